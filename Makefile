@@ -1,0 +1,57 @@
+# The two commands of the README are `make demo` and `make test`; `make help` lists the rest.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.penstock-stamp
+JOBS   ?= 2
+PYTEST := $(BIN)/python -m pytest
+
+# Nothing may reach out of the folder it is run in.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONPATH :=
+
+.PHONY: help setup demo test check format bench fuzz lock clean
+.DEFAULT_GOAL := help
+
+help:  ## say what each target does
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+setup: $(STAMP)  ## create .venv with the locked packages and penstock itself (quick the second time)
+
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "penstock needs Python 3.11 or newer; try: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps -e .
+	@touch $@
+
+demo: setup  ## generate a click stream, run a windowed query over it, show the result and the rate
+	$(BIN)/penstock demo
+
+test: setup  ## everything CI runs: behaviour, laws (ruff, mypy, imports, doctests), security, documents
+	$(PYTEST) -n $(JOBS) --dist worksteal
+
+check: setup  ## before each commit, under a minute: ruff, mypy, import law, fast tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -n $(JOBS) --dist worksteal -q -m "not slow" --hypothesis-profile=quick
+
+format: setup  ## let ruff repair what it can
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: setup  ## the YSB benchmark against C++, Polars, DuckDB and pandas
+	$(BIN)/penstock bench ysb
+
+fuzz: setup  ## a long Hypothesis campaign over every property (FUZZ=path narrows it)
+	$(PYTEST) -n $(JOBS) --hypothesis-profile=fuzz --ignore=tests/law --ignore=tests/docs $(or $(FUZZ),tests)
+
+lock: setup  ## pin again everything pyproject.toml asks for (LOCK=--upgrade takes newer versions)
+	$(BIN)/python scripts/lock.py $(LOCK)
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
