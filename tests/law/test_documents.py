@@ -1,0 +1,67 @@
+"""What is public is explained, and every example in a docstring is true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import pytest
+
+import penstock as pk
+
+OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+
+
+def modules() -> list[str]:
+    found = pkgutil.walk_packages(pk.__path__, "penstock.")
+    return sorted(
+        each.name for each in found if not each.name.startswith(("penstock.spark", "penstock.__main__"))
+    )
+
+
+def examples_of(name: str) -> list[doctest.DocTest]:
+    module = importlib.import_module(name)
+    return [each for each in doctest.DocTestFinder(exclude_empty=True).find(module) if each.examples]
+
+
+@pytest.mark.parametrize("name", ["penstock", *modules()])
+def test_the_examples_of_a_module_are_true(name: str) -> None:
+    failures: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=OPTIONS, verbose=False)
+    for example in examples_of(name):
+        runner.run(example, out=failures.append)
+    assert not failures, "".join(failures)
+
+
+def documented(name: str) -> bool:
+    """Constants and dunder names carry no docstring of their own."""
+    value = getattr(pk, name)
+    return not name.startswith("__") and (inspect.isclass(value) or callable(value))
+
+
+def public_names() -> list[str]:
+    return sorted(name for name in pk.__all__ if documented(name))
+
+
+@pytest.mark.parametrize("name", public_names())
+def test_every_public_name_says_what_it_is_for(name: str) -> None:
+    text = inspect.getdoc(getattr(pk, name)) or ""
+    assert text.strip().splitlines()[0:1], f"pk.{name} has no docstring"
+
+
+def needs_example(name: str) -> bool:
+    """An error is shown by raising it; its example is the message in tests/unit."""
+    value = getattr(pk, name)
+    return not (inspect.isclass(value) and issubclass(value, Exception))
+
+
+@pytest.mark.parametrize("name", [each for each in public_names() if needs_example(each)])
+def test_every_public_name_shows_an_example(name: str) -> None:
+    assert ">>>" in (inspect.getdoc(getattr(pk, name)) or ""), f"pk.{name} shows no example"
+
+
+def test_every_public_name_exists() -> None:
+    assert [name for name in pk.__all__ if not hasattr(pk, name)] == []
+    assert set(pk.__all__) <= set(dir(pk))

@@ -1,0 +1,93 @@
+"""The import law: what may stand on what, and what `import penstock` may load."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.law.source import ROOT, SRC
+
+HEAVY = (
+    "duckdb",
+    "llvmlite",
+    "matplotlib",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "typer",
+)
+LINT = "from importlinter.cli import lint_imports; import sys; sys.exit(lint_imports(no_cache=True, no_logo=True))"
+
+
+def run_python(code: str, folder: Path = ROOT / "src") -> subprocess.CompletedProcess[str]:
+    """Run in a fresh interpreter that sees the package under `folder` before any installed one."""
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder
+    )
+
+
+@pytest.fixture
+def copy_of_the_source(tmp_path: Path) -> Path:
+    shutil.copytree(SRC, tmp_path / "penstock", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_every_import_contract_is_kept(copy_of_the_source: Path) -> None:
+    done = run_python(LINT, copy_of_the_source)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("package", "imported", "contract"),
+    [
+        ("plan", "penstock.ir.nodes", "Each floor"),
+        ("loop", "penstock.plan.nodes", "Each floor"),
+        ("expr", "penstock.plan.nodes", "Each floor"),
+        ("passes", "penstock.api", "Each floor"),
+        ("codegen", "penstock.runtime", "Each floor"),
+        ("runtime", "penstock.ir.nodes", "The runtime"),
+        ("runtime", "penstock.codegen", "The runtime"),
+        ("sources", "penstock.plan.nodes", "Sources"),
+        ("api", "llvmlite.binding", "Only codegen"),
+        ("runtime", "pyspark.sql", "Only spark"),
+    ],
+)
+def test_a_forbidden_import_breaks_its_contract(
+    copy_of_the_source: Path, package: str, imported: str, contract: str
+) -> None:
+    planted = copy_of_the_source / "penstock" / package / "planted.py"
+    planted.write_text(f"import {imported}\n", encoding="utf-8")
+    done = run_python(LINT, copy_of_the_source)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(rf"^{contract}.* BROKEN", done.stdout, re.MULTILINE), done.stdout
+
+
+def test_a_new_package_must_be_given_its_floor(copy_of_the_source: Path) -> None:
+    (copy_of_the_source / "penstock" / "annexe").mkdir()
+    (copy_of_the_source / "penstock" / "annexe" / "__init__.py").touch()
+    assert run_python(LINT, copy_of_the_source).returncode == 1
+
+
+def test_importing_penstock_loads_no_heavy_library() -> None:
+    done = run_python(f"import penstock, sys; print([name for name in {HEAVY!r} if name in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_running_a_query_loads_neither_spark_nor_another_engine() -> None:
+    code = """
+import pyarrow as pa, penstock as pk, sys
+table = pa.table({"t": [1, 2, 3], "v": [1, 2, 3]})
+pk.from_arrow(table, time="t").window(pk.tumbling(2)).agg(s=pk.sum("v")).collect()
+print([name for name in ("duckdb", "pandas", "polars", "pyspark") if name in sys.modules])
+"""
+    done = run_python(code)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
