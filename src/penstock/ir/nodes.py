@@ -1,0 +1,150 @@
+"""The time-centric IR (TiLT, section 4.1): temporal objects defined over time domains.
+
+    program    ::= object* "out" name
+    object     ::= "~"name = body                     each name is defined once, before its uses
+    body       ::= Input(stream)                      samples that arrive from outside
+                 | Samples(source, where, fields)     at every sample of source: a tuple of expressions,
+                                                      φ (no sample) where the predicate is not true
+                 | Reduce(source, domain, keys, reductions, where, fields, having)
+                                                      for t in domain and each key:
+                                                      ⊕(f, ~source[t - size : t)), then fields over them
+                 | Attach(source, domain, keys, reductions, where, fields)
+                                                      the same reductions beside each sample they cover
+                 | Merge(sources)                     the samples of all sources, columns matched by name
+                 | Distinct(source, subset, keep)     the first or last sample of each value
+                 | Top(source, k, by, ties)           the k largest samples that share a window
+    reduction  ::= function(args) [where predicate]   over one window's samples
+    domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)
+                 | Carried()                          the window each sample already carries
+
+Every object has a schema and a time (`Object`). `fields` lists every column of the result, in order, the
+window bounds and keys among them. In the `fields` and `having` of a Reduce, `Reduced(i)` is the i-th
+reduction and `Column` a key or window bound; in the `fields` of an Attach, `Column` is a column of the
+source or, first, a bound of a Grid's window. `where` drops samples before anything else is evaluated on
+them: keys, arguments and fields are never evaluated (and never fail) where it is not true; likewise
+`fields` where `having` is not true. Sizes are ticks of the source's time.
+
+Samples are ordered by (time, sequence, position); `Input.sequence` names the column that breaks ties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Expr, Field, Options
+from penstock.types.time import Time
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    size: int
+    every: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    pass
+
+
+Domain = Grid | Carried
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    function: str
+    args: tuple[Expr, ...]
+    where: Expr | None = None
+    options: Options = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    stream: str
+    sequence: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    source: str
+    where: Expr | None
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    source: str
+    domain: Domain
+    keys: tuple[Field, ...]
+    reductions: tuple[Reduction, ...]
+    fields: tuple[Field, ...]
+    where: Expr | None = None
+    having: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    source: str
+    domain: Domain
+    keys: tuple[Field, ...]
+    reductions: tuple[Reduction, ...]
+    fields: tuple[Field, ...]
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    source: str
+    subset: tuple[str, ...]
+    keep: str
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    source: str
+    k: int
+    by: str
+    ties: str
+
+
+Body = Input | Samples | Reduce | Attach | Merge | Distinct | Top
+
+
+@dataclass(frozen=True, slots=True)
+class Object:
+    """A temporal object: its definition, the columns of its samples, and their time."""
+
+    name: str
+    body: Body
+    schema: pa.Schema
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    objects: tuple[Object, ...]
+    output: str
+
+    def __getitem__(self, name: str) -> Object:
+        return next(each for each in self.objects if each.name == name)
+
+
+def sources_of(body: Body) -> tuple[str, ...]:
+    """Name the objects a definition reads."""
+    match body:
+        case Input():
+            return ()
+        case Merge(sources=several):
+            return several
+        case _:
+            return (body.source,)

@@ -1,0 +1,137 @@
+"""Translate the logical plan into the time-centric IR: one temporal object per plan node.
+
+    Filter(Source events, kind = 'view')  →  ~in0 = input
+    Aggregate(10 s, by k, total = sum(v))    ~s1  = ~in0 where kind = 'view'
+                                             ~w2  = { …, total: ⊕(sum, ~s1.v) } every 10 s by k
+
+Equal definitions become one object, so a stream read twice is read once. Names come from a counter:
+nothing the user typed is part of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.ir import nodes as ir
+from penstock.plan import nodes as pl
+from penstock.plan.schema import schema_of, time_of
+from penstock.types.time import Time
+
+
+def to_ir(plan: pl.Plan) -> ir.Program:
+    """Define every node of the plan as a temporal object, inputs before their readers."""
+    translation = _Translation()
+    output = translation.name_of(plan)
+    return ir.Program(tuple(translation.objects), output)
+
+
+@dataclass(slots=True)
+class _Translation:
+    """The objects made so far, and which of them stands for which definition."""
+
+    objects: list[ir.Object] = field(default_factory=list)
+    by_body: dict[ir.Body, list[ir.Object]] = field(default_factory=dict)
+    by_node: dict[int, str] = field(default_factory=dict)
+
+    def name_of(self, plan: pl.Plan) -> str:
+        if id(plan) not in self.by_node:
+            self.by_node[id(plan)] = self._translate(plan)
+        return self.by_node[id(plan)]
+
+    def _translate(self, plan: pl.Plan) -> str:
+        schema = schema_of(plan)
+        match plan:
+            case pl.Union(inputs=several):
+                body: ir.Body = ir.Merge(tuple(self._in_order(each, schema) for each in several))
+            case pl.Source(name=name, sequence=sequence):
+                body = ir.Input(name, sequence)
+            case _:
+                body = _body(plan, self.name_of(plan.input), schema)
+        return self._define(body, schema, time_of(plan))
+
+    def _in_order(self, plan: pl.Plan, schema: pa.Schema) -> str:
+        """Name a branch of a union, with its columns in the order of the first branch."""
+        name = self.name_of(plan)
+        own = schema_of(plan)
+        if own.names == schema.names:
+            return name
+        fields = tuple(ex.Field(each, ex.Column(each)) for each in schema.names)
+        ordered = pa.schema([own.field(each) for each in schema.names])
+        return self._define(ir.Samples(name, None, fields), ordered, time_of(plan))
+
+    def _define(self, body: ir.Body, schema: pa.Schema, time: Time) -> str:
+        """Add an object, or find the one that is defined alike."""
+        alike = self.by_body.setdefault(body, [])
+        for each in alike:
+            if each.schema.equals(schema) and each.time == time:
+                return each.name
+        made = ir.Object(f"{_PREFIX[type(body)]}{len(self.objects)}", body, schema, time)
+        self.objects.append(made)
+        alike.append(made)
+        return made.name
+
+
+_PREFIX: dict[type[ir.Body], str] = {
+    ir.Input: "in",
+    ir.Samples: "s",
+    ir.Reduce: "w",
+    ir.Attach: "a",
+    ir.Merge: "m",
+    ir.Distinct: "d",
+    ir.Top: "k",
+}
+
+
+def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
+    match plan:
+        case pl.Filter(predicate=predicate):
+            return ir.Samples(source, predicate, _columns(schema))
+        case pl.Project(fields=fields):
+            return ir.Samples(source, None, fields)
+        case pl.Distinct(subset=subset, keep=keep):
+            return ir.Distinct(source, subset, keep)
+        case pl.TopK(k=k, by=by, ties=ties):
+            return ir.Top(source, k, by, ties)
+        case pl.Aggregate() | pl.Attach():
+            return _windowed(plan, source, schema)
+        case _:
+            raise AssertionError(f"{type(plan).__name__} has no single input")
+
+
+def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) -> ir.Body:
+    """Name each reduction once; every column that no field defines passes through under its name."""
+    reductions: list[ir.Reduction] = []
+    defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
+    fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
+    keys = tuple(ex.Field(name, ex.Column(name)) for name in plan.by)
+    made = ir.Reduce if isinstance(plan, pl.Aggregate) else ir.Attach
+    return made(source, _domain(plan.window), keys, tuple(reductions), fields)
+
+
+def _reduced(expr: ex.Expr, reductions: list[ir.Reduction]) -> ex.Expr:
+    """Replace each aggregate by a reference to its reduction, which is added when it is new."""
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        if not isinstance(node, ex.Aggregate):
+            return node
+        found = ir.Reduction(node.function, node.args, node.where, node.options)
+        if found not in reductions:
+            reductions.append(found)
+        return ex.Reduced(reductions.index(found))
+
+    return ex.rewrite(expr, rule)
+
+
+def _domain(window: pl.Window) -> ir.Domain:
+    match window:
+        case pl.TimeWindow(size=size, every=every, offset=offset):
+            return ir.Grid(size, every, offset)
+        case pl.CarriedWindow():
+            return ir.Carried()
+
+
+def _columns(schema: pa.Schema) -> tuple[ex.Field, ...]:
+    return tuple(ex.Field(name, ex.Column(name)) for name in schema.names)
