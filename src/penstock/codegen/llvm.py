@@ -1,0 +1,279 @@
+"""Turn a kernel into LLVM assembly text.
+
+A module has two functions. `penstock_entry(ptr frame)` is the one ABI callers see: one 8-byte word for
+each parameter (a buffer's address, an extended integer, the bits of a float). It unpacks the frame and
+calls the kernel proper, whose buffer parameters are `noalias`: that is what lets LLVM vectorise loops
+over several buffers without run-time overlap checks. The inner call is never inlined, because inlining
+turns parameter attributes into scope metadata that some passes drop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.codegen.names import ENTRY, INNER, Names
+from penstock.codegen.values import ValueWriter, alignment, memory_name, type_name
+from penstock.loop.nodes import (
+    Assign,
+    Atomic,
+    Block,
+    Buffer,
+    Declare,
+    For,
+    If,
+    Kernel,
+    Return,
+    Stmt,
+    Store,
+    Type,
+    Var,
+    While,
+)
+
+_LOCAL_ALIGNMENT = 64
+_ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
+
+
+def llvm_module(kernel: Kernel) -> str:
+    """Write a whole module; the caller sets its target."""
+    writer = KernelWriter(kernel)
+    inner = writer.inner()
+    parts = [*sorted(writer.values.declarations), *inner, *_entry(kernel)]
+    return "\n".join(parts) + "\n"
+
+
+class KernelWriter:
+    """Write statements in order, keeping track of the block that is open."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.names = Names()
+        self.values = ValueWriter(self.names)
+        self._assigned = frozenset(_assigned(kernel.body))
+        self._allocations: list[str] = []
+        self._block = "entry"
+        self._open = True
+
+    def inner(self) -> list[str]:
+        parameters = self._parameters()
+        self._local_buffers()
+        self._statements(self.kernel.body)
+        if self._open:
+            self._terminate("ret i64 0")
+        head = f"define internal i64 @{INNER}({parameters}) noinline nounwind {{"
+        return [head, "entry:", *self._allocations, *self.values.lines, "}"]
+
+    def _parameters(self) -> str:
+        stored = frozenset(_stored(self.kernel.body))
+        return ", ".join(self._parameter(each, stored) for each in self.kernel.params)
+
+    def _parameter(self, parameter: Var | Buffer, stored: frozenset[str]) -> str:
+        name = self.names.value()
+        if isinstance(parameter, Buffer):
+            self.values.buffers[parameter.name] = name
+            return f"ptr noalias {'' if parameter.name in stored else 'readonly '}{name}"
+        self._define(parameter, name)
+        return f"{type_name(parameter.type)} {name}"
+
+    def _local_buffers(self) -> None:
+        for buffer in self.kernel.locals:
+            name = self.names.value()
+            self.values.buffers[buffer.name] = name
+            shape = f"[{buffer.length} x {memory_name(buffer.type)}]"
+            self._allocations.append(f"  {name} = alloca {shape}, align {_LOCAL_ALIGNMENT}")
+
+    def _define(self, var: Var, value: str) -> None:
+        """Bind a variable: in a register, unless something assigns to it again."""
+        if var.name not in self._assigned:
+            self.values.registers[var.name] = value
+            return
+        slot = self.values.slots.get(var.name)
+        if slot is None:
+            slot = self.values.slots[var.name] = self.names.value()
+            self._allocations.append(f"  {slot} = alloca {type_name(var.type)}")
+        self._set(var, value)
+
+    def _set(self, var: Var, value: str) -> None:
+        self.values.line(f"  store {type_name(var.type)} {value}, ptr {self.values.slots[var.name]}")
+
+    # -- control flow ---------------------------------------------------------------------------
+
+    def _terminate(self, text: str) -> None:
+        self.values.line(f"  {text}")
+        self._open = False
+
+    def _start(self, label: str) -> None:
+        self.values.line(f"{label}:")
+        self.values.forget()
+        self._block, self._open = label, True
+
+    def _jump(self, label: str) -> None:
+        if self._open:
+            self._terminate(f"br label %{label}")
+
+    def _branch(self, condition: str, yes: str, no: str) -> None:
+        self._terminate(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def _statements(self, block: Block) -> None:
+        for stmt in block:
+            if not self._open:  # whatever follows a return is never reached
+                return
+            self.values.forget()
+            self._statement(stmt)
+
+    def _statement(self, stmt: Stmt) -> None:
+        values = self.values
+        match stmt:
+            case Declare(var, value):
+                self._define(var, values.value(value))
+            case Assign(var, value):
+                self._set(var, values.value(value))
+            case Store(buffer, index, value):
+                values.store(buffer, values.value(index), values.value(value))
+            case If():
+                self._if(stmt)
+            case For():
+                self._for(stmt)
+            case While():
+                self._while(stmt)
+            case Atomic():
+                self._atomic(stmt)
+            case Return(value):
+                self._terminate(f"ret i64 {values.value(value)}")
+
+    def _if(self, stmt: If) -> None:
+        then, done = self.names.label(), self.names.label()
+        otherwise = self.names.label() if stmt.orelse else done
+        self._branch(self.values.value(stmt.condition), then, otherwise)
+        self._start(then)
+        self._statements(stmt.then)
+        leaves = self._open
+        self._jump(done)
+        if stmt.orelse:
+            self._start(otherwise)
+            self._statements(stmt.orelse)
+            leaves = leaves or self._open
+            self._jump(done)
+        if leaves or not stmt.orelse:
+            self._start(done)
+
+    def _for(self, stmt: For) -> None:
+        """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
+        start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
+        body, done = self.names.label(), self.names.label()
+        before = self._block
+        self._branch(self.values.op(f"icmp slt i64 {start}, {stop}"), body, done)
+        self._start(body)
+        index, following = self.names.value(), self.names.value()
+        phi = len(self.values.lines)
+        self.values.line("")
+        self.values.registers[stmt.var.name] = index
+        self._statements(stmt.body)
+        again = ""
+        if self._open:
+            again = f", [ {following}, %{self._block} ]"
+            self.values.line(f"  {following} = add nsw i64 {index}, 1")
+            self._branch(self.values.op(f"icmp slt i64 {following}, {stop}"), body, done)
+        self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
+        self._start(done)
+
+    def _while(self, stmt: While) -> None:
+        head, body, done = self.names.label(), self.names.label(), self.names.label()
+        self._jump(head)
+        self._start(head)
+        self._branch(self.values.value(stmt.condition), body, done)
+        self._start(body)
+        self._statements(stmt.body)
+        self._jump(head)
+        self._start(done)
+
+    # -- atomics --------------------------------------------------------------------------------
+
+    def _atomic(self, stmt: Atomic) -> None:
+        """Combine in memory. Relaxed order is enough: tasks are joined before anyone reads the result."""
+        index, value = self.values.value(stmt.index), self.values.value(stmt.value)
+        address = self.values.address(stmt.buffer, index)
+        operation = _atomic_operation(stmt.op, stmt.buffer.type)
+        if operation is None:
+            raw = self._exchange(stmt, address, value)
+        else:
+            memory = memory_name(stmt.buffer.type)
+            operand = self.values.to_memory(value, stmt.buffer.type)
+            raw = self.values.op(f"atomicrmw {operation} ptr {address}, {memory} {operand} monotonic")
+        if stmt.old is not None:
+            self._define(stmt.old, self.values.from_memory(raw, stmt.buffer.type))
+
+    def _exchange(self, stmt: Atomic, address: str, value: str) -> str:
+        """Retry compare-and-exchange until no other thread came between; give the old bits."""
+        values, type = self.values, stmt.buffer.type
+        memory, bits = memory_name(type), f"i{max(type.bits, 8)}"
+        loop, done = self.names.label(), self.names.label()
+        first = values.op(f"load atomic {bits}, ptr {address} monotonic, align {alignment(type)}")
+        before = self._block
+        self._jump(loop)
+        self._start(loop)
+        old, found = self.names.value(), self.names.value()
+        values.line(f"  {old} = phi {bits} [ {first}, %{before} ], [ {found}, %{loop} ]")
+        typed = values.op(f"bitcast {bits} {old} to {memory}")
+        combined = values.combine(stmt.op, values.from_memory(typed, type), value, type)
+        wanted = values.op(f"bitcast {memory} {values.to_memory(combined, type)} to {bits}")
+        pair = values.op(f"cmpxchg ptr {address}, {bits} {old}, {bits} {wanted} monotonic monotonic")
+        values.line(f"  {found} = extractvalue {{ {bits}, i1 }} {pair}, 0")
+        self._branch(values.op(f"extractvalue {{ {bits}, i1 }} {pair}, 1"), done, loop)
+        self._start(done)
+        return typed
+
+
+def _atomic_operation(op: str, type: Type) -> str | None:
+    """Name the machine's own read-modify-write, or None where there is none of that meaning."""
+    if type.is_float:
+        return {"add": "fadd", "sub": "fsub"}.get(op)
+    if op in _ATOMIC_INTEGER:
+        return op
+    if op in ("min", "max"):
+        return op if type.kind == "int" else f"u{op}"
+    return None
+
+
+def _assigned(block: Block) -> Iterator[str]:
+    for stmt in block:
+        match stmt:
+            case Assign(var, _):
+                yield var.name
+            case For() | While():
+                yield from _assigned(stmt.body)
+            case If():
+                yield from _assigned(stmt.then)
+                yield from _assigned(stmt.orelse)
+
+
+def _stored(block: Block) -> Iterator[str]:
+    for stmt in block:
+        match stmt:
+            case Store(buffer) | Atomic(_, buffer):
+                yield buffer.name
+            case For() | While():
+                yield from _stored(stmt.body)
+            case If():
+                yield from _stored(stmt.then)
+                yield from _stored(stmt.orelse)
+
+
+def _entry(kernel: Kernel) -> Iterator[str]:
+    """Write the function that unpacks the frame."""
+    names, arguments = Names(), []
+    yield f"define i64 @{ENTRY}(ptr noalias readonly %frame) nounwind {{"
+    for position, parameter in enumerate(kernel.params):
+        address, value = names.value(), names.value()
+        type = "ptr" if isinstance(parameter, Buffer) else memory_name(parameter.type)
+        yield f"  {address} = getelementptr inbounds i64, ptr %frame, i64 {position}"
+        yield f"  {value} = load {type}, ptr {address}, align 8"
+        if type == "i8" and parameter.type.kind == "bool":
+            flag = names.value()
+            yield f"  {flag} = icmp ne i8 {value}, 0"
+            type, value = "i1", flag
+        arguments.append(f"{type} {value}")
+    result = names.value()
+    yield f"  {result} = call i64 @{INNER}({', '.join(arguments)})"
+    yield f"  ret i64 {result}"
+    yield "}"

@@ -1,0 +1,37 @@
+"""Hand out every identifier of generated code.
+
+Generated text holds numbers, keywords and the names made here. Names that a user typed (columns,
+streams, aliases) and even the hints of kernel builders never reach it, so nothing has to be quoted.
+"""
+
+from __future__ import annotations
+
+import re
+
+ENTRY = "penstock_entry"
+INNER = "penstock_kernel"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST = 48
+
+
+class Names:
+    """Count up: `%v1`, `%v2`, … for values and `b1`, `b2`, … for blocks."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def value(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def label(self) -> str:
+        self._count += 1
+        return f"b{self._count}"
+
+
+def safe(text: str) -> str:
+    """Reduce a text to an identifier: `ysb keyed!` → `ysb_keyed`. Different texts may collide."""
+    cleaned = _UNSAFE.sub("_", text).strip("_")[:_LONGEST]
+    return cleaned if cleaned and not cleaned[0].isdigit() else f"k_{cleaned}"

@@ -1,0 +1,89 @@
+"""Compile kernels to machine code and call them.
+
+    run = compile_kernel(kernel)
+    status = run({"x": x, "out": out, "n": len(x)})     # releases the GIL while it runs
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from penstock.codegen.llvm import llvm_module
+from penstock.loop.nodes import Buffer, Kernel, Var
+
+Argument = np.ndarray | int | float
+
+
+class NativeKernel:
+    """A kernel in executable memory, called with its parameters by name.
+
+    A buffer is given as a NumPy array (contiguous, of the parameter's type; bool as uint8) or, by
+    callers that hold the memory alive themselves, as its address.
+    """
+
+    __slots__ = ("_call", "_frame", "_loaded", "_names", "_types", "kernel", "object_code")
+
+    def __init__(self, kernel: Kernel, code: bytes) -> None:
+        from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
+
+        self.kernel = kernel
+        self.object_code = code
+        self._loaded = Loaded(code)
+        self._call: Callable[[bytes], int] = self._loaded.call
+        self._names = tuple(each.name for each in kernel.params)
+        self._frame = struct.Struct("<" + "".join(map(_word, kernel.params)))
+
+    def __call__(self, values: Mapping[str, Argument]) -> int:
+        given = [values[name] for name in self._names]
+        assert _agree(self.kernel, given), "arguments do not fit the kernel's parameters"
+        words = [
+            each.__array_interface__["data"][0] if isinstance(each, np.ndarray) else each for each in given
+        ]
+        return self._call(self._frame.pack(*words))
+
+
+def _word(parameter: Var | Buffer) -> str:
+    """Choose the struct code that fills one 8-byte word."""
+    if isinstance(parameter, Buffer):
+        return "Q"
+    if parameter.type.kind == "bool":
+        return "?7x"
+    if parameter.type.is_float:
+        return "d" if parameter.type.bits == 64 else "f4x"
+    return "q" if parameter.type.kind == "int" else "Q"
+
+
+def _agree(kernel: Kernel, given: list[Argument]) -> bool:
+    """Check element widths and contiguity; runs only where assertions do."""
+    for parameter, value in zip(kernel.params, given, strict=True):
+        if not isinstance(value, np.ndarray):
+            continue
+        if not isinstance(parameter, Buffer) or not value.flags.c_contiguous:
+            return False
+        if value.dtype.itemsize != min(max(parameter.type.bits // 8, 1), 8):
+            return False
+    return True
+
+
+def compile_kernel(kernel: Kernel) -> NativeKernel:
+    """Compile a kernel for this machine."""
+    from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
+
+    return NativeKernel(kernel, to_object(llvm_module(kernel)))
+
+
+def llvm_text(kernel: Kernel) -> str:
+    """Give a kernel's optimised LLVM IR."""
+    from penstock.codegen.target import to_llvm  # noqa: PLC0415 - loads LLVM
+
+    return to_llvm(llvm_module(kernel))
+
+
+def assembly_text(kernel: Kernel) -> str:
+    """Give a kernel's machine code as assembly."""
+    from penstock.codegen.target import to_assembly  # noqa: PLC0415 - loads LLVM
+
+    return to_assembly(llvm_module(kernel))

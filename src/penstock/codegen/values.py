@@ -1,0 +1,339 @@
+"""Write one loop-IR value as LLVM instructions.
+
+The text is made directly rather than through `llvmlite.ir`: that object model took longer to build and
+print than LLVM takes to parse, and its import alone costs a third of the compile budget.
+
+No fast-math flag is ever set, so floats mean what `interpret.py` says they mean, on every CPU.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from penstock.codegen.names import Names
+from penstock.loop.nodes import (
+    COMPARISON,
+    Binary,
+    Bitcast,
+    Buffer,
+    Cast,
+    Const,
+    GroupReduce,
+    GroupScan,
+    Load,
+    Overflows,
+    Select,
+    Type,
+    Unary,
+    Value,
+    Var,
+)
+
+_FLOAT_NAMES = {32: "float", 64: "double"}
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_FLOAT_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
+_PLAIN = frozenset({"add", "sub", "mul", "and", "or", "xor"})
+# Calls into the C library. Single precision is computed in double and rounded: see interpret.py.
+_LIBRARY = frozenset({"exp", "log", "log2", "log10", "sin", "cos", "tan"})
+_FLOAT_INTRINSICS = {
+    "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
+}  # fmt: skip
+
+
+def type_name(type: Type) -> str:
+    """Name a type as LLVM does for values in registers."""
+    return _FLOAT_NAMES[type.bits] if type.is_float else f"i{type.bits}"
+
+
+def memory_name(type: Type) -> str:
+    """Name a type as it lies in memory: a bool takes one byte."""
+    return "i8" if type.kind == "bool" else type_name(type)
+
+
+def alignment(type: Type) -> int:
+    """Give the alignment a buffer promises: its element's, but never more than a word's."""
+    return min(max(type.bits // 8, 1), 8)
+
+
+def constant(value: int | float | bool, type: Type) -> str:
+    """Write a literal exactly. LLVM spells floats of both widths as the bits of a double."""
+    if type.kind == "bool":
+        return "true" if value else "false"
+    if not type.is_float:
+        return str(int(value))
+    number = float(value)
+    if type.bits == 32:
+        number = round_to_f32(number)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+
+
+def round_to_f32(number: float) -> float:
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+
+
+class ValueWriter:
+    """Append the instructions that compute values; every method returns the operand that holds one.
+
+    Within a statement nothing changes memory or variables, so a node met twice is computed once
+    (`forget` ends the statement).
+    """
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self.registers: dict[str, str] = {}
+        self.slots: dict[str, str] = {}
+        self.buffers: dict[str, str] = {}
+        self._memo: dict[int, str] = {}
+
+    def forget(self) -> None:
+        self._memo.clear()
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def op(self, text: str) -> str:
+        name = self.names.value()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def value(self, node: Value) -> str:
+        known = self._memo.get(id(node))
+        if known is None:
+            known = self._memo[id(node)] = self._compute(node)
+        return known
+
+    def _compute(self, node: Value) -> str:
+        match node:
+            case Const(number, type):
+                return constant(number, type)
+            case Var(name, type):
+                return self._variable(name, type)
+            case Load(buffer, index):
+                return self.load(buffer, self.value(index))
+            case Binary(op, a, b):
+                return self._binary(op, a, b)
+            case Select(condition, a, b):
+                c, x, y = self.value(condition), self.value(a), self.value(b)
+                return self.select(c, x, y, a.type)
+            case Unary(op, a):
+                return self._unary(op, self.value(a), a.type)
+            case Cast(a, type):
+                return self.cast(self.value(a), a.type, type)
+            case Overflows(op, a, b):
+                return self._overflows(op, self.value(a), self.value(b), a.type)
+            case Bitcast(a, type):
+                return self._bitcast(self.value(a), a.type, type)
+            case GroupReduce(_, a):
+                return self.value(a)
+            case GroupScan(op, a):
+                return constant(identity(op, a.type), a.type)
+        raise AssertionError(f"not a value of the loop IR: {type(node).__name__}")
+
+    # -- memory ---------------------------------------------------------------------------------
+
+    def _variable(self, name: str, type: Type) -> str:
+        slot = self.slots.get(name)
+        return self.op(f"load {type_name(type)}, ptr {slot}") if slot else self.registers[name]
+
+    def address(self, buffer: Buffer, index: str) -> str:
+        base = self.buffers[buffer.name]
+        return self.op(f"getelementptr inbounds {memory_name(buffer.type)}, ptr {base}, i64 {index}")
+
+    def load(self, buffer: Buffer, index: str) -> str:
+        address = self.address(buffer, index)
+        raw = self.op(f"load {memory_name(buffer.type)}, ptr {address}, align {alignment(buffer.type)}")
+        return self.from_memory(raw, buffer.type)
+
+    def store(self, buffer: Buffer, index: str, value: str) -> None:
+        address = self.address(buffer, index)
+        raw = self.to_memory(value, buffer.type)
+        self.line(
+            f"  store {memory_name(buffer.type)} {raw}, ptr {address}, align {alignment(buffer.type)}"
+        )
+
+    def from_memory(self, raw: str, type: Type) -> str:
+        return self.op(f"icmp ne i8 {raw}, 0") if type.kind == "bool" else raw
+
+    def to_memory(self, value: str, type: Type) -> str:
+        return self.op(f"zext i1 {value} to i8") if type.kind == "bool" else value
+
+    # -- operators ------------------------------------------------------------------------------
+
+    def select(self, condition: str, a: str, b: str, type: Type) -> str:
+        name = type_name(type)
+        return self.op(f"select i1 {condition}, {name} {a}, {name} {b}")
+
+    def call(self, intrinsic: str, result: str, *arguments: tuple[str, str]) -> str:
+        """Call an LLVM intrinsic, given as (type, operand) pairs, declaring it on first use."""
+        types = ", ".join(type for type, _ in arguments)
+        self.declarations.add(f"declare {result} @{intrinsic}({types})")
+        passed = ", ".join(f"{type} {operand}" for type, operand in arguments)
+        return self.op(f"call {result} @{intrinsic}({passed})")
+
+    def _binary(self, op: str, a: Value, b: Value) -> str:
+        x, y = self.value(a), self.value(b)
+        if op in ("div", "rem") and isinstance(b, Const) and not b.type.is_float:
+            return self._divide_by_constant(op, x, int(b.value), b.type)
+        return self.combine(op, x, y, a.type)
+
+    def combine(self, op: str, x: str, y: str, type: Type) -> str:
+        """Apply a binary operator to two operands of one type."""
+        if op in COMPARISON:
+            return self._compare(op, x, y, type)
+        if op in ("min", "max"):
+            return self.select(self._compare("lt" if op == "min" else "gt", x, y, type), x, y, type)
+        if type.is_float:
+            return self._float_arithmetic(op, x, y, type)
+        if op in _PLAIN:
+            return self.op(f"{op} {type_name(type)} {x}, {y}")
+        if op in ("shl", "shr"):
+            return self._shift(op, x, y, type)
+        return self._divide(op, x, y, type)
+
+    def _compare(self, op: str, x: str, y: str, type: Type) -> str:
+        if type.is_float:
+            return self.op(f"fcmp {_FLOAT_COMPARE[op]} {type_name(type)} {x}, {y}")
+        if op not in ("eq", "ne"):
+            op = f"s{op}" if type.kind == "int" else f"u{op}"
+        return self.op(f"icmp {op} {type_name(type)} {x}, {y}")
+
+    def _float_arithmetic(self, op: str, x: str, y: str, type: Type) -> str:
+        if op == "pow":
+            return self._in_double(
+                lambda *wide: self.call("llvm.pow.f64", "double", *(("double", w) for w in wide)), type, x, y
+            )
+        return self.op(f"{_FLOAT_ARITHMETIC[op]} {type_name(type)} {x}, {y}")
+
+    def _in_double(self, compute: Callable[..., str], type: Type, *operands: str) -> str:
+        if type.bits == 64:
+            return compute(*operands)
+        wide = [self.op(f"fpext float {each} to double") for each in operands]
+        return self.op(f"fptrunc double {compute(*wide)} to float")
+
+    def _shift(self, op: str, x: str, y: str, type: Type) -> str:
+        name = type_name(type)
+        count = self.op(f"and {name} {y}, {type.bits - 1}")
+        if op == "shr":
+            op = "ashr" if type.kind == "int" else "lshr"
+        return self.op(f"{op} {name} {x}, {count}")
+
+    def _divide(self, op: str, x: str, y: str, type: Type) -> str:
+        """Divide without a trap: by zero gives 0, and the smallest number by -1 wraps."""
+        name = type_name(type)
+        zero = self.op(f"icmp eq {name} {y}, 0")
+        if type.kind == "uint":
+            safe = self.op(f"select i1 {zero}, {name} 1, {name} {y}")
+            quotient = self.op(f"u{op} {name} {x}, {safe}")
+            return self.op(f"select i1 {zero}, {name} 0, {name} {quotient}")
+        minus_one = self.op(f"icmp eq {name} {y}, -1")
+        unsafe = self.op(f"or i1 {zero}, {minus_one}")
+        safe = self.op(f"select i1 {unsafe}, {name} 1, {name} {y}")
+        quotient = self.op(f"s{op} {name} {x}, {safe}")
+        negated = self.op(f"sub {name} 0, {x}") if op == "div" else "0"
+        quotient = self.op(f"select i1 {minus_one}, {name} {negated}, {name} {quotient}")
+        return self.op(f"select i1 {zero}, {name} 0, {name} {quotient}")
+
+    def _divide_by_constant(self, op: str, x: str, divisor: int, type: Type) -> str:
+        name = type_name(type)
+        if divisor == 0:
+            return "0"
+        if divisor == -1:
+            return self.op(f"sub {name} 0, {x}") if op == "div" else "0"
+        return self.op(f"{'s' if type.kind == 'int' else 'u'}{op} {name} {x}, {divisor}")
+
+    def _unary(self, op: str, x: str, type: Type) -> str:
+        name = type_name(type)
+        if type.is_float:
+            return self._float_unary(op, x, type)
+        match op:
+            case "neg":
+                return self.op(f"sub {name} 0, {x}")
+            case "not":
+                return self.op(f"xor {name} {x}, {'true' if type.kind == 'bool' else '-1'}")
+            case "abs" if type.kind == "int":
+                return self.call(f"llvm.abs.{name}", name, (name, x), ("i1", "false"))
+            case "abs":
+                return x
+            case "popcount":
+                return self.call(f"llvm.ctpop.{name}", name, (name, x))
+        return self.call(f"llvm.cttz.{name}", name, (name, x), ("i1", "false"))
+
+    def _float_unary(self, op: str, x: str, type: Type) -> str:
+        name = type_name(type)
+        if op == "neg":
+            return self.op(f"fneg {name} {x}")
+        if op in _LIBRARY:
+            return self._in_double(
+                lambda wide: self.call(f"llvm.{op}.f64", "double", ("double", wide)), type, x
+            )
+        return self.call(f"llvm.{_FLOAT_INTRINSICS[op]}.f{type.bits}", name, (name, x))
+
+    def _overflows(self, op: str, x: str, y: str, type: Type) -> str:
+        if op == "mul":
+            return self._product_overflows(x, y, type)
+        # Comparing bits, unlike llvm.sadd.with.overflow, leaves the loop vectorisable.
+        name = type_name(type)
+        result = self.op(f"{op} {name} {x}, {y}")
+        if type.kind == "uint":
+            return self.op(f"icmp ult {name} {result if op == 'add' else x}, {x if op == 'add' else y}")
+        first = self.op(f"xor {name} {x}, {result}")
+        second = self.op(f"xor {name} {y}, {result}" if op == "add" else f"xor {name} {x}, {y}")
+        both = self.op(f"and {name} {first}, {second}")
+        return self.op(f"icmp slt {name} {both}, 0")
+
+    def _product_overflows(self, x: str, y: str, type: Type) -> str:
+        name, sign = type_name(type), "s" if type.kind == "int" else "u"
+        if type.bits >= 64:
+            pair = "{ " + name + ", i1 }"
+            both = self.call(f"llvm.{sign}mul.with.overflow.{name}", pair, (name, x), (name, y))
+            return self.op(f"extractvalue {pair} {both}, 1")
+        wide, extend = f"i{type.bits * 2}", f"{sign}ext"
+        first = self.op(f"{extend} {name} {x} to {wide}")
+        second = self.op(f"{extend} {name} {y} to {wide}")
+        product = self.op(f"mul {wide} {first}, {second}")
+        kept = self.op(f"trunc {wide} {product} to {name}")
+        again = self.op(f"{extend} {name} {kept} to {wide}")
+        return self.op(f"icmp ne {wide} {again}, {product}")
+
+    # -- conversions ----------------------------------------------------------------------------
+
+    def cast(self, x: str, source: Type, target: Type) -> str:
+        """Convert a number: integers wrap, floats saturate, anything but zero is true."""
+        if source == target:
+            return x
+        before, after = type_name(source), type_name(target)
+        if target.kind == "bool":
+            return self.op(f"fcmp une {before} {x}, 0.0" if source.is_float else f"icmp ne {before} {x}, 0")
+        if source.is_float and target.is_float:
+            return self.op(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {before} {x} to {after}")
+        if source.is_float:
+            sign = "s" if target.kind == "int" else "u"
+            return self.call(f"llvm.fpto{sign}i.sat.{after}.f{source.bits}", after, (before, x))
+        sign = "s" if source.kind == "int" else "u"
+        if target.is_float:
+            return self.op(f"{sign}itofp {before} {x} to {after}")
+        if target.bits == source.bits:
+            return x
+        if target.bits < source.bits:
+            return self.op(f"trunc {before} {x} to {after}")
+        return self.op(f"{'sext' if sign == 's' else 'zext'} {before} {x} to {after}")
+
+    def _bitcast(self, x: str, source: Type, target: Type) -> str:
+        before, after = type_name(source), type_name(target)
+        return x if before == after else self.op(f"bitcast {before} {x} to {after}")
+
+
+def identity(op: str, type: Type) -> int | float | bool:
+    """Give the value that changes nothing: what an exclusive scan hands its first work item."""
+    signed = type.kind == "int"
+    highest = float("inf") if type.is_float else (1 << (type.bits - signed)) - 1
+    lowest = float("-inf") if type.is_float else -(1 << (type.bits - 1)) if signed else 0
+    all_ones = -1 if signed else (0 if type.is_float else (1 << type.bits) - 1)
+    table = {"add": 0, "mul": 1, "min": highest, "max": lowest, "and": all_ones, "or": 0, "xor": 0}
+    return table[op]
