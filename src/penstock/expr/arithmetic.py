@@ -1,0 +1,200 @@
+"""Numbers in plain Python, with the results native code must give.
+
+Every function takes non-null physical values and the `Setting` of the call: the operand types, the
+result type and the options.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import OverflowError as PenstockOverflow
+from penstock.types.arrow import kind_of, tick_unit
+from penstock.types.time import NANOSECONDS
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a definition may know about the call it defines."""
+
+    types: tuple[pa.DataType, ...]
+    result: pa.DataType
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+def bounds(dtype: pa.DataType) -> tuple[int, int]:
+    """Give the smallest and largest value of an integer (or tick) type."""
+    width = dtype.bit_width
+    return (0, 2**width - 1) if kind_of(dtype) == "uint" else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
+
+
+def fit(value: int, dtype: pa.DataType, what: str) -> int:
+    """Pass an exact integer on if its type can hold it."""
+    low, high = bounds(dtype)
+    if low <= value <= high:
+        return value
+    raise PenstockOverflow(
+        f"{what} does not fit {dtype}; cast the operands to float64 if an approximate result will do"
+    )
+
+
+def _in_result_unit(value: Any, dtype: pa.DataType, setting: Setting) -> Any:
+    """Bring an operand into the unit or number type the operation is done in."""
+    unit, target = tick_unit(dtype), tick_unit(setting.result)
+    if unit is not None and target is not None:
+        return value * (NANOSECONDS[unit] // NANOSECONDS[target])
+    return float(value) if kind_of(setting.result) == "float" else int(value)
+
+
+def _both(a: Any, b: Any, setting: Setting) -> tuple[Any, Any]:
+    return _in_result_unit(a, setting.types[0], setting), _in_result_unit(b, setting.types[1], setting)
+
+
+def _checked(value: Any, setting: Setting, what: str) -> Any:
+    return value if isinstance(value, float) else fit(value, setting.result, what)
+
+
+def add(setting: Setting, a: Any, b: Any) -> Any:
+    x, y = _both(a, b, setting)
+    return _checked(x + y, setting, "the sum of two values")
+
+
+def sub(setting: Setting, a: Any, b: Any) -> Any:
+    x, y = _both(a, b, setting)
+    return _checked(x - y, setting, "the difference of two values")
+
+
+def mul(setting: Setting, a: Any, b: Any) -> Any:
+    if kind_of(setting.result) == "float":
+        return float(a) * float(b)
+    return fit(int(a) * int(b), setting.result, "the product of two values")
+
+
+def divide(a: float, b: float) -> float:
+    """Divide as IEEE 754 does, zero included."""
+    if b != 0:
+        return a / b
+    if a == 0 or math.isnan(a):
+        return math.nan
+    return math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+def _same_unit(a: Any, b: Any, setting: Setting) -> tuple[Any, Any]:
+    """Bring two durations to nanoseconds; leave numbers alone."""
+    units = [tick_unit(dtype) for dtype in setting.types]
+    if None in units:
+        return a, b
+    return a * NANOSECONDS[units[0] or "s"], b * NANOSECONDS[units[1] or "s"]
+
+
+def div(setting: Setting, a: Any, b: Any) -> float:
+    x, y = _same_unit(a, b, setting)
+    return divide(float(x), float(y))
+
+
+def floor(value: float) -> float:
+    """Round down, keeping what is not finite and the sign of zero."""
+    return value if value == 0 or not math.isfinite(value) else float(math.floor(value))
+
+
+def floordiv(setting: Setting, a: Any, b: Any) -> Any:
+    if kind_of(setting.result) == "float":
+        return floor(divide(float(a), float(b)))
+    x, y = _same_unit(int(a), int(b), setting)
+    return None if y == 0 else fit(x // y, setting.result, "the quotient of two values")
+
+
+def _float_mod(a: float, b: float) -> float:
+    if b == 0 or math.isinf(a) or math.isnan(a) or math.isnan(b):
+        return math.nan
+    rest = math.fmod(a, b)
+    return rest + b if rest != 0 and (rest < 0) != (b < 0) else rest
+
+
+def mod(setting: Setting, a: Any, b: Any) -> Any:
+    x, y = _both(a, b, setting)
+    if isinstance(x, float):
+        return _float_mod(x, y)
+    return None if y == 0 else fit(x % y, setting.result, "the remainder of two values")
+
+
+def power(setting: Setting, a: Any, b: Any) -> float:
+    x, y = float(a), float(b)
+    try:
+        return math.pow(x, y)
+    except ValueError:  # C: a pole at zero, nan for the root of a negative number
+        return _pole(x, y) if x == 0 else math.nan
+    except OverflowError:
+        return -math.inf if x < 0 and math.fmod(y, 2.0) != 0 else math.inf
+
+
+def _pole(zero: float, exponent: float) -> float:
+    odd = math.fmod(exponent, 2.0) != 0 and exponent == math.trunc(exponent)
+    return math.copysign(math.inf, zero) if odd else math.inf
+
+
+def neg(setting: Setting, a: Any) -> Any:
+    return -float(a) if kind_of(setting.result) == "float" else fit(-a, setting.result, "the negative of a value")
+
+
+def absolute(setting: Setting, a: Any) -> Any:
+    if kind_of(setting.result) == "float":
+        return math.fabs(a)
+    return fit(abs(a), setting.result, "the absolute value of a value")
+
+
+def sign(setting: Setting, a: Any) -> Any:
+    if isinstance(a, float) and math.isnan(a):
+        return a
+    direction = (a > 0) - (a < 0)
+    return float(direction) if kind_of(setting.result) == "float" else direction
+
+
+def as_in_c(function: Callable[[float], float]) -> Callable[[Setting, Any], float]:
+    """Make a function of `math` give nan or inf where it raises."""
+
+    def define(setting: Setting, a: Any) -> float:
+        try:
+            return function(float(a))
+        except ValueError:
+            return -math.inf if a == 0 else math.nan  # of these functions only logarithms have a pole, at 0
+        except OverflowError:
+            return math.inf
+
+    return define
+
+
+def round_down(setting: Setting, a: Any) -> Any:
+    return floor(a) if isinstance(a, float) else a
+
+
+def round_up(setting: Setting, a: Any) -> Any:
+    return -floor(-a) if isinstance(a, float) else a
+
+
+def half_away(value: float) -> float:
+    """Round to a whole number, halves away from zero."""
+    if not math.isfinite(value):
+        return value
+    whole = float(math.trunc(value))
+    return whole + math.copysign(1.0, value) if abs(value - whole) >= 0.5 else math.copysign(whole, value)
+
+
+def round_half(setting: Setting, a: Any) -> Any:
+    """Round to `decimals` places; a value whose scaling overflows is already whole."""
+    if not isinstance(a, float):
+        return a
+    decimals = setting.options.get("decimals", 0)
+    assert isinstance(decimals, int)
+    scale = 10.0 ** abs(decimals)
+    scaled = a * scale if decimals >= 0 else a / scale
+    if not math.isfinite(scaled):
+        return a
+    return half_away(scaled) / scale if decimals >= 0 else half_away(scaled) * scale

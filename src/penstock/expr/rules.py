@@ -1,0 +1,257 @@
+"""The type rules of scalar functions: operand types in, result type out, None where undefined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.types.arrow import finer, kind_of, tick_unit, value_type
+
+NUMBERS = frozenset({"bool", "int", "uint", "float"})
+INTEGERS = frozenset({"bool", "int", "uint"})
+INSTANTS = frozenset({"timestamp", "date"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An operand as type rules see it: its type without dictionary, and whether it is a literal >= 0."""
+
+    type: pa.DataType
+    natural: bool = False
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.type)
+
+
+Rule = Callable[[Sequence[Operand], Mapping[str, object]], pa.DataType | None]
+
+
+def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
+    """Give the 64-bit type arithmetic on these numbers is done in."""
+    kinds = {each.kind for each in operands}
+    if not kinds <= NUMBERS:
+        return None
+    if "float" in kinds:
+        return pa.float64()
+    unsigned = all(each.kind == "uint" or each.natural for each in operands)
+    wide = any(each.type == pa.uint64() for each in operands)
+    return pa.uint64() if unsigned and wide else pa.int64()
+
+
+def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
+    """Give the type that can hold any of these values, as the branches of a `Case` need.
+
+    >>> common_type([Operand(pa.int8()), Operand(pa.float32())])
+    DataType(double)
+    """
+    typed = [each for each in operands if each.kind != "null"]
+    if not typed:
+        return pa.null()
+    kinds = {each.kind for each in typed}
+    if all(each.type == typed[0].type for each in typed):
+        return typed[0].type
+    if kinds <= NUMBERS - {"bool"}:
+        return number_type(typed)
+    if kinds == {"string"}:
+        return pa.string()
+    if kinds in ({"timestamp"}, {"duration"}, {"date"}):
+        return _finest(typed)
+    return None
+
+
+def _finest(operands: Sequence[Operand]) -> pa.DataType | None:
+    unit = tick_unit(operands[0].type)
+    zones = {zone_of(each.type) for each in operands}
+    for each in operands:
+        unit = finer(unit or "d", tick_unit(each.type) or "d")
+    match operands[0].kind:
+        case "timestamp":
+            return pa.timestamp(unit, zones.pop()) if len(zones) == 1 else None
+        case "duration":
+            return pa.duration(unit)
+        case _:
+            return pa.date64()
+
+
+def zone_of(dtype: pa.DataType) -> str | None:
+    """Give the zone of a timestamp; other types have none."""
+    return dtype.tz if pa.types.is_timestamp(dtype) else None
+
+
+def comparable(first: pa.DataType, second: pa.DataType) -> bool:
+    """Tell whether two types can be compared with each other."""
+    a, b = kind_of(first), kind_of(second)
+    if a == "bool" or b == "bool":
+        return a == b
+    if a in NUMBERS and b in NUMBERS:
+        return True
+    if a in INSTANTS and b in INSTANTS:
+        return (zone_of(first) is None) == (zone_of(second) is None)
+    return a == b and a in ("string", "duration")
+
+
+def comparison_type(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    """Give the type both sides are converted to before they are compared.
+
+    None stands for uint64 against a signed integer, which no 64-bit type can hold: such values
+    are compared as mathematical integers. Instants and durations are compared in the finer unit,
+    also as mathematical integers: a conversion must not wrap.
+    """
+    a, b = Operand(value_type(first)), Operand(value_type(second))
+    kinds = {a.kind, b.kind}
+    if kinds <= INTEGERS and pa.uint64() in (a.type, b.type):
+        return pa.uint64() if kinds == {"uint"} else None
+    if kinds <= NUMBERS:
+        return pa.bool_() if kinds == {"bool"} else number_type((a, b))
+    if kinds <= INSTANTS:
+        return pa.timestamp(_sub_day(finer(tick_unit(a.type) or "d", tick_unit(b.type) or "d")), zone_of(a.type))
+    return common_type((a, b))
+
+
+def _sub_day(unit: str) -> str:
+    return "s" if unit == "d" else unit
+
+
+def add(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    a, b = operands
+    match a.kind, b.kind:
+        case ("timestamp", "duration"):
+            return pa.timestamp(finer(a.type.unit, b.type.unit), a.type.tz)
+        case ("duration", "timestamp"):
+            return pa.timestamp(finer(a.type.unit, b.type.unit), b.type.tz)
+        case ("duration", "duration"):
+            return pa.duration(finer(a.type.unit, b.type.unit))
+        case _:
+            return number_type(operands)
+
+
+def sub(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    a, b = operands
+    match a.kind, b.kind:
+        case ("timestamp", "timestamp"):
+            same = (a.type.tz is None) == (b.type.tz is None)
+            return pa.duration(finer(a.type.unit, b.type.unit)) if same else None
+        case ("timestamp" | "duration", "duration"):
+            return add(operands, options)
+        case _:
+            return number_type(operands)
+
+
+def mul(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    a, b = operands
+    if a.kind == "duration" and b.kind in ("int", "uint"):
+        return a.type
+    if b.kind == "duration" and a.kind in ("int", "uint"):
+        return b.type
+    return number_type(operands)
+
+
+def div(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    kinds = {each.kind for each in operands}
+    return pa.float64() if kinds <= NUMBERS or kinds == {"duration"} else None
+
+
+def floordiv(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    a, b = operands
+    if (a.kind, b.kind) == ("duration", "duration"):
+        return pa.int64()
+    return a.type if a.kind == "duration" and b.kind in ("int", "uint") else number_type(operands)
+
+
+def mod(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    if all(each.kind == "duration" for each in operands):
+        return pa.duration(finer(operands[0].type.unit, operands[1].type.unit))
+    return number_type(operands)
+
+
+def to_float(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.float64() if all(each.kind in NUMBERS for each in operands) else None
+
+
+def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    if a.kind == "duration":
+        return a.type
+    return pa.int64() if a.kind in ("int", "uint") else to_float(operands, options) if a.kind == "float" else None
+
+
+def magnitude(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    if a.kind == "duration":
+        return a.type
+    return number_type(operands) if a.kind in ("int", "uint", "float") else None
+
+
+def sign(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    if a.kind in ("int", "uint", "duration"):
+        return pa.int64()
+    return pa.float64() if a.kind == "float" else None
+
+
+def rounded(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    if a.kind == "float":
+        return pa.float64()
+    return a.type if a.kind in ("int", "uint") else None
+
+
+def compared(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.bool_() if comparable(operands[0].type, operands[1].type) else None
+
+
+def logical(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.bool_() if all(each.kind == "bool" for each in operands) else None
+
+
+def test_of_any(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.bool_()
+
+
+def test_of_number(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.bool_() if operands[0].kind in NUMBERS else None
+
+
+def common(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return common_type(operands)
+
+
+def ordered(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    kinds = {each.kind for each in operands}
+    return None if "other" in kinds else common_type(operands)
+
+
+def part_of_day(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.int64() if operands[0].kind == "timestamp" else None
+
+
+def part_of_date(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.int64() if operands[0].kind in INSTANTS else None
+
+
+def date_of(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.date32() if operands[0].kind in INSTANTS else None
+
+
+def ticks_of(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.int64() if operands[0].kind in INSTANTS | {"duration"} else None
+
+
+def truncated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    return a.type if a.kind in INSTANTS | {"duration", "int", "uint"} else None
+
+
+def _strings(result: pa.DataType) -> Rule:
+    def rule(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+        return result if all(each.kind == "string" for each in operands) else None
+
+    return rule
+
+
+string_to_string = _strings(pa.string())
+string_to_int = _strings(pa.int64())
+string_to_bool = _strings(pa.bool_())

@@ -1,0 +1,82 @@
+"""Printing expressions for people. The text is for reading only: nothing parses or runs it."""
+
+from __future__ import annotations
+
+import json
+
+from penstock.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, IsIn, Literal, Reduced
+from penstock.types.arrow import kind_of
+
+_INFIX = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+    "and": "and", "or": "or", "xor": "xor",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "not": "not "}
+
+
+def show(expr: Expr) -> str:
+    """Print an expression on one line.
+
+    >>> import pyarrow as pa
+    >>> show(Call("gt", (Column("price"), Literal(3, pa.int64()))))
+    'price > 3'
+    """
+    match expr:
+        case Column(name=name):
+            return name if name.isidentifier() else "`" + json.dumps(name, ensure_ascii=False)[1:-1] + "`"
+        case Literal():
+            return _literal(expr)
+        case Call():
+            return _call(expr)
+        case Cast(arg=arg, type=dtype):
+            return f"cast({show(arg)}, {dtype})"
+        case Case(branches=branches, otherwise=otherwise):
+            parts = [f"when {show(condition)} then {show(value)}" for condition, value in branches]
+            return f"({' '.join(parts)} else {show(otherwise)})"
+        case IsIn(arg=arg, values=values):
+            return f"{_inner(arg)} in {{{', '.join(map(_literal, values))}}}"
+        case Aggregate(function=function, args=args, where=where, options=options):
+            condition = "" if where is None else f" where {show(where)}"
+            return f"{function}({_arguments(args, options)}{condition})"
+        case Reduced(index=index):
+            return f"#{index}"
+
+
+def _literal(literal: Literal) -> str:
+    value, kind = literal.value, kind_of(literal.type)
+    if value is None:
+        return "null"
+    if kind in ("timestamp", "date", "duration"):
+        return f"{value}:{literal.type}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _call(call: Call) -> str:
+    if call.function in _INFIX and len(call.args) == 2:
+        return f"{_inner(call.args[0])} {_INFIX[call.function]} {_inner(call.args[1])}"
+    if call.function in _PREFIX:
+        return f"{_PREFIX[call.function]}{_inner(call.args[0])}"
+    return f"{call.function}({_arguments(call.args, call.options)})"
+
+
+def _arguments(args: tuple[Expr, ...], options: tuple[tuple[str, object], ...]) -> str:
+    named = [f"{name}={_option(value)}" for name, value in options]
+    return ", ".join([*map(show, args), *named])
+
+
+def _option(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
+def _inner(expr: Expr) -> str:
+    """Put brackets around what would otherwise read ambiguously."""
+    match expr:
+        case Call(function=function) if function in _INFIX or function in _PREFIX:
+            return f"({show(expr)})"
+        case IsIn():
+            return f"({show(expr)})"
+        case _:
+            return show(expr)

@@ -1,0 +1,149 @@
+"""The types of expressions: the one place that knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from penstock.errors import ExpressionTypeError, UnknownColumnError
+from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.conversion import castable
+from penstock.expr.functions import FUNCTIONS
+from penstock.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, IsIn, Literal, Reduced, has_aggregate
+from penstock.expr.rules import Operand, common_type, comparable
+from penstock.expr.show import show
+from penstock.types.arrow import kind_of, value_type
+
+
+def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> pa.DataType:
+    """Give the type of an expression over the columns of `schema`, checking every part of it.
+
+    `reduced` gives the types of the reductions that `Reduced` nodes stand for.
+
+    >>> type_of(Call("add", (Column("a"), Column("b"))), pa.schema({"a": pa.int8(), "b": pa.float32()}))
+    DataType(double)
+    """
+    match expr:
+        case Column(name=name):
+            return column_type(name, schema)
+        case Literal(type=dtype):
+            return dtype
+        case Reduced(index=index):
+            return reduced[index]
+        case Call():
+            return _call_type(expr, schema, reduced)
+        case Cast(arg=arg, type=dtype):
+            return _cast_type(expr, type_of(arg, schema, reduced), dtype)
+        case Case():
+            return _case_type(expr, schema, reduced)
+        case IsIn():
+            return _membership_type(expr, type_of(expr.arg, schema, reduced))
+        case Aggregate():
+            return _aggregate_type(expr, schema)
+
+
+def column_type(name: str, schema: pa.Schema) -> pa.DataType:
+    """Find a column's type, suggesting similar names if there is no such column."""
+    if name in schema.names:
+        return schema.field(name).type
+    near = get_close_matches(name, schema.names, n=1, cutoff=0.6)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UnknownColumnError(f"there is no column {name!r}{hint} (columns: {listed(schema.names)})")
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Write out names for an error message, not too many of them."""
+    rest = len(names) - most
+    return ", ".join(map(repr, names[:most])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def operand_of(expr: Expr, dtype: pa.DataType) -> Operand:
+    """Describe an argument to the type rules."""
+    natural = isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool)
+    return Operand(value_type(dtype), natural and expr.value >= 0)  # type: ignore[union-attr, operator]
+
+
+def known_operands(operands: Sequence[Operand]) -> list[Operand]:
+    """Give untyped nulls the type of the first typed operand, int64 if there is none."""
+    typed = next((each for each in operands if each.kind != "null"), Operand(pa.int64()))
+    return [Operand(typed.type) if each.kind == "null" else each for each in operands]
+
+
+def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
+    function = FUNCTIONS.get(call.function)
+    if function is None:
+        raise ExpressionTypeError(f"there is no function {call.function!r}")
+    types = [type_of(arg, schema, reduced) for arg in call.args]
+    if len(types) < function.least or (function.most is not None and len(types) > function.most):
+        raise ExpressionTypeError(f"{call.function} does not take {len(types)} arguments, in {show(call)}")
+    operands = [operand_of(arg, dtype) for arg, dtype in zip(call.args, types, strict=True)]
+    result = function.rule(known_operands(operands), dict(call.options))
+    if result is None:
+        raise _undefined(call, call.function, function.takes, types)
+    return result
+
+
+def _undefined(expr: Expr, name: str, takes: str, types: Sequence[pa.DataType]) -> ExpressionTypeError:
+    given = " and ".join(map(str, types)) or "nothing"
+    return ExpressionTypeError(f"{name} takes {takes}, not {given}, in: {show(expr)}{_advice(types)}")
+
+
+def _advice(types: Sequence[pa.DataType]) -> str:
+    kinds = {kind_of(dtype) for dtype in types}
+    if kinds == {"timestamp"} and len({dtype.tz is None for dtype in types}) == 2:
+        return "; one has a time zone and the other has none: cast one of them"
+    if "string" in kinds and kinds & {"timestamp", "date"}:
+        return "; write the time as a datetime, or cast the string"
+    return "; convert with .cast(...) if that is what you mean" if len(kinds) > 1 else ""
+
+
+def _cast_type(cast: Cast, source: pa.DataType, target: pa.DataType) -> pa.DataType:
+    if not castable(source, target):
+        raise ExpressionTypeError(f"{source} cannot be cast to {target}, in: {show(cast)}")
+    return target
+
+
+def _case_type(case: Case, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> pa.DataType:
+    for condition, _ in case.branches:
+        require_bool(condition, type_of(condition, schema, reduced), "a condition of when")
+    values = [*(value for _, value in case.branches), case.otherwise]
+    types = [type_of(value, schema, reduced) for value in values]
+    result = common_type([operand_of(value, dtype) for value, dtype in zip(values, types, strict=True)])
+    if result is None:
+        raise _undefined(case, "when", "values of one type", types)
+    return result
+
+
+def require_bool(expr: Expr, dtype: pa.DataType, what: str) -> None:
+    """Refuse a predicate that is not boolean."""
+    if kind_of(dtype) not in ("bool", "null"):
+        raise ExpressionTypeError(f"{what} must be a boolean, but this is {dtype}: {show(expr)}")
+
+
+def _membership_type(node: IsIn, dtype: pa.DataType) -> pa.DataType:
+    for value in node.values:
+        if value.value is None:
+            raise ExpressionTypeError(f"is_in takes no null (use is_null), in: {show(node)}")
+        if kind_of(dtype) != "null" and not comparable(dtype, value.type):
+            raise _undefined(node, "is_in", "values comparable with its column", [dtype, value.type])
+    return pa.bool_()
+
+
+def _aggregate_type(node: Aggregate, schema: pa.Schema) -> pa.DataType:
+    function = AGGREGATES.get(node.function)
+    if function is None:
+        raise ExpressionTypeError(f"there is no aggregate {node.function!r}; there are {', '.join(AGGREGATES)}")
+    if not function.least <= len(node.args) <= function.most:
+        raise ExpressionTypeError(f"{node.function} does not take {len(node.args)} arguments, in {show(node)}")
+    inner = (*node.args, *(() if node.where is None else (node.where,)))
+    if any(has_aggregate(part) for part in inner):
+        raise ExpressionTypeError(f"an aggregate cannot stand inside another, in: {show(node)}")
+    if node.where is not None:
+        require_bool(node.where, type_of(node.where, schema), "where=")
+    types = [type_of(arg, schema) for arg in node.args]
+    result = function.rule([value_type(dtype) for dtype in types], dict(node.options))
+    if result is None:
+        raise _undefined(node, node.function, function.takes, types)
+    return result

@@ -1,0 +1,196 @@
+"""Reading types and schemas from what users write, and times as the integers they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from functools import partial
+
+import pyarrow as pa
+
+from penstock.errors import SchemaMismatchError
+
+UNITS = ("s", "ms", "us", "ns")
+SCHEMA_EXAMPLE = '{"ts": "timestamp[us]", "value": "int64"}'
+
+_NAMED: dict[str, Callable[[], pa.DataType]] = {
+    "bool": pa.bool_,
+    "boolean": pa.bool_,
+    **{f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float32": pa.float32,
+    "float": pa.float64,
+    "float64": pa.float64,
+    "double": pa.float64,
+    "int": pa.int64,
+    "string": pa.string,
+    "str": pa.string,
+    "utf8": pa.string,
+    "large_string": pa.large_string,
+    "binary": pa.binary,
+    "date": pa.date32,
+    "date32": pa.date32,
+    "date64": pa.date64,
+    "null": pa.null,
+    "timestamp": partial(pa.timestamp, "us"),
+    "datetime": partial(pa.timestamp, "us"),
+    "duration": partial(pa.duration, "us"),
+    "dictionary": lambda: pa.dictionary(pa.int32(), pa.string()),
+    "dictionary[string]": lambda: pa.dictionary(pa.int32(), pa.string()),
+}
+_PYTHON: dict[type, Callable[[], pa.DataType]] = {
+    bool: pa.bool_,
+    int: pa.int64,
+    float: pa.float64,
+    str: pa.string,
+    bytes: pa.binary,
+    datetime: partial(pa.timestamp, "us"),
+    date: pa.date32,
+    timedelta: partial(pa.duration, "us"),
+}
+_PARAMETRIC = re.compile(r"(timestamp|datetime|duration)\s*\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^\]]+?)\s*)?\]")
+_DECIMAL = re.compile(r"decimal(?:128)?\s*[\[(]\s*(\d+)\s*,\s*(-?\d+)\s*[\])]")
+
+
+def parse_type(text: str) -> pa.DataType:
+    """Read a type's name as users write it.
+
+    >>> parse_type("timestamp[us, UTC]")
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    name = text.strip()
+    if name in _NAMED:
+        return _NAMED[name]()
+    if found := _PARAMETRIC.fullmatch(name):
+        family, unit, zone = found.groups()
+        return pa.duration(unit) if family == "duration" else pa.timestamp(unit, zone)
+    if found := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    raise SchemaMismatchError(
+        f"there is no type {text!r}; write one like 'int64', 'float64', 'string', 'bool', 'date', "
+        "'timestamp[us]', 'timestamp[us, UTC]', 'duration[ms]' or 'dictionary', or a pyarrow type"
+    )
+
+
+def as_type(given: object) -> pa.DataType:
+    """Read a type given as a name, a pyarrow type or a Python class."""
+    if isinstance(given, pa.DataType):
+        return given
+    if isinstance(given, str):
+        return parse_type(given)
+    if isinstance(given, type) and given in _PYTHON:
+        return _PYTHON[given]()
+    raise SchemaMismatchError(f"{given!r} is not a type; write a name such as 'int64' or a pyarrow type")
+
+
+def as_schema(given: object) -> pa.Schema:
+    """Read a schema given as a pyarrow schema, a mapping, or pairs of name and type."""
+    if isinstance(given, pa.Schema):
+        return checked(given)
+    pairs: Iterable[object] = given.items() if isinstance(given, Mapping) else _iterable(given)
+    return checked(pa.schema([_field(pair) for pair in pairs]))
+
+
+def _iterable(given: object) -> Iterable[object]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise SchemaMismatchError(f"{given!r} is not a schema; write a mapping such as {SCHEMA_EXAMPLE}")
+    return given
+
+
+def _field(pair: object) -> pa.Field:
+    match pair:
+        case pa.Field():
+            return pair
+        case (str(name), dtype):
+            return pa.field(name, as_type(dtype))
+    raise SchemaMismatchError(f"{pair!r} is not a column; write a mapping such as {SCHEMA_EXAMPLE}")
+
+
+def checked(schema: pa.Schema) -> pa.Schema:
+    """Refuse a schema in which a name stands for two columns."""
+    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    if twice:
+        raise SchemaMismatchError(f"the schema names these columns more than once: {', '.join(map(repr, twice))}")
+    return schema.remove_metadata()
+
+
+def value_type(dtype: pa.DataType) -> pa.DataType:
+    """Look through a dictionary encoding to the type of the values."""
+    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+
+
+_KINDS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
+    ("null", pa.types.is_null),
+    ("bool", pa.types.is_boolean),
+    ("int", pa.types.is_signed_integer),
+    ("uint", pa.types.is_unsigned_integer),
+    ("float", lambda dtype: pa.types.is_float32(dtype) or pa.types.is_float64(dtype)),
+    ("timestamp", pa.types.is_timestamp),
+    ("date", pa.types.is_date),
+    ("duration", pa.types.is_duration),
+    ("string", lambda dtype: pa.types.is_string(dtype) or pa.types.is_large_string(dtype)),
+)
+
+
+def kind_of(dtype: pa.DataType) -> str:
+    """Name the family of a type: null bool int uint float timestamp date duration string, or other.
+
+    A dictionary is of the kind of its values.
+
+    >>> kind_of(pa.dictionary(pa.int8(), pa.string()))
+    'string'
+    """
+    plain = value_type(dtype)
+    return next((kind for kind, holds in _KINDS if holds(plain)), "other")
+
+
+def tick_unit(dtype: pa.DataType) -> str | None:
+    """Give the length of one tick of a time type: ns, us, ms, s or d; None for other types."""
+    match kind_of(dtype):
+        case "timestamp" | "duration":
+            return str(dtype.unit)
+        case "date":
+            return "d" if pa.types.is_date32(dtype) else "ms"
+        case _:
+            return None
+
+
+def finer(first: str, second: str) -> str:
+    """Choose the finer of two units."""
+    order = ("d", *UNITS)
+    return max(first, second, key=order.index)
+
+
+def physical_type(dtype: pa.DataType) -> pa.DataType:
+    """Give the type a column of times has as plain ticks; other types are their own."""
+    if tick_unit(dtype) is None:
+        return dtype
+    return pa.int32() if pa.types.is_date32(dtype) else pa.int64()
+
+
+def physical(array: pa.Array) -> pa.Array:
+    """View times as ticks without copying; leave other arrays as they are."""
+    target = physical_type(array.type)
+    return array if target == array.type else array.view(target)
+
+
+def physical_values(array: pa.Array | pa.ChunkedArray) -> list[object]:
+    """List an array's values as the interpreters use them: ticks for times, None for null."""
+    if isinstance(array, pa.ChunkedArray):
+        return [value for chunk in array.chunks for value in physical_values(chunk)]
+    return list(physical(array).to_pylist())
+
+
+def physical_rows(data: pa.Table | pa.RecordBatch) -> list[dict[str, object]]:
+    """List rows as mappings of physical values."""
+    columns = [physical_values(column) for column in data.columns]
+    return [dict(zip(data.schema.names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else []
+
+
+def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
+    """Build an array of `dtype` from values as the interpreters use them."""
+    if pa.types.is_dictionary(dtype):
+        return from_physical(values, dtype.value_type).dictionary_encode().cast(dtype)
+    plain = physical_type(dtype)
+    array = pa.array(values, plain)
+    return array if plain == dtype else array.view(dtype)

@@ -1,0 +1,104 @@
+"""Reading durations, and counting them in the ticks of a time column."""
+
+from __future__ import annotations
+
+import operator
+import re
+from datetime import timedelta
+from fractions import Fraction
+
+from penstock.errors import DurationError, UnsupportedError
+from penstock.types.arrow import kind_of
+from penstock.types.time import NANOSECONDS, Time
+
+_UNITS = {**NANOSECONDS, "m": 60 * 10**9, "h": 3_600 * 10**9, "w": 7 * NANOSECONDS["d"]}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµμ]+)\s*")
+_HOW = "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w), or a timedelta"
+
+Duration = str | int | timedelta
+
+
+def nanoseconds(duration: object, what: str = "the duration") -> Fraction:
+    """Read a duration that has a unit of its own.
+
+    >>> nanoseconds("1h30m")
+    Fraction(5400000000000, 1)
+    """
+    match duration:
+        case str():
+            return _parse(duration, what)
+        case timedelta():
+            whole = (duration.days * 86_400 + duration.seconds) * 10**6 + duration.microseconds
+            return Fraction(whole * 1_000)
+        case _:
+            raise DurationError(f"{what} is {_described(duration)}, which is not a duration; {_HOW}")
+
+
+def _described(given: object) -> str:
+    return repr(given) if isinstance(given, (int, float, str, timedelta)) else f"of type {type(given).__name__}"
+
+
+def _parse(text: str, what: str) -> Fraction:
+    body = text.strip()
+    sign = -1 if body.startswith("-") else 1
+    body = body.removeprefix("-").removeprefix("+")
+    total, position = Fraction(0), 0
+    while found := _PART.match(body, position):
+        total += Fraction(found[1]) * _unit(found[2], text, what)
+        position = found.end()
+    if position == 0 or position != len(body):
+        raise DurationError(f"{what} is {text!r}, which is not a duration; {_HOW}")
+    return sign * total
+
+
+def _unit(name: str, text: str, what: str) -> int:
+    if name == "mo":
+        raise UnsupportedError(
+            f"{what} is {text!r}: months differ in length, so they need calendar windows (tz=), "
+            "which this version does not have; use days or weeks"
+        )
+    try:
+        return _UNITS[name.replace("µ", "u").replace("μ", "u")]
+    except KeyError:
+        raise DurationError(f"{what} is {text!r}: there is no unit {name!r}; {_HOW}") from None
+
+
+def to_ticks(duration: object, time: Time, what: str) -> int:
+    """Count a duration in ticks of a stream's time; `what` names it in errors.
+
+    >>> import pyarrow as pa
+    >>> to_ticks("10s", Time("ts", pa.timestamp("ms"), "ms"), "size")
+    10000
+    """
+    if _is_integer(duration):
+        return _bare(operator.index(duration), time, what)  # type: ignore[arg-type]
+    if time.unit is None:
+        raise DurationError(
+            f"{what} is {_described(duration)}, but the time column {time.column!r} counts in ticks without a unit; "
+            "give an integer number of ticks, or declare the unit of the column with unit="
+        )
+    return whole_ticks(nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", time.column)
+
+
+def _is_integer(given: object) -> bool:
+    return hasattr(given, "__index__") and not isinstance(given, bool)
+
+
+def _bare(ticks: int, time: Time, what: str) -> int:
+    if kind_of(time.type) not in ("int", "uint"):
+        raise DurationError(
+            f"{what} is the bare number {ticks}, but the time column {time.column!r} is {time.type}; "
+            f"give a duration with a unit, such as '{ticks}{'s' if time.unit == 'd' else time.unit}'"
+        )
+    return ticks
+
+
+def whole_ticks(length: Fraction, unit: str, what: str, column: str) -> int:
+    """Divide nanoseconds into ticks, refusing a remainder."""
+    ticks = length / NANOSECONDS[unit]
+    if ticks.denominator != 1:
+        raise DurationError(
+            f"{what}, which is not a whole number of ticks of {column!r} (one tick is 1{unit}); "
+            "use a coarser duration, or cast the column to a finer unit"
+        )
+    return int(ticks)

@@ -1,0 +1,33 @@
+"""How a stream tells time: which column holds it, in which unit, or that it is implied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+NANOSECONDS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "d": 86_400_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """Where a row's time comes from, in integer ticks of the column's own unit.
+
+    * explicit: the value of `column`, plus `shift` ticks (a window result's time is
+      `window_end - 1 tick`, so its shift is -1);
+    * implied: `start + i * period` for the i-th row of the stream, `period` being set.
+      The column is then computed, never stored.
+
+    `unit` is the length of a tick (ns, us, ms, s, d), or None for integer columns without a unit.
+    """
+
+    column: str
+    type: pa.DataType
+    unit: str | None
+    shift: int = 0
+    period: int | None = None
+    start: int = 0
+
+    @property
+    def implied(self) -> bool:
+        return self.period is not None
