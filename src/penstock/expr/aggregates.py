@@ -99,7 +99,11 @@ def _sum(rows: Rows, types: Types, result: pa.DataType) -> Any:
     values = _valid(rows)
     if not values:
         return None
-    return float_sum(values) if kind_of(result) == "float" else fit(sum(map(int, values)), result, "the sum of a window")
+    return (
+        float_sum(values)
+        if kind_of(result) == "float"
+        else fit(sum(map(int, values)), result, "the sum of a window")
+    )
 
 
 def _count(rows: Rows, types: Types, result: pa.DataType) -> int:

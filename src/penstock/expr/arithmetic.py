@@ -141,7 +141,11 @@ def _pole(zero: float, exponent: float) -> float:
 
 
 def neg(setting: Setting, a: Any) -> Any:
-    return -float(a) if kind_of(setting.result) == "float" else fit(-a, setting.result, "the negative of a value")
+    return (
+        -float(a)
+        if kind_of(setting.result) == "float"
+        else fit(-a, setting.result, "the negative of a value")
+    )
 
 
 def absolute(setting: Setting, a: Any) -> Any:

@@ -65,7 +65,9 @@ def _number(value: Any, target: pa.DataType) -> Any:
 
 def _whole(value: Any, target: pa.DataType) -> int:
     if isinstance(value, float) and not math.isfinite(value):
-        raise PenstockOverflow(f"a value to cast is NaN or infinite, which {target} cannot hold; filter it out first")
+        raise PenstockOverflow(
+            f"a value to cast is NaN or infinite, which {target} cannot hold; filter it out first"
+        )
     return int(value)
 
 
@@ -81,7 +83,9 @@ def _rescaled(ticks: int, source: pa.DataType, target: pa.DataType) -> int:
 def _through_arrow(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     """Read or print text as Arrow does, which is what runs outside the interpreter too."""
     try:
-        array = pa.array([value], physical_type(source)).view(source) if source != physical_type(source) else None
+        array = (
+            pa.array([value], physical_type(source)).view(source) if source != physical_type(source) else None
+        )
         cast = (pa.array([value], source) if array is None else array).cast(target)
         plain = physical_type(target)
         return (cast if plain == target else cast.view(plain))[0].as_py()

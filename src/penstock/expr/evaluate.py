@@ -43,11 +43,11 @@ def evaluator(expr: Expr, schema: pa.Schema, reduced_types: Sequence[pa.DataType
     """Resolve types once and give a function of (row, reduced values)."""
     match expr:
         case Column(name=name):
-            return lambda row, reduced: row[name]
+            return lambda row, _reduced: row[name]
         case Literal(value=value):
-            return lambda row, reduced: value
+            return lambda _row, _reduced: value
         case Reduced(index=index):
-            return lambda row, reduced: reduced[index]
+            return lambda _row, reduced: reduced[index]
         case Call():
             return _call(expr, schema, reduced_types)
         case Cast(arg=arg, type=target):

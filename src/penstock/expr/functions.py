@@ -28,11 +28,15 @@ class Function:
     strict: bool = True
 
 
-def _unary(name: str, takes: str, rule: rules.Rule, define: Callable[..., Any], strict: bool = True) -> Function:
+def _unary(
+    name: str, takes: str, rule: rules.Rule, define: Callable[..., Any], strict: bool = True
+) -> Function:
     return Function(name, 1, 1, takes, rule, define, strict)
 
 
-def _binary(name: str, takes: str, rule: rules.Rule, define: Callable[..., Any], strict: bool = True) -> Function:
+def _binary(
+    name: str, takes: str, rule: rules.Rule, define: Callable[..., Any], strict: bool = True
+) -> Function:
     return Function(name, 2, 2, takes, rule, define, strict)
 
 
@@ -89,7 +93,7 @@ _TIMES = (
     *(_unary(name, "a timestamp or date", rules.part_of_date, getattr(calendar, name)) for name in _OF_DATE),
     *(_unary(name, "a timestamp", rules.part_of_day, getattr(calendar, name)) for name in _OF_DAY),
     _unary("date", "a timestamp or date", rules.date_of, calendar.date),
-    _unary("epoch_ticks", "a timestamp, date or duration", rules.ticks_of, lambda setting, ticks: ticks),
+    _unary("epoch_ticks", "a timestamp, date or duration", rules.ticks_of, lambda _setting, ticks: ticks),
     _unary("truncate", "a timestamp, date, duration or integer", rules.truncated, calendar.truncate),
 )
 

@@ -39,9 +39,7 @@ class Literal:
     def __eq__(self, other: object) -> bool:
         """Compare by representation, so that NaN equals itself and 0.0 differs from -0.0."""
         return (
-            isinstance(other, Literal)
-            and self.type == other.type
-            and repr(self.value) == repr(other.value)
+            isinstance(other, Literal) and self.type == other.type and repr(self.value) == repr(other.value)
         )
 
 

@@ -107,7 +107,9 @@ def comparison_type(first: pa.DataType, second: pa.DataType) -> pa.DataType | No
     if kinds <= NUMBERS:
         return pa.bool_() if kinds == {"bool"} else number_type((a, b))
     if kinds <= INSTANTS:
-        return pa.timestamp(_sub_day(finer(tick_unit(a.type) or "d", tick_unit(b.type) or "d")), zone_of(a.type))
+        return pa.timestamp(
+            _sub_day(finer(tick_unit(a.type) or "d", tick_unit(b.type) or "d")), zone_of(a.type)
+        )
     return common_type((a, b))
 
 
@@ -175,7 +177,13 @@ def negated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
     (a,) = operands
     if a.kind == "duration":
         return a.type
-    return pa.int64() if a.kind in ("int", "uint") else to_float(operands, options) if a.kind == "float" else None
+    return (
+        pa.int64()
+        if a.kind in ("int", "uint")
+        else to_float(operands, options)
+        if a.kind == "float"
+        else None
+    )
 
 
 def magnitude(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:

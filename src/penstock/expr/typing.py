@@ -11,7 +11,18 @@ from penstock.errors import ExpressionTypeError, UnknownColumnError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.conversion import castable
 from penstock.expr.functions import FUNCTIONS
-from penstock.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, IsIn, Literal, Reduced, has_aggregate
+from penstock.expr.nodes import (
+    Aggregate,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    IsIn,
+    Literal,
+    Reduced,
+    has_aggregate,
+)
 from penstock.expr.rules import Operand, common_type, comparable
 from penstock.expr.show import show
 from penstock.types.arrow import kind_of, value_type
@@ -134,9 +145,13 @@ def _membership_type(node: IsIn, dtype: pa.DataType) -> pa.DataType:
 def _aggregate_type(node: Aggregate, schema: pa.Schema) -> pa.DataType:
     function = AGGREGATES.get(node.function)
     if function is None:
-        raise ExpressionTypeError(f"there is no aggregate {node.function!r}; there are {', '.join(AGGREGATES)}")
+        raise ExpressionTypeError(
+            f"there is no aggregate {node.function!r}; there are {', '.join(AGGREGATES)}"
+        )
     if not function.least <= len(node.args) <= function.most:
-        raise ExpressionTypeError(f"{node.function} does not take {len(node.args)} arguments, in {show(node)}")
+        raise ExpressionTypeError(
+            f"{node.function} does not take {len(node.args)} arguments, in {show(node)}"
+        )
     inner = (*node.args, *(() if node.where is None else (node.where,)))
     if any(has_aggregate(part) for part in inner):
         raise ExpressionTypeError(f"an aggregate cannot stand inside another, in: {show(node)}")

@@ -48,7 +48,9 @@ _PYTHON: dict[type, Callable[[], pa.DataType]] = {
     date: pa.date32,
     timedelta: partial(pa.duration, "us"),
 }
-_PARAMETRIC = re.compile(r"(timestamp|datetime|duration)\s*\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^\]]+?)\s*)?\]")
+_PARAMETRIC = re.compile(
+    r"(timestamp|datetime|duration)\s*\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^\]]+?)\s*)?\]"
+)
 _DECIMAL = re.compile(r"decimal(?:128)?\s*[\[(]\s*(\d+)\s*,\s*(-?\d+)\s*[\])]")
 
 
@@ -110,7 +112,9 @@ def checked(schema: pa.Schema) -> pa.Schema:
     """Refuse a schema in which a name stands for two columns."""
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
-        raise SchemaMismatchError(f"the schema names these columns more than once: {', '.join(map(repr, twice))}")
+        raise SchemaMismatchError(
+            f"the schema names these columns more than once: {', '.join(map(repr, twice))}"
+        )
     return schema.remove_metadata()
 
 
@@ -184,7 +188,11 @@ def physical_values(array: pa.Array | pa.ChunkedArray) -> list[object]:
 def physical_rows(data: pa.Table | pa.RecordBatch) -> list[dict[str, object]]:
     """List rows as mappings of physical values."""
     columns = [physical_values(column) for column in data.columns]
-    return [dict(zip(data.schema.names, row, strict=True)) for row in zip(*columns, strict=True)] if columns else []
+    return (
+        [dict(zip(data.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+        if columns
+        else []
+    )
 
 
 def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:

@@ -35,7 +35,9 @@ def nanoseconds(duration: object, what: str = "the duration") -> Fraction:
 
 
 def _described(given: object) -> str:
-    return repr(given) if isinstance(given, (int, float, str, timedelta)) else f"of type {type(given).__name__}"
+    return (
+        repr(given) if isinstance(given, (int, float, str, timedelta)) else f"of type {type(given).__name__}"
+    )
 
 
 def _parse(text: str, what: str) -> Fraction:
@@ -77,7 +79,9 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
             f"{what} is {_described(duration)}, but the time column {time.column!r} counts in ticks without a unit; "
             "give an integer number of ticks, or declare the unit of the column with unit="
         )
-    return whole_ticks(nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", time.column)
+    return whole_ticks(
+        nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", time.column
+    )
 
 
 def _is_integer(given: object) -> bool:

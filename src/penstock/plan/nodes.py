@@ -1,0 +1,122 @@
+"""The logical plan: what the user asked for, one node per verb, before any thought of how.
+
+    plan ::= Source(name, schema, time, …)        a stream, declared or bound
+           | Filter(input, predicate)             keep the rows for which predicate is true
+           | Project(input, fields)               select, with_columns, drop and rename
+           | Union(inputs)                        all rows of all inputs, same schema
+           | Distinct(input, subset, keep)        one row for each value of the subset
+           | Aggregate(input, window, by, fields) one row for each window and key
+           | Attach(input, window, by, fields)    every row, once per window, with its aggregates
+           | TopK(input, k, by, ties)             the k largest rows of each window
+    window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
+             | CarriedWindow()                    the window a windowed result already carries
+
+Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
+to a stream. `schema.py` gives the columns and the time of any node's result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Expr, Field
+from penstock.types.time import Time
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    size: int
+    every: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedWindow:
+    pass
+
+
+Window = TimeWindow | CarriedWindow
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A stream. `schema` leaves out an implied time column; `lateness` is in ticks."""
+
+    name: str
+    schema: pa.Schema
+    time: Time
+    sequence: str | None = None
+    lateness: int = 0
+    on_bad: str = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    input: Plan
+    predicate: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`fields` is the whole new list of columns, in order. `time` names the time column among them."""
+
+    input: Plan
+    fields: tuple[Field, ...]
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    inputs: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    input: Plan
+    subset: tuple[str, ...]
+    keep: str = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    input: Plan
+    window: Window
+    by: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    input: Plan
+    window: Window
+    by: tuple[str, ...]
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopK:
+    """`ties` is "first" (exactly k rows, earlier rows win) or "all" (rows equal to the k-th too)."""
+
+    input: Plan
+    k: int
+    by: str
+    ties: str = "first"
+
+
+Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | TopK
+
+
+def inputs(plan: Plan) -> tuple[Plan, ...]:
+    """List the direct inputs of a node."""
+    match plan:
+        case Source():
+            return ()
+        case Union(inputs=several):
+            return several
+        case _:
+            return (plan.input,)

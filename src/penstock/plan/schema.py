@@ -1,0 +1,116 @@
+"""The columns and the time of a plan's result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Column, Field
+from penstock.expr.typing import column_type, type_of
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    Attach,
+    Distinct,
+    Filter,
+    Plan,
+    Project,
+    Source,
+    TopK,
+    Union,
+)
+from penstock.types.time import Time
+
+
+def schema_of(plan: Plan) -> pa.Schema:
+    """Give the columns of a plan's result, in order."""
+    match plan:
+        case Source():
+            return source_schema(plan)
+        case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner):
+            return schema_of(inner)
+        case Project(input=inner, fields=fields):
+            return pa.schema(typed(fields, schema_of(inner)))
+        case Union(inputs=inputs):
+            return schema_of(inputs[0])
+        case Aggregate(input=inner, by=by, fields=fields):
+            before = scope_of(plan)
+            keys = [pa.field(name, column_type(name, before)) for name in by]
+            return pa.schema([*bounds(time_of(inner)), *keys, *typed(fields, before)])
+        case Attach(input=inner, fields=fields):
+            before = schema_of(inner)
+            added = [] if WINDOW_START in before.names else bounds(time_of(inner))
+            return pa.schema([*before, *added, *typed(fields, scope_of(plan))])
+
+
+def source_schema(source: Source) -> pa.Schema:
+    """Give a stream's columns, an implied time column standing first."""
+    if not source.time.implied:
+        return source.schema
+    return pa.schema([pa.field(source.time.column, source.time.type), *source.schema])
+
+
+def typed(fields: Iterable[Field], schema: pa.Schema) -> list[pa.Field]:
+    """Type the fields of a node over its input."""
+    return [pa.field(each.name, type_of(each.expr, schema)) for each in fields]
+
+
+def bounds(time: Time) -> list[pa.Field]:
+    """Give the two columns that say which window a row belongs to."""
+    return [pa.field(WINDOW_START, time.type), pa.field(WINDOW_END, time.type)]
+
+
+def scope_of(plan: Aggregate | Attach) -> pa.Schema:
+    """List the columns that a windowed node's fields can name: the input's, and the window's bounds."""
+    before = schema_of(plan.input)
+    kept = [field for field in before if field.name not in {WINDOW_START, WINDOW_END}]
+    return pa.schema([*kept, *bounds(time_of(plan.input))])
+
+
+def time_of(plan: Plan) -> Time:
+    """Tell where the rows of a plan's result have their time.
+
+    A window result's time is the last tick of its window: `window_end`, shifted by -1.
+    """
+    match plan:
+        case Source(time=time):
+            return time
+        case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner) | Attach(input=inner):
+            return time_of(inner)
+        case Project(input=inner, time=name):
+            return replace(time_of(inner), column=name)
+        case Union(inputs=inputs):
+            return time_of(inputs[0])
+        case Aggregate(input=inner):
+            before = time_of(inner)
+            return Time(WINDOW_END, before.type, before.unit, shift=-1)
+
+
+def carries_window(plan: Plan) -> bool:
+    """Tell whether the rows of a plan's result belong to windows, whose bounds they still carry."""
+    match plan:
+        case Aggregate() | Attach():
+            return True
+        case Source():
+            return False
+        case Union(inputs=inputs):
+            return all(carries_window(each) for each in inputs)
+        case Project(input=inner, fields=fields):
+            untouched = all(Field(name, Column(name)) in fields for name in (WINDOW_START, WINDOW_END))
+            return untouched and carries_window(inner)
+        case _:
+            return carries_window(plan.input)
+
+
+def sources_of(plan: Plan) -> tuple[Source, ...]:
+    """List the streams a plan reads, each once, in plan order."""
+    match plan:
+        case Source():
+            return (plan,)
+        case Union(inputs=inputs):
+            return tuple(dict.fromkeys(source for each in inputs for source in sources_of(each)))
+        case _:
+            return sources_of(plan.input)

@@ -1,0 +1,118 @@
+"""Checking that a plan keeps the grammar. Users meet their errors earlier, with better words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from penstock.errors import VerificationError
+from penstock.expr.nodes import Aggregate as AggregateExpr
+from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
+from penstock.expr.typing import type_of
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    Attach,
+    CarriedWindow,
+    Distinct,
+    Filter,
+    Plan,
+    Project,
+    Source,
+    TimeWindow,
+    TopK,
+    Union,
+    inputs,
+)
+from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
+from penstock.types.arrow import kind_of
+
+
+def verify(plan: Plan) -> Plan:
+    """Give the plan back if it is well formed."""
+    _walk(plan)
+    names = [source.name for source in sources_of(plan)]
+    _require(len(names) == len(set(names)), "two streams have one name")
+    return plan
+
+
+def _walk(plan: Plan) -> None:
+    for each in inputs(plan):
+        _walk(each)
+    _node(plan)
+    columns = schema_of(plan).names
+    _require(len(columns) == len(set(columns)), f"{type(plan).__name__} gives a column twice")
+
+
+def _require(holds: bool, what: str) -> None:
+    if not holds:
+        raise VerificationError(f"the logical plan is not well formed: {what}; this is a bug in Penstock")
+
+
+def _node(plan: Plan) -> None:
+    match plan:
+        case Source():
+            _source(plan)
+        case Filter(input=inner, predicate=predicate):
+            _require(not has_aggregate(predicate), "a filter holds an aggregate")
+            _require(kind_of(type_of(predicate, schema_of(inner))) == "bool", "a filter is not boolean")
+        case Project(fields=fields):
+            _require(not any(has_aggregate(each.expr) for each in fields), "a projection holds an aggregate")
+        case Union(inputs=several):
+            _union([schema_of(each) for each in several], [time_of(each).type for each in several])
+        case Distinct(input=inner, subset=subset):
+            _known(subset, schema_of(inner))
+        case Aggregate() | Attach():
+            _windowed(plan)
+        case TopK(input=inner, k=k, by=by):
+            _require(k > 0 and carries_window(inner), "top needs k > 0 and windows")
+            _known([by], schema_of(inner))
+
+
+def _source(source: Source) -> None:
+    stored = source.time.column in source.schema.names
+    _require(stored != source.time.implied, "a time column must be stored or implied")
+    _require(source.lateness >= 0, "lateness is negative")
+    _known([source.sequence] if source.sequence else [], source.schema)
+
+
+def _union(schemas: list[pa.Schema], times: list[pa.DataType]) -> None:
+    columns = [{field.name: field.type for field in schema} for schema in schemas]
+    _require(all(each == columns[0] for each in columns), "the inputs of a union differ in their columns")
+    _require(all(each == times[0] for each in times), "the inputs of a union differ in their time")
+
+
+def _known(names: Iterable[str], schema: pa.Schema) -> None:
+    for name in names:
+        _require(name in schema.names, "a column is used that the input does not have")
+
+
+def _windowed(plan: Aggregate | Attach) -> None:
+    before = schema_of(plan.input)
+    _known(plan.by, before)
+    match plan.window:
+        case TimeWindow(size=size, every=every):
+            _require(size > 0 and every > 0, "a window has no length or no step")
+            _require(time_of(plan.input).column in before.names, "the time column is gone")
+        case CarriedWindow():
+            _require(carries_window(plan.input), "there is no window to carry")
+    if isinstance(plan, Aggregate):
+        _fields_of_groups(plan.fields, {*plan.by, WINDOW_START, WINDOW_END})
+
+
+def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:
+    for each in fields:
+        _require(outer_columns(each.expr) <= groups, "a field reads a column that varies inside a window")
+
+
+def outer_columns(expr: Expr) -> frozenset[str]:
+    """Name the columns read outside of any aggregate."""
+    match expr:
+        case AggregateExpr():
+            return frozenset()
+        case Column(name=name):
+            return frozenset({name})
+        case _:
+            return frozenset().union(*(outer_columns(child) for child in children(expr)))
