@@ -23,6 +23,7 @@ from penstock.loop.nodes import (
     GroupScan,
     Load,
     Overflows,
+    Peek,
     Select,
     Type,
     Unary,
@@ -116,6 +117,8 @@ class ValueWriter:
                 return self._variable(name, type)
             case Load(buffer, index):
                 return self.load(buffer, self.value(index))
+            case Peek(buffer, index, type):
+                return self._peek(buffer, self.value(index), type)
             case Binary(op, a, b):
                 return self._binary(op, a, b)
             case Select(condition, a, b):
@@ -149,6 +152,10 @@ class ValueWriter:
         address = self.address(buffer, index)
         raw = self.op(f"load {memory_name(buffer.type)}, ptr {address}, align {alignment(buffer.type)}")
         return self.from_memory(raw, buffer.type)
+
+    def _peek(self, buffer: Buffer, index: str, type: Type) -> str:
+        address = self.address(buffer, index)
+        return self.op(f"load {type_name(type)}, ptr {address}, align 1")
 
     def store(self, buffer: Buffer, index: str, value: str) -> None:
         address = self.address(buffer, index)
