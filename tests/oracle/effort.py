@@ -1,0 +1,30 @@
+"""How many examples each oracle test draws: random ones, few by default, many under `fuzz`.
+
+The profiles of `tests/conftest.py` are derandomised for the unit tests. The oracle tests draw new
+examples in every run: that is how they find what yesterday's run did not.
+"""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+
+FACTORS = {"quick": 0.3, "ci": 1.0, "fuzz": 100.0}
+# Whole queries with their data are large examples, and some draws are thrown away.
+ACCEPTED = (
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.large_base_example,
+    HealthCheck.filter_too_much,
+)
+
+
+def effort(examples: int) -> settings:
+    """Draw about `examples` random examples, scaled by the profile."""
+    factor = FACTORS.get(settings.get_current_profile_name(), 1.0)
+    return settings(
+        max_examples=max(3, int(examples * factor)),
+        derandomize=False,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=ACCEPTED,
+    )
