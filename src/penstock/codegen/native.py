@@ -1,5 +1,7 @@
 """Compile kernels to machine code and call them.
 
+`target` is imported inside functions: it loads LLVM, which declaring a query must not.
+
     run = compile_kernel(kernel)
     status = run({"x": x, "out": out, "n": len(x)})     # releases the GIL while it runs
 """
@@ -8,13 +10,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from penstock.codegen.llvm import llvm_module
 from penstock.loop.nodes import Buffer, Kernel, Var
+from penstock.loop.verify import verify
 
-Argument = np.ndarray | int | float
+if TYPE_CHECKING:
+    from penstock.codegen.cache import KernelCache
+
+Argument = npt.NDArray[Any] | int | float
 
 
 class NativeKernel:
@@ -24,7 +32,7 @@ class NativeKernel:
     callers that hold the memory alive themselves, as its address.
     """
 
-    __slots__ = ("_call", "_frame", "_loaded", "_names", "_types", "kernel", "object_code")
+    __slots__ = ("_call", "_frame", "_loaded", "_names", "kernel", "object_code")
 
     def __init__(self, kernel: Kernel, code: bytes) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
@@ -68,11 +76,19 @@ def _agree(kernel: Kernel, given: list[Argument]) -> bool:
     return True
 
 
-def compile_kernel(kernel: Kernel) -> NativeKernel:
-    """Compile a kernel for this machine."""
+def compile_kernel(kernel: Kernel, cache: KernelCache | None = None) -> NativeKernel:
+    """Compile a kernel for this machine, or take it from the cache."""
+    if cache is not None:
+        return cache.get(kernel, compile_object)
+    return NativeKernel(kernel, compile_object(kernel))
+
+
+def compile_object(kernel: Kernel) -> bytes:
+    """Compile a kernel to the object code that is run, cached and shipped."""
     from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
 
-    return NativeKernel(kernel, to_object(llvm_module(kernel)))
+    verify(kernel)
+    return to_object(llvm_module(kernel))
 
 
 def llvm_text(kernel: Kernel) -> str:

@@ -8,12 +8,11 @@ No fast-math flag is ever set, so floats mean what `interpret.py` says they mean
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable
-
 from penstock.codegen.names import Names
 from penstock.loop.nodes import (
     COMPARISON,
+    F64,
+    TYPES,
     Binary,
     Bitcast,
     Buffer,
@@ -30,12 +29,14 @@ from penstock.loop.nodes import (
     Value,
     Var,
 )
+from penstock.loop.numbers import bits_of, identity, round_f32, wrap
 
 _FLOAT_NAMES = {32: "float", 64: "double"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 _PLAIN = frozenset({"add", "sub", "mul", "and", "or", "xor"})
-# Calls into the C library. Single precision is computed in double and rounded: see interpret.py.
+# Calls into the C library, not intrinsics: LLVM rewrites those (pow(2, x) → exp2(x)) at the cost of the
+# last bit. Single precision is computed in double and rounded: see loop/numbers.py.
 _LIBRARY = frozenset({"exp", "log", "log2", "log10", "sin", "cos", "tan"})
 _FLOAT_INTRINSICS = {
     "abs": "fabs", "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc",
@@ -62,18 +63,9 @@ def constant(value: int | float | bool, type: Type) -> str:
     if type.kind == "bool":
         return "true" if value else "false"
     if not type.is_float:
-        return str(int(value))
-    number = float(value)
-    if type.bits == 32:
-        number = round_to_f32(number)
-    return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-
-
-def round_to_f32(number: float) -> float:
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", number))[0])
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
+        return str(wrap(int(value), TYPES[f"i{type.bits}"]))
+    number = round_f32(float(value)) if type.bits == 32 else float(value)
+    return f"0x{bits_of(number, F64):016X}"
 
 
 class ValueWriter:
@@ -136,7 +128,7 @@ class ValueWriter:
                 return self.value(a)
             case GroupScan(op, a):
                 return constant(identity(op, a.type), a.type)
-        raise AssertionError(f"not a value of the loop IR: {type(node).__name__}")
+        raise AssertionError(f"not a value of the loop IR: {node!r}")
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -160,9 +152,7 @@ class ValueWriter:
     def store(self, buffer: Buffer, index: str, value: str) -> None:
         address = self.address(buffer, index)
         raw = self.to_memory(value, buffer.type)
-        self.line(
-            f"  store {memory_name(buffer.type)} {raw}, ptr {address}, align {alignment(buffer.type)}"
-        )
+        self.line(f"  store {memory_name(buffer.type)} {raw}, ptr {address}, align {alignment(buffer.type)}")
 
     def from_memory(self, raw: str, type: Type) -> str:
         return self.op(f"icmp ne i8 {raw}, 0") if type.kind == "bool" else raw
@@ -183,8 +173,20 @@ class ValueWriter:
         passed = ", ".join(f"{type} {operand}" for type, operand in arguments)
         return self.op(f"call {result} @{intrinsic}({passed})")
 
+    def _library(self, name: str, type: Type, *operands: str) -> str:
+        """Call the C library's double function of that name."""
+        if type.bits == 32:
+            wide = [self.op(f"fpext float {each} to double") for each in operands]
+            return self.op(f"fptrunc double {self._library(name, F64, *wide)} to float")
+        types = ", ".join("double" for _ in operands)
+        self.declarations.add(f"declare double @{name}({types}) nobuiltin nounwind willreturn memory(none)")
+        passed = ", ".join(f"double {each}" for each in operands)
+        return self.op(f"call double @{name}({passed}) nobuiltin")
+
     def _binary(self, op: str, a: Value, b: Value) -> str:
         x, y = self.value(a), self.value(b)
+        if op == "pow" and isinstance(b, Const) and b.value == 2.0:
+            return self.combine("mul", x, x, a.type)
         if op in ("div", "rem") and isinstance(b, Const) and not b.type.is_float:
             return self._divide_by_constant(op, x, int(b.value), b.type)
         return self.combine(op, x, y, a.type)
@@ -212,16 +214,8 @@ class ValueWriter:
 
     def _float_arithmetic(self, op: str, x: str, y: str, type: Type) -> str:
         if op == "pow":
-            return self._in_double(
-                lambda *wide: self.call("llvm.pow.f64", "double", *(("double", w) for w in wide)), type, x, y
-            )
+            return self._library("pow", type, x, y)
         return self.op(f"{_FLOAT_ARITHMETIC[op]} {type_name(type)} {x}, {y}")
-
-    def _in_double(self, compute: Callable[..., str], type: Type, *operands: str) -> str:
-        if type.bits == 64:
-            return compute(*operands)
-        wide = [self.op(f"fpext float {each} to double") for each in operands]
-        return self.op(f"fptrunc double {compute(*wide)} to float")
 
     def _shift(self, op: str, x: str, y: str, type: Type) -> str:
         name = type_name(type)
@@ -252,7 +246,7 @@ class ValueWriter:
             return "0"
         if divisor == -1:
             return self.op(f"sub {name} 0, {x}") if op == "div" else "0"
-        return self.op(f"{'s' if type.kind == 'int' else 'u'}{op} {name} {x}, {divisor}")
+        return self.op(f"{'s' if type.kind == 'int' else 'u'}{op} {name} {x}, {constant(divisor, type)}")
 
     def _unary(self, op: str, x: str, type: Type) -> str:
         name = type_name(type)
@@ -276,9 +270,7 @@ class ValueWriter:
         if op == "neg":
             return self.op(f"fneg {name} {x}")
         if op in _LIBRARY:
-            return self._in_double(
-                lambda wide: self.call(f"llvm.{op}.f64", "double", ("double", wide)), type, x
-            )
+            return self._library(op, type, x)
         return self.call(f"llvm.{_FLOAT_INTRINSICS[op]}.f{type.bits}", name, (name, x))
 
     def _overflows(self, op: str, x: str, y: str, type: Type) -> str:
@@ -334,13 +326,3 @@ class ValueWriter:
     def _bitcast(self, x: str, source: Type, target: Type) -> str:
         before, after = type_name(source), type_name(target)
         return x if before == after else self.op(f"bitcast {before} {x} to {after}")
-
-
-def identity(op: str, type: Type) -> int | float | bool:
-    """Give the value that changes nothing: what an exclusive scan hands its first work item."""
-    signed = type.kind == "int"
-    highest = float("inf") if type.is_float else (1 << (type.bits - signed)) - 1
-    lowest = float("-inf") if type.is_float else -(1 << (type.bits - 1)) if signed else 0
-    all_ones = -1 if signed else (0 if type.is_float else (1 << type.bits) - 1)
-    table = {"add": 0, "mul": 1, "min": highest, "max": lowest, "and": all_ones, "or": 0, "xor": 0}
-    return table[op]
