@@ -109,13 +109,24 @@ def _field(pair: object) -> pa.Field:
 
 
 def checked(schema: pa.Schema) -> pa.Schema:
-    """Refuse a schema in which a name stands for two columns."""
+    """Refuse a schema in which a name stands for two columns; forget metadata and view encodings."""
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
         raise SchemaMismatchError(
             f"the schema names these columns more than once: {', '.join(map(repr, twice))}"
         )
-    return schema.remove_metadata()
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+
+
+def plain_type(dtype: pa.DataType) -> pa.DataType:
+    """Replace the view encodings of text, which few kernels read, by offsets; keep other types."""
+    if pa.types.is_string_view(dtype):
+        return pa.string()
+    if pa.types.is_binary_view(dtype):
+        return pa.binary()
+    if pa.types.is_dictionary(dtype) and plain_type(dtype.value_type) != dtype.value_type:
+        return pa.dictionary(pa.int32(), plain_type(dtype.value_type))
+    return dtype
 
 
 def value_type(dtype: pa.DataType) -> pa.DataType:

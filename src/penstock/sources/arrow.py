@@ -1,0 +1,104 @@
+"""Data that is in memory, or arrives through the Arrow C interfaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SourceError
+from penstock.sources.bound import Bound
+from penstock.sources.conform import conformer
+from penstock.types.arrow import checked
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Record batches as they lie in memory: neither copied nor cut."""
+
+    schema: pa.Schema
+    parts: tuple[pa.RecordBatch, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(part.num_rows for part in self.parts)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names if columns is None else columns
+        return _conformed(iter(self.parts), self.schema, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An object that can export its data as an Arrow stream again and again (a data frame, a relation)."""
+
+    origin: Any
+    schema: pa.Schema
+
+    @property
+    def rows(self) -> int | None:
+        return len(self.origin) if hasattr(self.origin, "__len__") else None
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        names = self.schema.names if columns is None else columns
+        return _conformed(pa.RecordBatchReader.from_stream(self.origin), self.schema, names)
+
+
+@dataclass(slots=True)
+class Once:
+    """Batches that can be read one time: a reader, or any iterator."""
+
+    parts: Iterable[pa.RecordBatch]
+    schema: pa.Schema
+    rows: int | None = None
+    _spent: bool = field(default=False)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        if self._spent:
+            raise SourceError(
+                "this stream of batches has been read before and cannot be read again; "
+                "make a new one, or read it into a table first"
+            )
+        self._spent = True
+        return _conformed(iter(self.parts), self.schema, self.schema.names if columns is None else columns)
+
+
+def _conformed(
+    parts: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        yield conformer(part.schema, schema, columns, "the data")(part)
+
+
+def bind(data: Any) -> Bound:
+    """Read any Arrow-like object as data for a stream.
+
+    >>> bind(pa.table({"a": [1, 2]})).rows
+    2
+    """
+    match data:
+        case pa.Table():
+            return InMemory(checked(data.schema), tuple(data.to_batches()))
+        case pa.RecordBatch():
+            return InMemory(checked(data.schema), (data,))
+        case pa.RecordBatchReader():
+            return Once(data, checked(data.schema))
+        case [pa.RecordBatch(), *_] | (pa.RecordBatch(), *_):
+            return InMemory(checked(data[0].schema), tuple(data))
+    if hasattr(data, "__arrow_c_stream__"):
+        return Exported(data, checked(_exported_schema(data)))
+    if hasattr(data, "__arrow_c_array__"):
+        return bind(pa.record_batch(data))
+    raise SourceError(
+        f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
+        "or a data frame (anything with __arrow_c_stream__)"
+    )
+
+
+def _exported_schema(data: Any) -> pa.Schema:
+    try:
+        return pa.RecordBatchReader.from_stream(data).schema
+    except (pa.ArrowException, TypeError, ValueError) as reason:
+        raise SourceError(f"the {type(data).__name__} cannot be exported as Arrow data: {reason}") from reason

@@ -1,0 +1,106 @@
+"""Bringing data to the schema a stream declares, where the difference is harmless.
+
+Harmless are: another order of columns, further columns, narrower numbers, coarser time units, another
+name of the zone, and every encoding of text. Anything else is refused before a row is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from penstock.errors import OverflowError as PenstockOverflow
+from penstock.errors import SchemaMismatchError
+from penstock.types.arrow import finer, kind_of, plain_type, tick_unit, value_type
+
+Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
+    """Refuse data that lacks a declared column or has it in another type."""
+    for field in declared:
+        _check_column(actual, field, where)
+
+
+def _check_column(actual: pa.Schema, field: pa.Field, where: str) -> None:
+    found = actual.names.count(field.name)
+    if found == 0:
+        near = get_close_matches(field.name, actual.names, n=1)
+        hint = f"; it has {near[0]!r}: rename that, or correct the declaration" if near else ""
+        raise SchemaMismatchError(f"{where} has no column {field.name!r}, which the stream declares{hint}")
+    if found > 1:
+        raise SchemaMismatchError(f"{where} has {found} columns named {field.name!r}; rename all but one")
+    given = actual.field(field.name).type
+    if not harmless(given, field.type):
+        raise SchemaMismatchError(
+            f"column {field.name!r} of {where} is {given}, but the stream declares {field.type}; "
+            "cast the data, or correct the declaration"
+        )
+
+
+def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
+    """Tell whether every value of one type is a value of the other."""
+    source, target = plain_type(value_type(given)), plain_type(value_type(declared))
+    if source == target or pa.types.is_null(source):
+        return True
+    match kind_of(source), kind_of(target):
+        case ("string", "string"):
+            return True
+        case ("int", "int") | ("uint", "uint") | ("float", "float"):
+            return bool(source.bit_width <= target.bit_width)
+        case ("uint", "int"):
+            return bool(source.bit_width < target.bit_width)
+        case ("timestamp", "timestamp"):
+            return (source.tz is None) == (target.tz is None) and _coarser(source, target)
+        case ("duration", "duration"):
+            return _coarser(source, target)
+        case _:
+            return False
+
+
+def _coarser(source: pa.DataType, target: pa.DataType) -> bool:
+    unit = tick_unit(target)
+    return finer(tick_unit(source) or "s", unit or "s") == unit
+
+
+def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], where: str) -> Conform:
+    """Make the function that takes the named columns of each batch and gives them the declared types."""
+    wanted = [(name, declared.field(name).type) for name in columns]
+    if all(actual.field(name).type == dtype for name, dtype in wanted):
+        return _selection(actual, columns)
+    schema = pa.schema([pa.field(name, dtype) for name, dtype in wanted])
+
+    def conform(batch: pa.RecordBatch) -> pa.RecordBatch:
+        arrays = [cast(batch.column(name), dtype, name, where) for name, dtype in wanted]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return conform
+
+
+def _selection(actual: pa.Schema, columns: Sequence[str]) -> Conform:
+    if list(actual.names) == list(columns):
+        return lambda batch: batch
+    names = list(columns)
+    return lambda batch: batch.select(names)
+
+
+def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array:
+    """Convert one column, refusing values that do not fit."""
+    if array.type == dtype:
+        return array
+    try:
+        return _decoded(array).cast(dtype)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as reason:
+        raise PenstockOverflow(
+            f"column {name!r} of {where} holds values that {dtype} cannot hold; declare it as {array.type}"
+        ) from reason
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    """Turn view-encoded dictionary values into offsets, the only ones Arrow can take from."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    values = array.dictionary.cast(plain_type(array.type.value_type))
+    return pa.DictionaryArray.from_arrays(array.indices, values)

@@ -1,0 +1,127 @@
+"""One reader for each file format. A reader streams: it never holds more than a part of the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, json, parquet
+
+_BLOCK = 1 << 24  # bytes of text parsed at a time: large batches, yet little beside the data itself
+
+
+def _unknown_rows(path: str) -> int | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How one format is read.
+
+    `schema(path, declared)` learns the columns; text is read with the declared types if there are any.
+    `batches(path, columns, schema)` reads columns, in any order, perhaps with others. `rows(path)`
+    counts them if the file tells.
+    """
+
+    schema: Callable[[str, pa.Schema | None], pa.Schema]
+    batches: Callable[[str, Sequence[str], pa.Schema], Iterator[pa.RecordBatch]]
+    rows: Callable[[str], int | None] = _unknown_rows
+
+
+def _parquet(path: str) -> Any:
+    return parquet.ParquetFile(path, memory_map=True)
+
+
+def _parquet_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    with _parquet(path) as file:
+        return file.schema_arrow
+
+
+def _parquet_rows(path: str) -> int | None:
+    with _parquet(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _parquet_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _parquet(path) as file:
+        for group in range(file.num_row_groups):
+            yield from file.read_row_group(group, columns=list(columns)).to_batches()
+
+
+def _ipc(path: str) -> Any:
+    """Map an IPC file into memory, or read it as an IPC stream if it is one."""
+    source = pa.memory_map(path)
+    try:
+        return pa.ipc.open_file(source)
+    except pa.ArrowInvalid:
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+
+
+def _ipc_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    with _ipc(path) as file:
+        return file.schema
+
+
+def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _ipc(path) as file:
+        if isinstance(file, pa.ipc.RecordBatchFileReader):
+            yield from (file.get_batch(index) for index in range(file.num_record_batches))
+        else:
+            yield from file
+
+
+def _csv(path: str, declared: pa.Schema | None, columns: Sequence[str] | None) -> Any:
+    """Open text with a header line, separated by tabs if the name says so, by commas else."""
+    types = {} if declared is None else {field.name: field.type for field in declared}
+    wanted = list(columns or [])
+    return csv.open_csv(
+        path,
+        read_options=csv.ReadOptions(block_size=_BLOCK),
+        parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path else ",", newlines_in_values=True),
+        convert_options=csv.ConvertOptions(
+            column_types=types,
+            include_columns=wanted,
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    with _csv(path, declared, None) as file:
+        return file.schema
+
+
+def _csv_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _csv(path, schema, columns) as file:
+        yield from file
+
+
+def _json(path: str, explicit: pa.Schema | None) -> Any:
+    """Open text of one JSON object a line."""
+    beyond = "infer" if explicit is None else "ignore"
+    parsing = json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=beyond)
+    return json.open_json(path, read_options=json.ReadOptions(block_size=_BLOCK), parse_options=parsing)
+
+
+def _json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    with _json(path, None) as file:
+        found = file.schema
+    types = {} if declared is None else {field.name: field.type for field in declared}
+    return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in found])
+
+
+def _json_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with _json(path, schema) as file:
+        yield from file
+
+
+READERS: dict[str, Reader] = {
+    "parquet": Reader(_parquet_schema, _parquet_batches, _parquet_rows),
+    "arrow": Reader(_ipc_schema, _ipc_batches),
+    "csv": Reader(_csv_schema, _csv_batches),
+    "json": Reader(_json_schema, _json_batches),
+}
