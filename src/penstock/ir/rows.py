@@ -1,0 +1,31 @@
+"""Convert between Arrow tables and the interpreter's rows: dicts of physical Python values.
+
+Times, dates and durations are integer ticks of their type's unit, dictionaries are decoded, and null
+is None. Columns of types a query cannot compute with (decimal, list, struct, binary) are kept as the
+Python values Arrow makes of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.types.arrow import from_physical, physical_values
+
+Row = dict[str, Any]
+
+
+def to_rows(table: pa.Table) -> list[Row]:
+    """List a table's rows, as `{"ts": 1_000_000, "k": "a", "v": None}`."""
+    columns = [physical_values(column) for column in table.columns]
+    if not columns:
+        return [{} for _ in range(table.num_rows)]
+    return [dict(zip(table.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Build a table of the given schema from rows that hold at least its columns."""
+    columns = [from_physical([row[each.name] for row in rows], each.type) for each in schema]
+    return pa.Table.from_arrays(columns, schema=schema)

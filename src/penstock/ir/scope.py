@@ -1,0 +1,34 @@
+"""Tell what the expressions of a windowed object can name, and the types of its reductions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Aggregate
+from penstock.expr.typing import column_type, type_of
+from penstock.ir.nodes import WINDOW_END, WINDOW_START, Attach, Carried, Object, Reduce, Reduction
+
+
+def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
+    """Give the type of a reduction over samples of the schema."""
+    aggregate = Aggregate(reduction.function, reduction.args, reduction.where, reduction.options)
+    return type_of(aggregate, schema)
+
+
+def result_types(body: Reduce | Attach, source: Object) -> tuple[pa.DataType, ...]:
+    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the object's fields."""
+    return tuple(result_type(each, source.schema) for each in body.reductions)
+
+
+def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
+    """List the columns that `fields` and `having` can name: window bounds, then keys or source columns."""
+    bounds = [pa.field(name, _bound_type(name, body, source)) for name in (WINDOW_START, WINDOW_END)]
+    if isinstance(body, Reduce):
+        others = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
+    else:
+        others = [each for each in source.schema if each.name not in {WINDOW_START, WINDOW_END}]
+    return pa.schema([*bounds, *others])
+
+
+def _bound_type(name: str, body: Reduce | Attach, source: Object) -> pa.DataType:
+    return column_type(name, source.schema) if isinstance(body.domain, Carried) else source.time.type

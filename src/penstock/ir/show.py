@@ -1,0 +1,159 @@
+"""Print a time-centric program in a notation close to TiLT's (section 4.2).
+
+    ~in0[t] = input "events" (ts: timestamp[us], k: int64, v: int64) at ts
+    ~w1[t] @ size 10s every 10s by k = {
+      #0 = ⊕(sum, ~in0[t - 10s : t].v) where v > 0
+      window_start; window_end; k; total: #0
+    }
+    out ~w1
+
+A field that only repeats a column is its name; a `where` drops samples before anything else is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Column, Expr, Field
+from penstock.expr.show import show as show_expr
+from penstock.ir.nodes import (
+    Attach,
+    Carried,
+    Distinct,
+    Domain,
+    Grid,
+    Input,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+    Top,
+)
+from penstock.types.time import Time
+
+_LENGTHS = (("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000))
+_TICKS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "d": 86_400_000_000_000}
+
+
+def show(program: Program) -> str:
+    """Print every object in order, then the name of the output."""
+    lines = [_object(each, program) for each in program.objects]
+    return "\n".join([*lines, f"out ~{program.output}"])
+
+
+def _object(this: Object, program: Program) -> str:
+    name = f"~{this.name}[t]"
+    match this.body:
+        case Input() as body:
+            return f"{name} = {_input(body, this)}"
+        case Merge(sources=sources):
+            return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
+        case Distinct(source=source, subset=subset, keep=keep):
+            return f"{name} = {keep} of ~{source}[t] for each ({', '.join(map(_name, subset))})"
+        case Top(source=source, k=k, by=by, ties=ties):
+            return f"{name} = top {k} of ~{source}[t] by {_name(by)}, ties {ties}"
+        case Samples() as body:
+            return f"{name} = ~{body.source}[t]{_samples(body)}"
+        case Reduce() as body:
+            return f"{name} @ {_windowed(body, program[body.source])}"
+        case Attach() as body:
+            return f"{name} @ each sample, {_windowed(body, program[body.source])}"
+
+
+def _input(body: Input, this: Object) -> str:
+    columns = ", ".join(f"{_name(each.name)}: {each.type}" for each in this.schema)
+    order = "" if body.sequence is None else f" then {_name(body.sequence)}"
+    return f"input {_quoted(body.stream)} ({columns}) at {_time(this.time)}{order}"
+
+
+def _time(time: Time) -> str:
+    if time.period is None:
+        return _name(time.column) + (f" {time.shift:+d}" if time.shift else "")
+    return f"{_name(time.column)} = {time.start} + i * {ticks(time.period, time.unit)}"
+
+
+def _samples(body: Samples) -> str:
+    where = "" if body.where is None else f" where {show_expr(body.where)}"
+    return f"{where} {{ {_fields(body.fields)} }}"
+
+
+def _windowed(body: Reduce | Attach, source: Object) -> str:
+    unit = source.time.unit
+    by = "" if not body.keys else f" by {', '.join(_field(each) for each in body.keys)}"
+    lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
+    span = f"~{body.source}[{_span(body.domain, unit)}]"
+    lines += [f"#{i} = {_reduction(each, span)}" for i, each in enumerate(body.reductions)]
+    lines.append(_fields(body.fields))
+    if isinstance(body, Reduce) and body.having is not None:
+        lines.append(f"having {show_expr(body.having)}")
+    return "\n".join([f"{_domain(body.domain, unit)}{by} = {{", *(f"  {line}" for line in lines), "}"])
+
+
+def _domain(domain: Domain, unit: str | None) -> str:
+    match domain:
+        case Grid(size=size, every=every, offset=offset):
+            shifted = f" offset {ticks(offset, unit)}" if offset else ""
+            return f"size {ticks(size, unit)} every {ticks(every, unit)}{shifted}"
+        case Carried():
+            return "its window"
+
+
+def _span(domain: Domain, unit: str | None) -> str:
+    match domain:
+        case Grid(size=size):
+            return f"t - {ticks(size, unit)} : t"
+        case Carried():
+            return "window"
+
+
+def _reduction(reduction: Reduction, span: str) -> str:
+    args = "".join(f", {_over(arg, span)}" for arg in reduction.args) or f", {span}"
+    options = "".join(f", {name}={value!r}" for name, value in reduction.options)
+    where = "" if reduction.where is None else f" where {show_expr(reduction.where)}"
+    return f"⊕({reduction.function}{args}{options}){where}"
+
+
+def _over(arg: Expr, span: str) -> str:
+    return f"{span}.{_name(arg.name)}" if isinstance(arg, Column) else f"{span}.({show_expr(arg)})"
+
+
+def _fields(fields: Iterable[Field]) -> str:
+    return "; ".join(_field(each) for each in fields)
+
+
+def _field(field: Field) -> str:
+    name = _name(field.name)
+    return name if field.expr == Column(field.name) else f"{name}: {show_expr(field.expr)}"
+
+
+def _name(name: str) -> str:
+    return show_expr(Column(name))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.encode("unicode_escape").decode().replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def ticks(count: int, unit: str | None) -> str:
+    """Print a number of ticks in the largest unit that divides it.
+
+    >>> ticks(10_000_000, "us"), ticks(90, "s"), ticks(7, None)
+    ('10s', '90s', '7')
+    """
+    if unit is None:
+        return str(count)
+    length = count * _TICKS[unit]
+    for name, size in (*_LENGTHS, ("ms", 1_000_000), ("us", 1_000)):
+        if length % size == 0 and length:
+            return f"{length // size}{name}"
+    return f"{length}ns"
+
+
+def schema_line(schema: pa.Schema) -> str:
+    """Print a schema on one line."""
+    return ", ".join(f"{_name(each.name)}: {each.type}" for each in schema)

@@ -1,0 +1,196 @@
+"""Check that a program obeys the grammar: what a pass breaks is found at the pass, not in the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, VerificationError
+from penstock.expr.nodes import Aggregate, Expr, Field, Reduced, walk
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Attach,
+    Carried,
+    Distinct,
+    Domain,
+    Grid,
+    Input,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+    Top,
+    sources_of,
+)
+from penstock.ir.scope import result_scope, result_types
+from penstock.types.arrow import kind_of, value_type
+
+
+def verify(program: Program) -> None:
+    """Raise `VerificationError` unless the program is well formed."""
+    known: dict[str, Object] = {}
+    for each in program.objects:
+        _require(each.name not in known, each, "is defined twice")
+        for source in sources_of(each.body):
+            _require(source in known, each, f"reads ~{source}, which is not defined before it")
+        _verify(each, [known[name] for name in sources_of(each.body)])
+        known[each.name] = each
+    if program.output not in known:
+        raise VerificationError(f"the output ~{program.output} is not defined")
+
+
+def _require(condition: bool, this: Object, what: str) -> None:
+    if not condition:
+        raise VerificationError(f"~{this.name} {what}")
+
+
+def _verify(this: Object, sources: Sequence[Object]) -> None:
+    _unique(this, this.schema.names, "column")
+    try:
+        _verify_body(this, sources)
+    except VerificationError:
+        raise
+    except (PenstockError, IndexError, KeyError) as reason:
+        raise VerificationError(f"~{this.name} is ill typed: {reason}") from reason
+
+
+def _verify_body(this: Object, sources: Sequence[Object]) -> None:
+    match this.body:
+        case Input() as body:
+            _verify_input(this, body)
+        case Merge():
+            _verify_merge(this, sources)
+        case Samples() as body:
+            _verify_predicate(this, body.where, sources[0].schema)
+            _verify_fields(this, body.fields, sources[0].schema)
+        case Reduce() | Attach() as body:
+            _verify_windowed(this, body, sources[0])
+        case Distinct() as body:
+            _verify_passed(this, sources[0], body.subset)
+            _has_time(this, sources[0])
+            _require(body.keep in {"first", "last"}, this, f"keeps {body.keep!r}, neither first nor last")
+        case Top() as body:
+            _verify_passed(this, sources[0], (body.by, WINDOW_START, WINDOW_END))
+            _require(body.k > 0, this, f"keeps the {body.k} largest, which is not positive")
+            _require(
+                body.ties in {"first", "all"}, this, f"treats ties as {body.ties!r}, neither first nor all"
+            )
+
+
+# --- definitions ------------------------------------------------------------------------------------
+
+
+def _verify_input(this: Object, body: Input) -> None:
+    _has_columns(this, this.schema, (this.time.column,))
+    _has_columns(this, this.schema, () if body.sequence is None else (body.sequence,))
+    _require(
+        this.time.period is None or this.time.period > 0, this, "has an implied time that does not advance"
+    )
+
+
+def _verify_merge(this: Object, sources: Sequence[Object]) -> None:
+    _require(bool(sources), this, "merges nothing")
+    for source in sources:
+        _verify_passed(this, source, ())
+        _require(source.time.shift == this.time.shift, this, f"has another time than ~{source.name}")
+
+
+def _verify_passed(this: Object, source: Object, needed: Iterable[str]) -> None:
+    """Check an object whose samples are those of its source: same columns, perhaps fewer."""
+    _has_columns(this, source.schema, (*this.schema.names, *needed))
+    for each in this.schema:
+        same = source.schema.field(each.name).type == each.type
+        _require(same, this, f"changes the type of {each.name!r} of ~{source.name}")
+
+
+def _verify_windowed(this: Object, body: Reduce | Attach, source: Object) -> None:
+    _verify_domain(this, body.domain, source)
+    _verify_predicate(this, body.where, source.schema)
+    _verify_keys(this, body, source)
+    for each in body.reductions:
+        _verify_reduction(this, each, source.schema)
+    scope, types = result_scope(body, source), result_types(body, source)
+    _verify_fields(this, body.fields, scope, types)
+    if isinstance(body, Reduce):
+        _verify_predicate(this, body.having, scope, types)
+
+
+def _verify_domain(this: Object, domain: Domain, source: Object) -> None:
+    match domain:
+        case Grid(size=size, every=every):
+            _require(size > 0 and every > 0, this, f"has windows of size {size} every {every}: not positive")
+            _has_time(this, source)
+        case Carried():
+            _has_columns(this, source.schema, (WINDOW_START, WINDOW_END))
+
+
+def _verify_keys(this: Object, body: Reduce | Attach, source: Object) -> None:
+    names = [each.name for each in body.keys]
+    _unique(this, names, "key")
+    _require(not {WINDOW_START, WINDOW_END} & set(names), this, "has a key with the name of a window bound")
+    for each in body.keys:
+        _verify_scalar(this, each.expr, 0)
+        type_of(each.expr, source.schema)
+
+
+def _verify_reduction(this: Object, reduction: Reduction, schema: pa.Schema) -> None:
+    for arg in reduction.args:
+        _verify_scalar(this, arg, 0)
+        type_of(arg, schema)
+    _verify_predicate(this, reduction.where, schema)
+
+
+# --- expressions ------------------------------------------------------------------------------------
+
+
+def _verify_fields(
+    this: Object, fields: tuple[Field, ...], scope: pa.Schema, reduced: Sequence[pa.DataType] = ()
+) -> None:
+    names = [each.name for each in fields]
+    _unique(this, names, "field")
+    _require(names == this.schema.names, this, f"has fields {names} but columns {this.schema.names}")
+    for each in fields:
+        _verify_scalar(this, each.expr, len(reduced))
+        found, declared = type_of(each.expr, scope, reduced), this.schema.field(each.name).type
+        _require(found == declared, this, f"declares {each.name!r} as {declared}, but it is {found}")
+
+
+def _verify_predicate(
+    this: Object, where: Expr | None, scope: pa.Schema, reduced: Sequence[pa.DataType] = ()
+) -> None:
+    if where is None:
+        return
+    _verify_scalar(this, where, len(reduced))
+    kind = kind_of(value_type(type_of(where, scope, reduced)))
+    _require(kind in {"bool", "null"}, this, f"has a predicate of kind {kind}")
+
+
+def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
+    for node in walk(expr):
+        match node:
+            case Aggregate():
+                _require(False, this, "has an aggregate where a reduction should be named")
+            case Reduced(index=index):
+                _require(0 <= index < reductions, this, f"reads reduction #{index} of {reductions}")
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def _unique(this: Object, names: Sequence[str], what: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    _require(not twice, this, f"has two {what}s named {', '.join(map(repr, twice))}")
+
+
+def _has_columns(this: Object, schema: pa.Schema, names: Iterable[str]) -> None:
+    missing = sorted(set(names) - set(schema.names))
+    _require(not missing, this, f"needs columns that are not there: {', '.join(map(repr, missing))}")
+
+
+def _has_time(this: Object, source: Object) -> None:
+    _has_columns(this, source.schema, (source.time.column,))

@@ -1,0 +1,145 @@
+"""Compute what does not depend on the row, and drop what cannot change a truth value.
+
+    v > 2 * 3                    →  v > 6
+    true and k == 1              →  k == 1
+    not (not (k == 1))           →  k == 1
+    where true                   →  (no filter)
+    9223372036854775807 + 1      →  itself: the error belongs to the row that would meet it
+
+A fold keeps the type of every expression around it: a sum of literals is no literal to the type rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expr.evaluate import evaluate
+from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, with_children
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples
+from penstock.ir.scope import result_scope, result_types
+
+Fold = Callable[[Expr], Expr]
+
+
+def fold_constants(program: Program) -> Program:
+    """Fold every expression of the program."""
+    return Program(
+        tuple(replace(each, body=_body(each.body, program)) for each in program.objects), program.output
+    )
+
+
+def _body(body: Body, program: Program) -> Body:
+    match body:
+        case Samples(source=source, where=where, fields=fields):
+            fold = _folding(program[source].schema)
+            return Samples(source, _predicate(where, fold), _fields(fields, fold))
+        case Reduce():
+            return _windowed(body, program[body.source])
+        case Attach():
+            return _windowed(body, program[body.source])
+        case _:
+            return body
+
+
+def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:
+    before = _folding(source.schema)
+    reductions = tuple(_reduction(each, before) for each in body.reductions)
+    after = _folding(result_scope(body, source), result_types(body, source))
+    folded = replace(
+        body,
+        keys=_fields(body.keys, before),
+        reductions=reductions,
+        where=_predicate(body.where, before),
+        fields=_fields(body.fields, after),
+    )
+    return replace(folded, having=_predicate(folded.having, after)) if isinstance(folded, Reduce) else folded
+
+
+def _reduction(reduction: Reduction, fold: Fold) -> Reduction:
+    return replace(reduction, args=tuple(map(fold, reduction.args)), where=_predicate(reduction.where, fold))
+
+
+def _fields(fields: tuple[Field, ...], fold: Fold) -> tuple[Field, ...]:
+    return tuple(Field(each.name, fold(each.expr)) for each in fields)
+
+
+def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
+    """Fold a filter; one that is always true is none."""
+    folded = None if where is None else fold(where)
+    return None if _is(folded, value=True) else folded
+
+
+def _folding(schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> Fold:
+    def fold(expr: Expr) -> Expr:
+        old = children(expr)
+        new = tuple(fold(child) for child in old)
+        whole = expr if new == old else _retyped(expr, with_children(expr, new), schema, reduced)
+        return _retyped(whole, _simplified(_computed(whole)), schema, reduced)
+
+    return fold
+
+
+def _retyped(expr: Expr, candidate: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> Expr:
+    """Take the candidate only if it has the type of the expression."""
+    if candidate is expr:
+        return expr
+    same = type_of(candidate, schema, reduced) == type_of(expr, schema, reduced)
+    return candidate if same else expr
+
+
+def _computed(expr: Expr) -> Expr:
+    """Evaluate an expression of constants, unless evaluation fails."""
+    inner = children(expr)
+    if not inner or not all(isinstance(child, Literal) for child in inner):
+        return expr
+    empty = pa.schema([])
+    try:
+        return Literal(evaluate(expr, {}, empty), type_of(expr, empty))
+    except PenstockError:
+        return expr
+
+
+def _simplified(expr: Expr) -> Expr:
+    match expr:
+        case Call(function="and", args=(first, second)):
+            return _absorbed(first, second, expr, neutral=True)
+        case Call(function="or", args=(first, second)):
+            return _absorbed(first, second, expr, neutral=False)
+        case Call(function="not", args=(Call(function="not", args=(inner,)),)):
+            return inner
+        case Case():
+            return _decided(expr)
+        case _:
+            return expr
+
+
+def _absorbed(first: Expr, second: Expr, whole: Expr, *, neutral: bool) -> Expr:
+    """Leave out the neutral side of `and` (true) or `or` (false); the opposite constant decides the whole."""
+    for side, other in ((first, second), (second, first)):
+        if _is(side, value=neutral):
+            return other
+        if _is(side, value=not neutral):
+            return side
+    return whole
+
+
+def _decided(case: Case) -> Expr:
+    """Drop branches that are never taken, and those behind one that always is."""
+    branches: list[tuple[Expr, Expr]] = []
+    otherwise = case.otherwise
+    for condition, value in case.branches:
+        if _is(condition, value=True):
+            otherwise = value
+            break
+        if not isinstance(condition, Literal):
+            branches.append((condition, value))
+    return Case(tuple(branches), otherwise) if branches else otherwise
+
+
+def _is(expr: Expr | None, *, value: bool) -> bool:
+    return isinstance(expr, Literal) and expr.value is value

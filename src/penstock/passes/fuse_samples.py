@@ -1,0 +1,265 @@
+"""Fuse expressions over the same samples into one (TiLT, section 5.2), across windows too.
+
+    ~s1[t] = ~in0[t] where kind == "view" { ts; k; x: v + 1 }     →  ~w3[t] @ size 10s every 10s by k = {
+    ~w2[t] @ size 10s every 10s by k = {                               where kind == "view"
+      #0 = ⊕(sum, ~s1[t - 10s : t].x)                                  #0 = ⊕(sum, ~in0[t - 10s : t].(v + 1))
+      window_start; window_end; k; total: #0                           window_start; window_end; k; total: #0
+    }                                                                  having #0 > 3
+    ~w3[t] = ~w2[t] where total > 3 { … }                            }
+
+Every column a reader names is replaced by the expression that defines it. Rows a filter drops never
+reach the expressions behind it, so nothing fails that did not fail before. Fusion stops where it would
+write an expression down so often that the program grows by more than `GROWTH` nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, walk
+from penstock.ir.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Attach,
+    Carried,
+    Grid,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+)
+from penstock.ir.scope import result_scope, result_types
+from penstock.passes.graph import readers, redefine
+from penstock.passes.predicates import then
+from penstock.passes.substitution import Definitions, definitions, inlined, inlined_fields, inlined_reduction
+from penstock.passes.totality import is_total
+from penstock.types.time import Time
+
+GROWTH = 32
+
+
+def fuse_samples(program: Program) -> Program:
+    """Fuse until nothing is left to fuse."""
+    while (fused := _step(program)) is not None:
+        program = fused
+    return program
+
+
+def _step(program: Program) -> Program | None:
+    for each in program.objects:
+        fused = _fused(each, program)
+        if fused is not None:
+            return redefine(program, each.name, fused)
+    return None
+
+
+def _fused(this: Object, program: Program) -> tuple[Object, ...] | None:
+    """Redefine an object without the one it reads; None where there is nothing to gain or it is not sound."""
+    match this.body:
+        case Samples(source=source) as body:
+            return _fused_samples(this, body, program[source], program)
+        case Reduce(source=source) | Attach(source=source):
+            before = program[source]
+            if isinstance(before.body, Samples) and _affordable(this, before, program):
+                return _into_window(this, this.body, before, program[before.body.source])
+    return None
+
+
+def _fused_samples(
+    this: Object, body: Samples, before: Object, program: Program
+) -> tuple[Object, ...] | None:
+    if not _affordable(this, before, program):
+        return None
+    match before.body:
+        case Samples():
+            return _after_samples(this, body, before.body, program[before.body.source])
+        case Reduce():
+            return _after_reduce(this, body, before, program[before.body.source])
+        case Attach():
+            return _after_attach(this, body, before)
+        case Merge():
+            return _into_branches(this, body, before, program)
+        case _:
+            return None
+
+
+# --- the fusions ------------------------------------------------------------------------------------
+
+
+def _after_samples(this: Object, body: Samples, before: Samples, origin: Object) -> tuple[Object]:
+    known = definitions(before.fields)
+    where = inlined(body.where, known)
+    total = where is None or is_total(where, origin.schema)
+    fields = inlined_fields(body.fields, known)
+    return (replace(this, body=Samples(before.source, then(before.where, where, total=total), fields)),)
+
+
+def _into_window(
+    this: Object, body: Reduce | Attach, before: Object, origin: Object
+) -> tuple[Object, ...] | None:
+    """Evaluate keys and arguments on the samples behind a projection or filter."""
+    samples = before.body
+    assert isinstance(samples, Samples)
+    known = definitions(samples.fields)
+    if not _same_time(before, samples, origin) or not _same_windows(body, known):
+        return None
+    where = inlined(body.where, known)
+    total = where is None or is_total(where, origin.schema)
+    fused = replace(
+        body,
+        source=samples.source,
+        keys=inlined_fields(body.keys, known),
+        reductions=tuple(inlined_reduction(each, known) for each in body.reductions),
+        where=then(samples.where, where, total=total),
+    )
+    if isinstance(fused, Attach):
+        inner = {name: expr for name, expr in known.items() if not (_is_bound(name) and _on_grid(body))}
+        fused = replace(fused, fields=inlined_fields(body.fields, inner))
+    return (replace(this, body=fused),)
+
+
+def _after_reduce(this: Object, body: Samples, before: Object, origin: Object) -> tuple[Object, ...] | None:
+    """Make a projection part of the window's fields, and a filter its `having`."""
+    reduce = before.body
+    assert isinstance(reduce, Reduce)
+    if not _same_time(this, body, before):
+        return None
+    known = definitions(reduce.fields)
+    having = inlined(body.where, known)
+    scope, types = result_scope(reduce, origin), result_types(reduce, origin)
+    total = having is None or is_total(having, scope, types)
+    fields = inlined_fields(body.fields, known)
+    return (
+        replace(this, body=replace(reduce, fields=fields, having=then(reduce.having, having, total=total))),
+    )
+
+
+def _after_attach(this: Object, body: Samples, before: Object) -> tuple[Object, ...] | None:
+    """Make a projection part of the fields; a filter stays behind, since it must not change the reductions."""
+    attach = before.body
+    assert isinstance(attach, Attach)
+    if body.where is not None or not _same_time(this, body, before):
+        return None
+    fields = inlined_fields(body.fields, definitions(attach.fields))
+    return (replace(this, body=replace(attach, fields=fields)),)
+
+
+def _into_branches(
+    this: Object, body: Samples, before: Object, program: Program
+) -> tuple[Object, ...] | None:
+    """Compute in each branch of a union, where a branch can take the expression in."""
+    merge = before.body
+    assert isinstance(merge, Merge)
+    branches = [program[name] for name in merge.sources]
+    if not _same_time(this, body, before) or _feeds_window(this, program):
+        return None
+    if not any(isinstance(each.body, Samples | Reduce) for each in branches):
+        return None
+    if _size_of(body) * (len(branches) - 1) > GROWTH:
+        return None
+    pushed = tuple(
+        Object(f"{this.name}_{index}", replace(body, source=each.name), this.schema, _renamed(each, this))
+        for index, each in enumerate(branches)
+    )
+    return (*pushed, replace(this, body=Merge(tuple(each.name for each in pushed))))
+
+
+def _renamed(branch: Object, this: Object) -> Time:
+    return replace(branch.time, column=this.time.column)
+
+
+def _feeds_window(this: Object, program: Program) -> bool:
+    """Tell whether a window reads the object: it will take the expression in itself, once."""
+    return any(
+        isinstance(each.body, Reduce | Attach) and each.body.source == this.name for each in program.objects
+    )
+
+
+# --- when they are sound ----------------------------------------------------------------------------
+
+
+def _same_time(this: Object, body: Samples, before: Object) -> bool:
+    """Tell whether samples keep their time, under this or another name; one that is dropped is not read."""
+    known = definitions(body.fields)
+    kept = known.get(this.time.column)
+    return kept is None or (kept == Column(before.time.column) and this.time.shift == before.time.shift)
+
+
+def _same_windows(body: Reduce | Attach, known: Definitions) -> bool:
+    """Tell whether the names of the window's bounds still mean the same in front of the projection."""
+    if isinstance(body.domain, Carried):
+        return all(known.get(name) == Column(name) for name in (WINDOW_START, WINDOW_END))
+    # On a grid the bounds are the window's: a field must not come to name a column of theirs by accident.
+    named = (
+        {name for field in body.fields for name in columns_of(field.expr)}
+        if isinstance(body, Attach)
+        else set()
+    )
+    captured = (columns_of(known[name]) for name in named if name in known and not _is_bound(name))
+    return not any(columns & {WINDOW_START, WINDOW_END} for columns in captured)
+
+
+def _is_bound(name: str) -> bool:
+    return name in {WINDOW_START, WINDOW_END}
+
+
+def _on_grid(body: Reduce | Attach) -> bool:
+    return isinstance(body.domain, Grid)
+
+
+# --- when they are worth it -------------------------------------------------------------------------
+
+
+def _affordable(this: Object, before: Object, program: Program) -> bool:
+    """Tell whether fusing writes little down twice, and repeats no reduction."""
+    others = readers(program)[before.name] - 1
+    match before.body:
+        case Samples() as body:
+            return _growth(this, body.fields) + others * _size_of(body) <= GROWTH
+        case Reduce(fields=fields) | Attach(fields=fields):
+            return others == 0 and _growth(this, fields) <= GROWTH
+        case _:
+            return others == 0
+
+
+def _growth(this: Object, fields: tuple[Field, ...]) -> int:
+    """Count the nodes that are written down again because a column is named more than once."""
+    uses = Counter(
+        node.name for expr in _expressions(this) for node in walk(expr) if isinstance(node, Column)
+    )
+    sizes = {each.name: _size(each.expr) for each in fields}
+    return sum((count - 1) * sizes.get(name, 0) for name, count in uses.items())
+
+
+def _expressions(this: Object) -> Iterable[Expr]:
+    match this.body:
+        case Samples(where=where, fields=fields):
+            return (*(each.expr for each in fields), *_given(where))
+        case Reduce(keys=keys, reductions=reductions, where=where):
+            return (*(each.expr for each in keys), *_arguments(reductions), *_given(where))
+        case Attach(keys=keys, reductions=reductions, where=where, fields=fields):
+            named = (each.expr for each in (*keys, *fields))
+            return (*named, *_arguments(reductions), *_given(where))
+        case _:
+            return ()
+
+
+def _arguments(reductions: tuple[Reduction, ...]) -> Iterable[Expr]:
+    return (expr for each in reductions for expr in (*each.args, *_given(each.where)))
+
+
+def _given(expr: Expr | None) -> tuple[Expr, ...]:
+    return () if expr is None else (expr,)
+
+
+def _size_of(body: Samples) -> int:
+    return sum(_size(expr) for expr in (*(each.expr for each in body.fields), *_given(body.where)))
+
+
+def _size(expr: Expr) -> int:
+    """Count the nodes that compute something: columns and constants cost nothing."""
+    return sum(not isinstance(node, Column | Literal) for node in walk(expr))

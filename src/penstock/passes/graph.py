@@ -1,0 +1,30 @@
+"""Follow who reads whom in a program, and replace definitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from penstock.ir.nodes import Object, Program, sources_of
+
+
+def readers(program: Program) -> Counter[str]:
+    """Count how often each object is read, the program's output being one more read."""
+    return Counter([*(name for each in program.objects for name in sources_of(each.body)), program.output])
+
+
+def redefine(program: Program, name: str, definitions: Iterable[Object]) -> Program:
+    """Put objects in the place of one, the last of them under its name, and drop what is no longer read."""
+    objects: list[Object] = []
+    for each in program.objects:
+        objects.extend(definitions if each.name == name else (each,))
+    return without_unread(Program(tuple(objects), program.output))
+
+
+def without_unread(program: Program) -> Program:
+    """Drop the objects the output does not depend on."""
+    wanted = {program.output}
+    for each in reversed(program.objects):
+        if each.name in wanted:
+            wanted.update(sources_of(each.body))
+    return Program(tuple(each for each in program.objects if each.name in wanted), program.output)

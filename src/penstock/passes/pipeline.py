@@ -1,0 +1,42 @@
+"""The passes in their order. Each keeps the program's meaning; each can be turned off by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.ir.nodes import Program
+from penstock.ir.verify import verify
+from penstock.passes.fold_constants import fold_constants
+from penstock.passes.fuse_samples import fuse_samples
+from penstock.passes.prune_columns import prune_columns
+from penstock.passes.push_filter import push_filter
+from penstock.passes.share_reductions import share_reductions
+
+Pass = Callable[[Program], Program]
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("fold_constants", fold_constants),
+    ("fuse_samples", fuse_samples),
+    ("push_filter", push_filter),
+    ("fuse_samples", fuse_samples),  # takes in what push_filter moved
+    ("fold_constants", fold_constants),  # decides what fusion brought together
+    ("share_reductions", share_reductions),
+    ("prune_columns", prune_columns),
+)
+
+
+def optimise(
+    program: Program,
+    off: frozenset[str] = frozenset(),
+    trace: list[tuple[str, Program]] | None = None,
+) -> Program:
+    """Run every pass that is not off, verifying what each makes; `trace` receives what each made."""
+    verify(program)
+    for name, run in PASSES:
+        if name in off:
+            continue
+        program = run(program)
+        verify(program)
+        if trace is not None:
+            trace.append((name, program))
+    return program

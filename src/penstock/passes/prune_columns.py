@@ -1,0 +1,180 @@
+"""Drop the columns nobody reads, down to the inputs, and objects that then only repeat another.
+
+    ~in0[t] = input "events" (ts, k, v, w) at ts    →  ~in0[t] = input "events" (ts, k, v) at ts
+    ~s1[t] = ~in0[t] { ts; k; v; x: w + 1 }
+    ~w2[t] @ … by k = { #0 = ⊕(sum, ~s1[…].v) … }      ~w2[t] @ … by k = { #0 = ⊕(sum, ~in0[…].v) … }
+
+The output keeps its columns. Every object keeps its time column, and an input the column that orders
+rows of one time, where something depends on their order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.nodes import Column, Expr, Field, columns_of
+from penstock.ir.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Attach,
+    Body,
+    Distinct,
+    Grid,
+    Input,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+    Top,
+    sources_of,
+)
+from penstock.passes.graph import without_unread
+from penstock.passes.share_reductions import compact
+
+_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
+_NONE: frozenset[str] = frozenset()
+
+
+def prune_columns(program: Program) -> Program:
+    """Narrow every object to what its readers need, then drop identities."""
+    return _without_identities(_narrowed(program))
+
+
+# --- narrowing --------------------------------------------------------------------------------------
+
+
+def _narrowed(program: Program) -> Program:
+    """Walk from the output to the inputs: when an object is met, all its readers have said what they need."""
+    ordered = _depends_on_order(program)
+    wanted = {each.name: _NONE for each in program.objects}
+    wanted[program.output] = frozenset(program[program.output].schema.names)
+    objects: list[Object] = []
+    for each in reversed(program.objects):
+        narrow = _narrow(each, wanted[each.name] | _own_needs(each, ordered=ordered), ordered=ordered)
+        objects.append(narrow)
+        for source in sources_of(narrow.body):
+            wanted[source] |= _needs(narrow, program[source])
+    return Program(tuple(reversed(objects)), program.output)
+
+
+def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
+    """Name the columns an object has to keep for itself."""
+    match this.body:
+        case Input(sequence=sequence) if ordered and sequence is not None:
+            return frozenset({this.time.column, sequence})
+        case Distinct(subset=subset):
+            return frozenset({this.time.column, *subset})
+        case Top(by=by):
+            return frozenset({this.time.column, by}) | _BOUNDS
+        case _:
+            return frozenset({this.time.column})
+
+
+def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
+    schema = pa.schema([each for each in this.schema if each.name in wanted])
+    match this.body:
+        case Samples() as body:
+            return replace(this, body=replace(body, fields=_wanted(body.fields, wanted)), schema=schema)
+        case Reduce() | Attach() as body:
+            narrow = compact(replace(body, fields=_wanted(body.fields, wanted)))
+            return replace(this, body=narrow, schema=schema)
+        case Input() as body if not ordered:
+            return replace(this, body=replace(body, sequence=None), schema=schema)
+        case _:
+            return replace(this, schema=schema)
+
+
+def _wanted(fields: tuple[Field, ...], wanted: frozenset[str]) -> tuple[Field, ...]:
+    return tuple(each for each in fields if each.name in wanted)
+
+
+def _needs(this: Object, source: Object) -> frozenset[str]:
+    """Name the columns a narrowed object reads from one it is defined over."""
+    match this.body:
+        case Samples(where=where, fields=fields):
+            return _read(where, *(each.expr for each in fields))
+        case Reduce() as body:
+            return _window_needs(body, source)
+        case Attach() as body:
+            fields_read = _read(*(each.expr for each in body.fields))
+            return _window_needs(body, source) | (fields_read - _BOUNDS if _on_grid(body) else fields_read)
+        case _:
+            return frozenset(this.schema.names)
+
+
+def _window_needs(body: Reduce | Attach, source: Object) -> frozenset[str]:
+    keys = _read(body.where, *(each.expr for each in body.keys))
+    bounds = frozenset({source.time.column}) if _on_grid(body) else _BOUNDS
+    return keys.union(bounds, *(_reduction_needs(each) for each in body.reductions))
+
+
+def _reduction_needs(reduction: Reduction) -> frozenset[str]:
+    return _read(reduction.where, *reduction.args)
+
+
+def _on_grid(body: Reduce | Attach) -> bool:
+    return isinstance(body.domain, Grid)
+
+
+def _read(*exprs: Expr | None) -> frozenset[str]:
+    return _NONE.union(*(columns_of(each) for each in exprs if each is not None))
+
+
+def _depends_on_order(program: Program) -> bool:
+    """Tell whether an answer can depend on the order of rows that have the same time."""
+    return any(_sees_order(each.body) for each in program.objects)
+
+
+def _sees_order(body: Body) -> bool:
+    match body:
+        case Distinct() | Top():
+            return True
+        case Reduce(reductions=reductions) | Attach(reductions=reductions):
+            return not all(AGGREGATES[each.function].commutative for each in reductions)
+        case _:
+            return False
+
+
+# --- identities -------------------------------------------------------------------------------------
+
+
+def _without_identities(program: Program) -> Program:
+    """Let readers of an object that repeats another read that one."""
+    instead: dict[str, str] = {}
+    objects: list[Object] = []
+    for each in program.objects:
+        moved = replace(each, body=_redirected(each.body, instead))
+        before = next((made for made in objects if made.name in sources_of(moved.body)), None)
+        if before is not None and _repeats(moved, before, is_output=each.name == program.output):
+            instead[each.name] = before.name
+        else:
+            objects.append(moved)
+    return without_unread(Program(tuple(objects), instead.get(program.output, program.output)))
+
+
+def _repeats(this: Object, before: Object, *, is_output: bool) -> bool:
+    """Tell whether an object's samples are those of another; an output must have the same columns too."""
+    match this.body:
+        case Samples(where=None, fields=fields):
+            same = all(each.expr == Column(each.name) for each in fields)
+        case Merge(sources=(_,)):
+            same = True
+        case _:
+            return False
+    clock = this.time.column == before.time.column and this.time.shift == before.time.shift
+    return same and clock and (not is_output or this.schema.equals(before.schema))
+
+
+def _redirected(body: Body, instead: dict[str, str]) -> Body:
+    match body:
+        case Input():
+            return body
+        case Merge(sources=several):
+            return Merge(tuple(instead.get(name, name) for name in several))
+        case _:
+            return replace(body, source=instead.get(body.source, body.source))

@@ -1,0 +1,143 @@
+"""Resolve how much of each input the output depends on around any instant (TiLT, section 5.1).
+
+    ~w2[t] @ size 20s over ~w1, ~w1[t] @ size 10s over ~in0   →  {"in0": Finite(past = 30s - 2 ticks)}
+
+The answer is one of three:
+
+* `Finite(past, future)`: the output in [a, b) needs the input in [a - past, b + future) only, so time can
+  be cut anywhere, with a halo;
+* `CarryIn()`: it also needs a summary of everything before, one entry per key;
+* `Sequential()`: it may need everything.
+
+This is an analysis: the program stays as it is, and its boundaries are kept beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.expr.nodes import Column
+from penstock.ir.nodes import (
+    WINDOW_END,
+    Attach,
+    Carried,
+    Distinct,
+    Grid,
+    Input,
+    Object,
+    Program,
+    Reduce,
+    Samples,
+    Top,
+    sources_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finite:
+    """So many ticks before and after."""
+
+    past: int = 0
+    future: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CarryIn:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    pass
+
+
+Reach = Finite | CarryIn | Sequential
+Boundaries = dict[str, Reach]
+
+
+def boundaries(program: Program) -> Boundaries:
+    """Give the reach of the program's output into each of its inputs, by the input object's name."""
+    return lineage(program)[program.output]
+
+
+def lineage(program: Program) -> dict[str, Boundaries]:
+    """Give the reach of every object into each input it depends on."""
+    found: dict[str, Boundaries] = {}
+    for each in program.objects:
+        if isinstance(each.body, Input):
+            found[each.name] = {each.name: Finite()}
+            continue
+        reached: Boundaries = {}
+        for source in sources_of(each.body):
+            step = _step(each, program[source], program)
+            for name, reach in found[source].items():
+                longer = _chained(step, reach)
+                reached[name] = _joined(reached[name], longer) if name in reached else longer
+        found[each.name] = reached
+    return found
+
+
+def _step(this: Object, source: Object, program: Program) -> Reach:
+    """Give the reach of an object into the one it reads."""
+    match this.body:
+        case Samples(fields=fields):
+            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            return Finite() if clock in {None, Column(source.time.column)} else Sequential()
+        case Reduce(domain=Grid(size=size)):
+            return Finite(size - 1)  # a result's time is its window's last tick
+        case Attach(domain=Grid(size=size)):
+            return Finite(size - 1, size - 1)
+        case Reduce(domain=Carried()):
+            return _within_window(source, program, results=True)
+        case Attach(domain=Carried()) | Top():
+            return _within_window(source, program, results=False)
+        case Distinct(keep="first"):
+            return CarryIn()
+        case Distinct():
+            return Sequential()  # whether a sample is the last depends on all that follow
+        case _:
+            return Finite()
+
+
+def _within_window(source: Object, program: Program, *, results: bool) -> Reach:
+    """Give the reach among samples that carry the same window."""
+    if source.time.column == WINDOW_END:
+        return Finite()  # they have the same time
+    size = _carried_size(source, program)
+    if size is None:
+        return Sequential()
+    return Finite(size - 1, 0 if results else size - 1)
+
+
+def _carried_size(this: Object, program: Program) -> int | None:
+    """Find the size of the windows that samples carry; None if they came in with them."""
+    match this.body:
+        case Reduce(domain=Grid(size=size)) | Attach(domain=Grid(size=size)):
+            return size
+        case body:
+            sizes = [_carried_size(program[name], program) for name in sources_of(body)]
+            known = [size for size in sizes if size is not None]
+            return max(known) if known and len(known) == len(sizes) else None
+
+
+def _chained(first: Reach, second: Reach) -> Reach:
+    """Give the reach of a reader of a reader."""
+    match first, second:
+        case Finite(past=a, future=b), Finite(past=c, future=d):
+            return Finite(a + c, b + d)
+        case _:
+            return _worse(first, second)
+
+
+def _joined(first: Reach, second: Reach) -> Reach:
+    """Give the reach of what depends on both."""
+    match first, second:
+        case Finite(past=a, future=b), Finite(past=c, future=d):
+            return Finite(max(a, c), max(b, d))
+        case _:
+            return _worse(first, second)
+
+
+def _worse(first: Reach, second: Reach) -> Reach:
+    severity = (Finite, CarryIn, Sequential)
+    return max(first, second, key=lambda reach: severity.index(type(reach)))

@@ -1,0 +1,60 @@
+"""Compute each reduction once, and none that no field reads.
+
+    #0 = ⊕(sum, v)                       →  #0 = ⊕(sum, v)
+    #1 = ⊕(count, v)                        #1 = ⊕(count, v)
+    #2 = ⊕(sum, v)
+    total: #0; ratio: #2 / #1               total: #0; ratio: #0 / #1
+
+Fusion makes reductions alike and unused ones appear; partial sums shared between `sum` and `mean` are
+the business of lowering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.expr.nodes import Expr, Field, Reduced, rewrite, walk
+from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction
+
+
+def share_reductions(program: Program) -> Program:
+    """Compact the reductions of every windowed object."""
+    return Program(tuple(_compacted(each) for each in program.objects), program.output)
+
+
+def _compacted(this: Object) -> Object:
+    match this.body:
+        case Reduce() | Attach():
+            return replace(this, body=compact(this.body))
+        case _:
+            return this
+
+
+def compact(body: Reduce | Attach) -> Reduce | Attach:
+    """Keep the reductions that are read, each once, in the order they had."""
+    exprs = _expressions(body)
+    read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
+    kept = tuple(dict.fromkeys(each for index, each in enumerate(body.reductions) if index in read))
+    numbers = {index: kept.index(body.reductions[index]) for index in read}
+    fields = tuple(Field(each.name, _renumbered(each.expr, numbers)) for each in body.fields)
+    return _with_reductions(body, kept, fields, numbers)
+
+
+def _with_reductions(
+    body: Reduce | Attach, kept: tuple[Reduction, ...], fields: tuple[Field, ...], numbers: dict[int, int]
+) -> Reduce | Attach:
+    if isinstance(body, Attach) or body.having is None:
+        return replace(body, reductions=kept, fields=fields)
+    return replace(body, reductions=kept, fields=fields, having=_renumbered(body.having, numbers))
+
+
+def _expressions(body: Reduce | Attach) -> tuple[Expr, ...]:
+    having = body.having if isinstance(body, Reduce) else None
+    return (*(each.expr for each in body.fields), *(() if having is None else (having,)))
+
+
+def _renumbered(expr: Expr, numbers: dict[int, int]) -> Expr:
+    def rule(node: Expr) -> Expr:
+        return Reduced(numbers[node.index]) if isinstance(node, Reduced) else node
+
+    return rewrite(expr, rule)

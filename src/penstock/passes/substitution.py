@@ -1,0 +1,46 @@
+"""Replace the columns a reader names by the expressions that define them, without changing any type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from penstock.expr.nodes import Cast, Expr, Field, Literal, substitute
+from penstock.ir.nodes import Reduction
+
+Definitions = dict[str, Expr]
+
+
+def definitions(fields: Iterable[Field]) -> Definitions:
+    """Give the expression that each column stands for."""
+    return {each.name: opaque(each.expr) for each in fields}
+
+
+def opaque(expr: Expr) -> Expr:
+    """Keep a column that is a constant from being taken for a literal: that would change types.
+
+    `u + 1` is unsigned when `u` is, but `u + c` is signed, even if `c` is always 1.
+    """
+    match expr:
+        case Literal(value=bool()):
+            return expr
+        case Literal(value=int(), type=dtype):
+            return Cast(expr, dtype)
+        case _:
+            return expr
+
+
+def inlined(expr: Expr | None, known: Definitions) -> Expr | None:
+    """Substitute in a predicate that may be absent."""
+    return None if expr is None else substitute(expr, known)
+
+
+def inlined_fields(fields: Iterable[Field], known: Definitions) -> tuple[Field, ...]:
+    """Substitute in every field, keeping its name."""
+    return tuple(Field(each.name, substitute(each.expr, known)) for each in fields)
+
+
+def inlined_reduction(reduction: Reduction, known: Definitions) -> Reduction:
+    """Substitute in a reduction's arguments and predicate."""
+    args = tuple(substitute(arg, known) for arg in reduction.args)
+    return replace(reduction, args=args, where=inlined(reduction.where, known))
