@@ -1,0 +1,12 @@
+"""Benchmarks: seeded data, peers, a hand-written reference, and the run that compares them.
+
+workloads   seeded generators of the workloads' tables
+reference   the C++ reference, compiled when a benchmark starts
+peers       the same query in Polars, DuckDB and pandas
+contenders  everything that answers one query, Penstock included, behind one call
+measure     alternate the contenders, keep the best, check that the answers agree
+machine     the facts a figure depends on: processor, memory bandwidth, versions
+suites      what `penstock bench <suite>` runs
+report      tables for people, JSON for programs
+plot        the same as a picture
+"""

@@ -1,0 +1,104 @@
+"""Turn outcomes into the figures the project promises, each with its target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
+from penstock.bench.measure import Outcome
+from penstock.bench.peers import PEER_GROUP
+
+RIVALS = ("Polars", "DuckDB")
+"""The peers that ratios are taken against; pandas is shown, but is no bar."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured value and what it must reach: at least or at most `target`."""
+
+    name: str
+    value: float | None
+    target: float | None = None
+    at_least: bool = True
+    unit: str = "x"
+
+    @property
+    def met(self) -> bool | None:
+        if self.value is None or self.target is None:
+            return None
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One table and everyone's outcome on it."""
+
+    name: str
+    rows: int
+    keys: int
+    outcomes: tuple[Outcome, ...]
+    figures: tuple[Figure, ...] = field(default=())
+
+
+def fastest(outcomes: Iterable[Outcome]) -> float | None:
+    """The shortest time of outcomes that finished with the right answer."""
+    times = [o.best for o in outcomes if o.best is not None and o.agrees]
+    return min(times, default=None)
+
+
+def of_group(outcomes: Sequence[Outcome], group: str, threads: int | None = None) -> list[Outcome]:
+    """Outcomes of one group, at one thread count if given."""
+    return [o for o in outcomes if o.group == group and threads in {None, o.threads}]
+
+
+def rivals(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes of Polars and DuckDB."""
+    return [o for o in of_group(outcomes, PEER_GROUP) if o.name.startswith(RIVALS)]
+
+
+def ratio(slow: float | None, fast: float | None) -> float | None:
+    """How many times as fast: `slow / fast`, None if either is missing."""
+    return slow / fast if slow and fast else None
+
+
+def named(outcomes: Sequence[Outcome], name: str) -> float | None:
+    """The best time of the contender of this name."""
+    return fastest(o for o in outcomes if o.name == name)
+
+
+def speed_figures(
+    outcomes: Sequence[Outcome], threads: Sequence[int], rival_target: float
+) -> tuple[Figure, ...]:
+    """Ratios of one case: to C++ at each thread count, to the best rival, of most threads to one."""
+    most = max(threads)
+    against_cpp = (cpp_figure(outcomes, count) for count in threads)
+    ours = fastest(of_group(outcomes, PENSTOCK_GROUP, most))
+    best_rival = Figure(
+        f"Penstock {most} threads / best of Polars and DuckDB",
+        ratio(fastest(rivals(outcomes)), ours),
+        rival_target,
+    )
+    return (*against_cpp, best_rival, *scaling_figures(outcomes, threads))
+
+
+def cpp_figure(outcomes: Sequence[Outcome], threads: int) -> Figure:
+    """Penstock against the C++ reference at the same thread count."""
+    theirs = fastest(of_group(outcomes, CPP_GROUP, threads))
+    ours = fastest(of_group(outcomes, PENSTOCK_GROUP, threads))
+    return Figure(f"Penstock / C++, {threads} thread(s)", ratio(theirs, ours), 0.95)
+
+
+def scaling_figures(outcomes: Sequence[Outcome], threads: Sequence[int]) -> list[Figure]:
+    """How much faster most threads are than one, for Penstock and for the reference."""
+    most = max(threads)
+    if 1 not in threads or most == 1:
+        return []
+
+    def gain(group: str) -> float | None:
+        return ratio(fastest(of_group(outcomes, group, 1)), fastest(of_group(outcomes, group, most)))
+
+    return [
+        Figure(f"Penstock {most} threads / 1", gain(PENSTOCK_GROUP), 1.7),
+        Figure(f"C++ {most} threads / 1", gain(CPP_GROUP)),
+    ]

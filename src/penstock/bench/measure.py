@@ -1,0 +1,120 @@
+"""Measure contenders side by side: alternate them, keep the best, check that the answers agree.
+
+A shared machine drifts by tens of per cent within a minute, so contenders take turns, forwards and
+then backwards, and only ratios within one run are worth quoting.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+MINIMUM_REPEAT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One way to answer a question. `run` gives anything; `to_table` makes the answer comparable.
+
+    Contenders with the same `question` must give the same answer; different questions (uniform keys,
+    one hot key) may be timed side by side all the same.
+    """
+
+    name: str
+    run: Callable[[], Any]
+    to_table: Callable[[Any], pa.Table] = lambda answer: answer
+    threads: int = 1
+    group: str = "penstock"
+    question: str = ""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one contender did: its times in running order, its answer's fate, or why it failed."""
+
+    name: str
+    group: str
+    threads: int
+    seconds: list[float] = field(default_factory=list)
+    agrees: bool | None = None
+    error: str | None = None
+
+    @property
+    def best(self) -> float | None:
+        return min(self.seconds) if self.seconds and not self.error else None
+
+
+def best_seconds(call: Callable[[], object], repeat: int) -> float:
+    """Give the shortest of `repeat` calls."""
+    return min(timed(call)[0] for _ in range(repeat))
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Call once, with the garbage collector held off, and give the seconds and the answer."""
+    gc.collect()
+    gc.disable()
+    try:
+        begin = time.perf_counter()
+        answer = call()
+        return time.perf_counter() - begin, answer
+    finally:
+        gc.enable()
+
+
+def compare(
+    contenders: Sequence[Contender], repeat: int, progress: Callable[[str], None] = lambda _: None
+) -> list[Outcome]:
+    """Run each contender `repeat` times, in turns, both ways; the first answer to a question counts.
+
+    The first round checks the answers and is not timed, so every contender is warm.
+    """
+    outcomes = [Outcome(c.name, c.group, c.threads) for c in contenders]
+    pairs = list(zip(contenders, outcomes, strict=True))
+    answers: dict[str, pa.Table] = {}
+    for contender, outcome in pairs:
+        progress(f"{contender.name}: check")
+        check_answer(contender, outcome, answers)
+    for turn in range(max(repeat, MINIMUM_REPEAT)):
+        for contender, outcome in pairs if turn % 2 == 0 else reversed(pairs):
+            progress(f"{contender.name}: round {turn + 1}")
+            time_once(contender, outcome)
+    return outcomes
+
+
+def check_answer(contender: Contender, outcome: Outcome, answers: dict[str, pa.Table]) -> None:
+    """Run once, untimed, and compare; a contender that raises becomes a failed row."""
+    try:
+        answer = normalise(contender.to_table(contender.run()))
+    except Exception as error:  # noqa: BLE001 - whatever a contender raises is a failed row, not a crash
+        outcome.error = describe(error)
+        return
+    outcome.agrees = answer.equals(answers.setdefault(contender.question, answer))
+
+
+def time_once(contender: Contender, outcome: Outcome) -> None:
+    """Add one timing, unless the contender has failed."""
+    if outcome.error:
+        return
+    try:
+        seconds, _ = timed(contender.run)
+        outcome.seconds.append(seconds)
+    except Exception as error:  # noqa: BLE001 - as above
+        outcome.error = describe(error)
+
+
+def describe(error: Exception) -> str:
+    """Give an error as one short line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:200]
+
+
+def normalise(table: pa.Table) -> pa.Table:
+    """Sort rows by all columns but the last, drop chunking and metadata: equal answers compare equal."""
+    names = table.column_names
+    ordered = table.sort_by([(name, "ascending") for name in names[:-1]])
+    return ordered.replace_schema_metadata(None).combine_chunks()

@@ -1,0 +1,275 @@
+// Hand-written reference for ysb-keyed: filter, tumbling window, group by a dense integer key, sum.
+//
+//   select window_start, window_end, campaign_id, sum(value) from events
+//   where event_type = wanted group by tumble(ts, size), campaign_id
+//
+// It is the bar for Penstock's compiled kernels, so it is written as one would write it by hand for
+// this query on this data, and it gives the same answer as the query on *any* input:
+//   * every timestamp is read and checked, so unordered rows are only slower, never wrong;
+//   * a group exists only if a row passed the filter (one presence bit per key, not "sum != 0").
+// It leaves out what only a general engine needs: null bitmaps, and detecting a sum beyond 64 bits.
+//
+// What makes it fast (M rows/s on a 22 GB/s core, 20 M rows, 10,000 keys; plain loop with `if`: 255):
+//   * a branch-free selection vector per block instead of a branch that is mispredicted: 500-580;
+//   * AVX2 compare -> 8-bit mask -> table of set-bit positions, eight rows a step: 640;
+//   * the window check fused into that loop, so both columns stream in together: 735, which is
+//     28 bytes/row x 735 M = 20.6 GB/s, the memory's speed;
+//   * presence as a bitmap (1.2 KB, stays in L1) instead of a byte or a 16-byte pair: +5 to +10 %.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace {
+
+constexpr int64_t kBlock = 2048;       // rows per selection vector: 8 KB, a quarter of L1
+constexpr int64_t kChunk = 1 << 16;    // rows a worker takes at a time
+constexpr int64_t kInCache = 1 << 15;  // tables above this many keys miss L2 and are prefetched
+constexpr int kAhead = 32;             // selected rows between a prefetch and its use
+
+struct Columns {
+    const int64_t *ts;
+    const int32_t *event_type;
+    const int64_t *key;
+    const int64_t *value;
+};
+
+struct Query {
+    int64_t keys;    // keys lie in [0, keys)
+    int64_t size;    // window length in ticks
+    int32_t wanted;  // event type to keep
+};
+
+// One window's dense table. calloc gives untouched zero pages, so sparse windows stay cheap.
+struct Pane {
+    struct Free {
+        void operator()(void *memory) const { std::free(memory); }
+    };
+    std::unique_ptr<int64_t[], Free> sums;
+    std::unique_ptr<uint64_t[], Free> present;
+    int64_t start = 0, end = 0;
+
+    Pane(int64_t start, const Query &query) : start(start), end(start + query.size) {
+        sums.reset(static_cast<int64_t *>(std::calloc(query.keys, sizeof(int64_t))));
+        present.reset(static_cast<uint64_t *>(std::calloc(query.keys / 64 + 1, sizeof(uint64_t))));
+    }
+};
+
+using Panes = std::map<int64_t, Pane>;
+
+int64_t window_start(int64_t time, int64_t size) {
+    const int64_t rest = time % size;
+    return time - (rest < 0 ? rest + size : rest);
+}
+
+// Bit positions of every 8-bit mask, packed as bytes: 2 KB, widened to eight 32-bit indices on use.
+struct SetBits {
+    uint64_t packed[256] = {};
+    constexpr SetBits() {
+        for (int mask = 0; mask < 256; mask++)
+            for (int bit = 0, found = 0; bit < 8; bit++)
+                if (mask >> bit & 1) packed[mask] |= uint64_t(bit) << (8 * found++);
+    }
+};
+constexpr SetBits kSetBits;
+
+// Write the offsets of the rows that pass into `selected`; tell through `inside` whether all `rows`
+// timestamps lie in [start, end): a negative `ts - start` or `end - 1 - ts` leaves its sign in `out`.
+int select_rows(const int32_t *event_type, const int64_t *ts, int rows, int32_t wanted, int64_t start,
+                int64_t end, uint32_t *selected, bool *inside) {
+    int count = 0, row = 0;
+    int64_t out = 0;
+#if defined(__AVX2__)
+    const __m256i match = _mm256_set1_epi32(wanted), eight = _mm256_set1_epi32(8);
+    const __m256i first = _mm256_set1_epi64x(start), last = _mm256_set1_epi64x(end - 1);
+    __m256i base = _mm256_setzero_si256(), outside = _mm256_setzero_si256();
+    for (; row + 8 <= rows; row += 8) {
+        const __m256i types = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(event_type + row));
+        const unsigned mask = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(types, match)));
+        const __m256i bits = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(kSetBits.packed[mask]));
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(selected + count), _mm256_add_epi32(base, bits));
+        count += __builtin_popcount(mask);
+        base = _mm256_add_epi32(base, eight);
+        for (int half = 0; half < 8; half += 4) {
+            const __m256i time = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(ts + row + half));
+            outside = _mm256_or_si256(outside, _mm256_or_si256(_mm256_sub_epi64(time, first),
+                                                               _mm256_sub_epi64(last, time)));
+        }
+    }
+    if (_mm256_movemask_pd(_mm256_castsi256_pd(outside))) out = -1;
+#endif
+    for (; row < rows; row++) {
+        selected[count] = row;
+        count += event_type[row] == wanted;
+        out |= (ts[row] - start) | (end - 1 - ts[row]);
+    }
+    *inside = out >= 0;
+    return count;
+}
+
+template <bool Prefetch>
+void add_rows(const Columns &in, const uint32_t *selected, int count, Pane &pane) {
+    int64_t *const sums = pane.sums.get();
+    uint64_t *const present = pane.present.get();
+#pragma GCC unroll 4
+    for (int i = 0; i < count; i++) {
+        const int64_t key = in.key[selected[i]];
+        if (Prefetch) __builtin_prefetch(sums + in.key[selected[std::min(i + kAhead, count - 1)]], 1);
+        sums[key] += in.value[selected[i]];
+        present[key >> 6] |= uint64_t(1) << (key & 63);
+    }
+}
+
+// Aggregate rows [begin, end) into this worker's panes.
+class Worker {
+   public:
+    Worker(const Columns &in, const Query &query) : in_(in), query_(query) {}
+
+    void run(int64_t begin, int64_t end) {
+        if (!pane_) pane_ = &pane_of(in_.ts[begin]);
+        while (begin < end) begin += step(begin, std::min(kBlock, end - begin));
+    }
+
+    Panes panes;
+
+   private:
+    // Take one block if it lies in the current window, else the run of rows that does; 0 if none does.
+    int64_t step(int64_t begin, int64_t rows) {
+        const Columns at{in_.ts + begin, in_.event_type + begin, in_.key + begin, in_.value + begin};
+        bool inside;
+        int count = select_rows(at.event_type, at.ts, int(rows), query_.wanted, pane_->start, pane_->end,
+                                selected_, &inside);
+        if (!inside) {
+            rows = run_length(at.ts, rows);
+            if (rows == 0) {
+                pane_ = &pane_of(*at.ts);
+                return 0;
+            }
+            count = select_rows(at.event_type, at.ts, int(rows), query_.wanted, pane_->start, pane_->end,
+                                selected_, &inside);
+        }
+        if (query_.keys > kInCache)
+            add_rows<true>(at, selected_, count, *pane_);
+        else
+            add_rows<false>(at, selected_, count, *pane_);
+        return rows;
+    }
+
+    int64_t run_length(const int64_t *ts, int64_t rows) const {
+        int64_t run = 0;
+        while (run < rows && ts[run] >= pane_->start && ts[run] < pane_->end) run++;
+        return run;
+    }
+
+    Pane &pane_of(int64_t time) {
+        const int64_t start = window_start(time, query_.size);
+        return panes.try_emplace(start, start, query_).first->second;
+    }
+
+    Columns in_;
+    Query query_;
+    Pane *pane_ = nullptr;
+    alignas(64) uint32_t selected_[kBlock + 8];  // the vector store writes eight at a time
+};
+
+// A range of chunks shared by two workers, one from the front and one from the back, until they meet:
+// balanced even if one core is slower, and on ordered data they share only one window's table.
+struct Range {
+    int64_t begin = 0, chunks = 0;
+    std::atomic<int64_t> taken{0};
+};
+
+void work(Worker &worker, Range &range, bool front, int64_t rows) {
+    for (int64_t mine = 0; range.taken.fetch_add(1) < range.chunks; mine++) {
+        const int64_t chunk = range.begin + (front ? mine : range.chunks - 1 - mine);
+        worker.run(chunk * kChunk, std::min(rows, (chunk + 1) * kChunk));
+    }
+}
+
+void merge(Panes &into, Panes &from, int64_t keys) {
+    for (auto &[start, pane] : from) {
+        const auto found = into.find(start);
+        if (found == into.end()) {
+            into.emplace(start, std::move(pane));
+            continue;
+        }
+        for (int64_t key = 0; key < keys; key++) found->second.sums[key] += pane.sums[key];
+        for (int64_t word = 0; word <= keys / 64; word++) found->second.present[word] |= pane.present[word];
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+struct Result {
+    Panes panes;
+    int64_t keys;
+};
+
+Result *ysb_run(const int64_t *ts, const int32_t *event_type, const int64_t *key, const int64_t *value,
+                int64_t rows, int64_t keys, int64_t size, int32_t wanted, int32_t threads) {
+    const Columns in{ts, event_type, key, value};
+    const int64_t chunks = (rows + kChunk - 1) / kChunk;
+    std::vector<Range> ranges((threads + 1) / 2);
+    for (int32_t r = 0; r < int32_t(ranges.size()); r++) {
+        ranges[r].begin = chunks * (2 * r) / threads;
+        ranges[r].chunks = chunks * std::min(2 * r + 2, threads) / threads - ranges[r].begin;
+    }
+    std::vector<std::unique_ptr<Worker>> workers;
+    for (int32_t w = 0; w < threads; w++) workers.push_back(std::make_unique<Worker>(in, Query{keys, size, wanted}));
+    std::vector<std::thread> helpers;
+    for (int32_t w = 1; w < threads; w++)
+        helpers.emplace_back([&, w] { work(*workers[w], ranges[w / 2], w % 2 == 0, rows); });
+    work(*workers[0], ranges[0], true, rows);
+    for (auto &helper : helpers) helper.join();
+    auto *result = new Result{std::move(workers[0]->panes), keys};
+    for (int32_t w = 1; w < threads; w++) merge(result->panes, workers[w]->panes, keys);
+    return result;
+}
+
+int64_t ysb_groups(const Result *result) {
+    int64_t groups = 0;
+    for (const auto &[start, pane] : result->panes)
+        for (int64_t word = 0; word <= result->keys / 64; word++) groups += __builtin_popcountll(pane.present[word]);
+    return groups;
+}
+
+// Fill the four output columns, ordered by window then key, and free the result.
+void ysb_finish(Result *result, int64_t *start, int64_t *end, int64_t *key, int64_t *total) {
+    int64_t at = 0;
+    for (const auto &[first, pane] : result->panes)
+        for (int64_t word = 0; word <= result->keys / 64; word++)
+            for (uint64_t bits = pane.present[word]; bits; bits &= bits - 1, at++) {
+                key[at] = word * 64 + __builtin_ctzll(bits);
+                total[at] = pane.sums[key[at]];
+                start[at] = pane.start;
+                end[at] = pane.end;
+            }
+    delete result;
+}
+
+// Read `words` 64-bit words on each of `threads` threads; the sum keeps the loop alive.
+int64_t read_memory(const int64_t *data, int64_t words, int32_t threads) {
+    std::atomic<int64_t> total{0};
+    const auto part = [&](int32_t t) {
+        const int64_t from = words * t / threads, to = words * (t + 1) / threads;
+        int64_t sum = 0;
+        for (int64_t i = from; i < to; i++) sum += data[i];
+        total += sum;
+    };
+    std::vector<std::thread> helpers;
+    for (int32_t t = 1; t < threads; t++) helpers.emplace_back(part, t);
+    part(0);
+    for (auto &helper : helpers) helper.join();
+    return total;
+}
+}

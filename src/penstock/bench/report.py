@@ -1,0 +1,135 @@
+"""Print cases as tables for people, and save them as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
+from penstock.bench.figures import Case, Figure, fastest, of_group, ratio, rivals
+from penstock.bench.measure import Outcome
+
+FORMAT = 1
+
+
+def print_case(console: Console, case: Case) -> None:
+    """Print one case: everyone's speed, then the figures."""
+    console.print(speed_table(case))
+    if case.figures:
+        console.print(figure_table(case.figures))
+
+
+def speed_table(case: Case) -> Table:
+    """One row per contender."""
+    table = Table(title=f"{case.name}: {case.rows:,} rows, {case.keys:,} keys", title_justify="left")
+    table.add_column("contender")
+    for heading in ("threads", "best ms", "M rows/s", "x C++", "x best peer"):
+        table.add_column(heading, justify="right")
+    table.add_column("answer")
+    for outcome in case.outcomes:
+        table.add_row(*speed_cells(case, outcome), style="bold" if outcome.group == PENSTOCK_GROUP else None)
+    return table
+
+
+def speed_cells(case: Case, outcome: Outcome) -> tuple[str, ...]:
+    """The cells of one contender; ratios are against the same thread count and the best rival."""
+    best = outcome.best
+    if best is None:
+        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", failure(outcome))
+    cpp = fastest(of_group(case.outcomes, CPP_GROUP, outcome.threads))
+    return (
+        outcome.name,
+        str(outcome.threads),
+        f"{best * 1e3:,.1f}",
+        f"{case.rows / best / 1e6:,.1f}",
+        times(ratio(cpp, best)),
+        times(ratio(fastest(rivals(case.outcomes)), best)),
+        "[green]agrees[/]" if outcome.agrees else "[red]DIFFERS[/]",
+    )
+
+
+def failure(outcome: Outcome) -> str:
+    """Say why a contender has no time."""
+    return f"[red]failed[/] {escape(outcome.error or 'no timing')}"
+
+
+def times(value: float | None) -> str:
+    """Show a ratio."""
+    return "-" if value is None else f"{value:.2f}"
+
+
+def figure_table(figures: Sequence[Figure]) -> Table:
+    """One row per figure, with its target."""
+    table = Table(box=None, pad_edge=False, show_header=True, header_style="dim")
+    table.add_column("figure")
+    for heading in ("measured", "target"):
+        table.add_column(heading, justify="right")
+    table.add_column("")
+    for figure in figures:
+        table.add_row(figure.name, quantity(figure), target(figure), mark(figure.met))
+    return table
+
+
+def quantity(figure: Figure) -> str:
+    """Show a figure's value with its unit."""
+    return "-" if figure.value is None else f"{figure.value:.2f} {figure.unit}"
+
+
+def target(figure: Figure) -> str:
+    """Show a figure's target."""
+    if figure.target is None:
+        return ""
+    return f"{'>=' if figure.at_least else '<='} {figure.target:g} {figure.unit}"
+
+
+def mark(met: bool | None) -> str:
+    """Show whether a target is met."""
+    return {True: "[green]met[/]", False: "[red]missed[/]", None: ""}[met]
+
+
+def to_json(
+    suite: str, when: str, machine: Mapping[str, object], cases: Sequence[Case], figures: Sequence[Figure]
+) -> dict[str, Any]:
+    """Give a run as plain data."""
+    return {
+        "format": FORMAT,
+        "suite": suite,
+        "when": when,
+        "machine": dict(machine),
+        "cases": [case_json(case) for case in cases],
+        "figures": [figure_json(figure) for figure in figures],
+    }
+
+
+def case_json(case: Case) -> dict[str, Any]:
+    """Give a case as plain data."""
+    return {
+        "name": case.name,
+        "rows": case.rows,
+        "keys": case.keys,
+        "outcomes": [outcome_json(case, outcome) for outcome in case.outcomes],
+        "figures": [figure_json(figure) for figure in case.figures],
+    }
+
+
+def outcome_json(case: Case, outcome: Outcome) -> dict[str, Any]:
+    """Give an outcome as plain data, with its speed."""
+    best = outcome.best
+    return asdict(outcome) | {"best": best, "rows_per_second": None if best is None else case.rows / best}
+
+
+def figure_json(figure: Figure) -> dict[str, Any]:
+    """Give a figure as plain data, with its verdict."""
+    return asdict(figure) | {"met": figure.met}
+
+
+def save_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a run's document."""
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
