@@ -47,9 +47,13 @@ def host() -> Target:
 
 
 def _machine(target: Target) -> Any:
-    """Make a target machine. Position-independent small code, since one block of memory holds it all."""
+    """Make a target machine for code that may lie anywhere.
+
+    The large code model spells addresses out in full. The small one would need code, constants and the
+    C library within 2 GB of each other, which the engine cannot promise and LLVM answers with an abort.
+    """
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=_LEVEL, reloc="pic", codemodel="small", jit=True
+        cpu=target.cpu, features=target.features, opt=_LEVEL, reloc="static", codemodel="large", jit=True
     )
 
 
@@ -95,8 +99,7 @@ class Loaded:
     def __init__(self, code: bytes) -> None:
         machine = _machine(host())  # the engine takes ownership
         module = llvm.parse_assembly("", llvm.create_context())
-        # LLVM's own memory manager may spread sections over more than 2 GB; llvmlite's does not.
-        self._engine = llvm.create_mcjit_compiler(module, machine, use_lmm=True)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         address = self._engine.get_function_address(ENTRY)

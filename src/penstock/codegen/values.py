@@ -292,7 +292,7 @@ class ValueWriter:
             pair = "{ " + name + ", i1 }"
             both = self.call(f"llvm.{sign}mul.with.overflow.{name}", pair, (name, x), (name, y))
             return self.op(f"extractvalue {pair} {both}, 1")
-        wide, extend = f"i{type.bits * 2}", f"{sign}ext"
+        wide, extend = f"i{type.bits * 2}", "sext" if sign == "s" else "zext"
         first = self.op(f"{extend} {name} {x} to {wide}")
         second = self.op(f"{extend} {name} {y} to {wide}")
         product = self.op(f"mul {wide} {first}, {second}")
