@@ -1,8 +1,14 @@
-"""Hypothesis profiles: how hard each target tries. Chosen with --hypothesis-profile."""
+"""Hypothesis profiles (how hard each target tries, chosen with --hypothesis-profile) and golden files."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+FIXTURES = Path(__file__).parent / "fixtures"
 
 # Compiling a kernel takes longer than Hypothesis expects of an example: no deadlines, no speed checks.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -11,3 +17,22 @@ settings.register_profile("quick", _COMMON, max_examples=10, derandomize=True)
 settings.register_profile("ci", _COMMON, max_examples=50, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5_000, print_blob=True)
 settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="rewrite the expected texts in tests/fixtures")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file of tests/fixtures, or write it there with --update-goldens."""
+
+    def check(name: str, text: str) -> None:
+        path = FIXTURES / name
+        if request.config.getoption("--update-goldens"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{name} is missing: run pytest --update-goldens and read what it writes"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check
