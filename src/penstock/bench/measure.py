@@ -40,6 +40,7 @@ class Outcome:
     name: str
     group: str
     threads: int
+    question: str = ""
     seconds: list[float] = field(default_factory=list)
     agrees: bool | None = None
     error: str | None = None
@@ -73,7 +74,7 @@ def compare(
 
     The first round checks the answers and is not timed, so every contender is warm.
     """
-    outcomes = [Outcome(c.name, c.group, c.threads) for c in contenders]
+    outcomes = [Outcome(c.name, c.group, c.threads, c.question) for c in contenders]
     pairs = list(zip(contenders, outcomes, strict=True))
     answers: dict[str, pa.Table] = {}
     for contender, outcome in pairs:

@@ -20,44 +20,41 @@ FORMAT = 1
 
 
 def print_case(console: Console, case: Case) -> None:
-    """Print one case: everyone's speed, then the figures."""
+    """Print one case: everyone's speed, why some have none, then the figures."""
     console.print(speed_table(case))
-    if case.figures:
-        console.print(figure_table(case.figures))
+    for outcome in case.outcomes:
+        if outcome.error:
+            console.print(f"[red]{outcome.name} failed:[/] {escape(outcome.error)}", highlight=False)
+    console.print(figure_table(case.figures))
 
 
 def speed_table(case: Case) -> Table:
     """One row per contender."""
-    table = Table(title=f"{case.name}: {case.rows:,} rows, {case.keys:,} keys", title_justify="left")
-    table.add_column("contender")
+    table = Table(title=f"\n{case.name}: {case.rows:,} rows, {case.keys:,} keys", title_justify="left")
+    table.add_column("contender", no_wrap=True)
     for heading in ("threads", "best ms", "M rows/s", "x C++", "x best peer"):
         table.add_column(heading, justify="right")
-    table.add_column("answer")
+    table.add_column("answer", no_wrap=True)
     for outcome in case.outcomes:
         table.add_row(*speed_cells(case, outcome), style="bold" if outcome.group == PENSTOCK_GROUP else None)
     return table
 
 
 def speed_cells(case: Case, outcome: Outcome) -> tuple[str, ...]:
-    """The cells of one contender; ratios are against the same thread count and the best rival."""
+    """The cells of one contender; ratios are on the same question, to C++ at the same thread count."""
     best = outcome.best
     if best is None:
-        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", failure(outcome))
-    cpp = fastest(of_group(case.outcomes, CPP_GROUP, outcome.threads))
+        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", "[red]failed[/]")
+    same = [other for other in case.outcomes if other.question == outcome.question]
     return (
         outcome.name,
         str(outcome.threads),
         f"{best * 1e3:,.1f}",
         f"{case.rows / best / 1e6:,.1f}",
-        times(ratio(cpp, best)),
-        times(ratio(fastest(rivals(case.outcomes)), best)),
+        times(ratio(fastest(of_group(same, CPP_GROUP, outcome.threads)), best)),
+        times(ratio(fastest(rivals(same)), best)),
         "[green]agrees[/]" if outcome.agrees else "[red]DIFFERS[/]",
     )
-
-
-def failure(outcome: Outcome) -> str:
-    """Say why a contender has no time."""
-    return f"[red]failed[/] {escape(outcome.error or 'no timing')}"
 
 
 def times(value: float | None) -> str:

@@ -1,0 +1,1 @@
+"""The command line: `penstock demo | run | sql | explain | bench | doctor`."""

@@ -1,0 +1,123 @@
+"""Run a benchmark suite and report it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from penstock.bench.contenders import ALL_PEERS, Field, open_field
+from penstock.bench.figures import Case, Figure
+from penstock.bench.machine import facts
+from penstock.bench.peers import limit_polars_threads
+from penstock.bench.reference import Reference
+from penstock.bench.report import figure_table, print_case, save_json, to_json
+from penstock.bench.startup import startup_figures
+from penstock.bench.suites import SWEEP_KEYS, Options, ysb_cases
+from penstock.bench.workloads import YsbKeyed
+from penstock.cli.guard import CommandError
+
+QUICK_PART = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """The flags of `penstock bench`, as given."""
+
+    suite: str
+    rows: int
+    keys: int
+    threads: str
+    repeat: int
+    sweep: bool
+    strings: bool
+    hot: bool
+    peers: str
+    json: Path | None
+    plot: Path | None
+    quick: bool
+
+
+def run_bench(request: BenchRequest) -> None:
+    """Run, print, and save where asked."""
+    console = Console()
+    threads = parse_threads(request.threads)
+    limit_polars_threads(max(threads))
+    with console.status("compiling the C++ reference") as status:
+        field = open_field(threads, parse_peers(request.peers))
+        machine = facts() | bandwidths(field)
+        print_machine(console, machine)
+        cases = ysb_cases(options_of(request), field, status.update)
+        status.update("starting fresh interpreters")
+        startup = startup_figures()
+    for case in cases:
+        print_case(console, case)
+    console.print(figure_table(startup))
+    save(request, machine, cases, startup)
+
+
+def options_of(request: BenchRequest) -> Options:
+    """Read the suite's options from the flags."""
+    rows = max(1, request.rows // QUICK_PART) if request.quick else request.rows
+    return Options(
+        YsbKeyed(rows, request.keys),
+        repeat=3 if request.quick else request.repeat,
+        strings=request.strings,
+        hot=request.hot,
+        sweep=SWEEP_KEYS if request.sweep else (),
+    )
+
+
+def parse_threads(text: str) -> list[int]:
+    """Read `1,2`."""
+    try:
+        threads = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise CommandError(f"--threads {text!r} is not a list of numbers: write e.g. 1,2") from None
+    if threads[0] < 1:
+        raise CommandError(f"--threads {text!r}: a thread count is at least 1")
+    return threads
+
+
+def parse_peers(text: str) -> list[str]:
+    """Read `polars,duckdb`; nothing means no peers."""
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [name for name in names if name not in ALL_PEERS]
+    if unknown:
+        raise CommandError(f"unknown peers {', '.join(unknown)}: choose from {', '.join(ALL_PEERS)}")
+    return names
+
+
+def bandwidths(field: Field) -> dict[str, object]:
+    """Measure memory bandwidth with the compiled reference; nothing without one."""
+    if not isinstance(field.reference, Reference):
+        return {"compiler": str(field.reference)}
+    measured = {str(n): field.reference.read_bandwidth(n) / 1e9 for n in field.threads}
+    return {"compiler": field.reference.compiler, "read_gb_per_second": measured}
+
+
+def print_machine(console: Console, machine: dict[str, object]) -> None:
+    """Print the facts that figures depend on."""
+    console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB", highlight=False)
+    console.print(str(machine["compiler"]), style="dim", markup=False, highlight=False)
+    match machine.get("read_gb_per_second"):
+        case dict() as measured:
+            parts = (f"{speed:.1f} GB/s on {n} thread(s)" for n, speed in measured.items())
+            console.print("memory reads " + ", ".join(parts), highlight=False)
+
+
+def save(
+    request: BenchRequest, machine: dict[str, object], cases: Sequence[Case], startup: Sequence[Figure]
+) -> None:
+    """Write the JSON and the picture, if asked for."""
+    when = datetime.now(UTC).isoformat(timespec="seconds")
+    document = to_json(request.suite, when, machine, cases, startup)
+    if request.json is not None:
+        save_json(request.json, document)
+    if request.plot is not None:
+        from penstock.bench.plot import save_plot  # noqa: PLC0415 - matplotlib may be absent
+
+        save_plot(request.plot, document)

@@ -1,0 +1,110 @@
+"""Parse flags from a function's annotated arguments: `def views(day: date, top: int = 10)`."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from penstock.cli.guard import CommandError
+
+READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    int: int,
+    float: float,
+    Path: Path,
+    Decimal: Decimal,
+    date: date.fromisoformat,
+    datetime: datetime.fromisoformat,
+    time: time.fromisoformat,
+    inspect.Parameter.empty: str,
+    Any: str,
+}
+
+
+class FlagParser(argparse.ArgumentParser):
+    """An argument parser whose errors are ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing and leaving."""
+        raise CommandError(f"{self.prog}: {message}; {self.format_usage().strip()}")
+
+
+def call_with_flags(function: Callable[..., Any], flags: Sequence[str], name: str) -> Any:
+    """Call `function` with arguments read from `flags`."""
+    parser = FlagParser(prog=name, description=inspect.getdoc(function), allow_abbrev=False)
+    hints = typing.get_type_hints(function)
+    for parameter in inspect.signature(function).parameters.values():
+        add_flag(parser, parameter, hints.get(parameter.name, parameter.annotation))
+    values = vars(parser.parse_args(flags))
+    return function(**values)
+
+
+def add_flag(parser: FlagParser, parameter: inspect.Parameter, annotation: Any) -> None:
+    """Add the flag of one parameter; variadic ones have none, positional-only ones cannot be called."""
+    if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        return
+    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+        raise CommandError(f"{parser.prog}: {parameter.name!r} is positional-only, so no flag can set it")
+    required = parameter.default is inspect.Parameter.empty
+    parser.add_argument(
+        f"--{parameter.name.replace('_', '-')}",
+        dest=parameter.name,
+        required=required,
+        default=None if required else parameter.default,
+        **reading(parser.prog, parameter.name, bare(annotation)),
+    )
+
+
+def bare(annotation: Any) -> Any:
+    """Take the None out of `X | None`."""
+    if typing.get_origin(annotation) not in {typing.Union, types.UnionType}:
+        return annotation
+    others = [part for part in typing.get_args(annotation) if part is not type(None)]
+    return others[0] if len(others) == 1 else annotation
+
+
+def reading(prog: str, name: str, annotation: Any) -> dict[str, Any]:
+    """Say how argparse should read a value of this type."""
+    if annotation is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    if annotation in READERS:
+        return {"type": named(READERS[annotation], annotation)}
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return choice({str(part): part for part in parts})
+    if origin is list and parts and bare(parts[0]) in READERS:
+        return {"nargs": "+", "type": named(READERS[parts[0]], parts[0])}
+    if inspect.isclass(annotation) and issubclass(annotation, Enum):
+        return choice({str(member.value): member for member in annotation})
+    raise CommandError(f"{prog}: no flag can be read for {name!r} of type {annotation}")
+
+
+def named(reader: Callable[[str], Any], annotation: Any) -> Callable[[str], Any]:
+    """Give argparse a reader whose failure names the type: "invalid date value: 'x'"."""
+
+    def read(text: str) -> Any:
+        try:
+            return reader(text)
+        except (ValueError, ArithmeticError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a valid {annotation.__name__}") from error
+
+    return read
+
+
+def choice(values: dict[str, Any]) -> dict[str, Any]:
+    """Read one of a few values by its text."""
+
+    def read(text: str) -> Any:
+        if text not in values:
+            raise argparse.ArgumentTypeError(f"{text!r} is not one of {', '.join(values)}")
+        return values[text]
+
+    return {"type": read, "metavar": "{" + ",".join(values) + "}"}

@@ -1,0 +1,101 @@
+"""Load a query from `file.py:name`; if it is a function, call it with flags from its signature."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from penstock.cli.flags import call_with_flags
+from penstock.cli.guard import CommandError
+from penstock.errors import PenstockError
+
+MODULE_NAME = "__penstock_query__"
+
+
+class QueryFileError(PenstockError, RuntimeError):
+    """The user's file raised while it was loaded or its query was built."""
+
+
+def load_query(target: str, flags: Sequence[str]) -> Any:
+    """Give the query that `file.py:name` names."""
+    path, name = split_target(target)
+    found = attribute(load_module(path), name, path)
+    if inspect.isfunction(found):
+        found = guarded(path, lambda: call_with_flags(found, flags, f"{path.name}:{name}"))
+    elif flags:
+        raise CommandError(f"{target} is not a function, so it takes no flags: {' '.join(flags)}")
+    if not callable(getattr(found, "collect", None)):
+        raise CommandError(f"{target} is not a query but {type(found).__name__}: give it a penstock query")
+    return found
+
+
+def split_target(target: str) -> tuple[Path, str]:
+    """Split at the last colon, so that drive letters survive."""
+    file, colon, name = target.rpartition(":")
+    if not colon or not file or not name:
+        raise CommandError(f"{target!r} does not name a query: write FILE.py:NAME, e.g. q.py:views")
+    path = Path(file)
+    if not path.is_file():
+        raise CommandError(f"there is no file {file}")
+    return path, name
+
+
+def load_module(path: Path) -> ModuleType:
+    """Import a file by its path, with its folder importable as for `python file.py`."""
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    loader = spec.loader if spec else None
+    if spec is None or loader is None:
+        raise CommandError(f"{path} is not a Python file: its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module  # dataclasses and get_type_hints look their module up
+    sys.path.insert(0, str(path.resolve().parent))
+    guarded(path, lambda: loader.exec_module(module))
+    return module
+
+
+def attribute(module: ModuleType, name: str, path: Path) -> Any:
+    """Give a module's attribute, or say which queries there are."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        there = ", ".join(sorted(query_names(module))) or "none"
+        raise CommandError(f"{path} defines no {name!r}; queries and functions there: {there}") from None
+
+
+def query_names(module: ModuleType) -> list[str]:
+    """Names in a module that could be meant."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and not inspect.isclass(value) and is_candidate(value, module)
+    ]
+
+
+def is_candidate(value: object, module: ModuleType) -> bool:
+    """Tell whether a value is a query, or a function of this very file."""
+    if inspect.isfunction(value):
+        return value.__module__ == module.__name__
+    return not inspect.ismodule(value) and hasattr(value, "collect")
+
+
+def guarded(path: Path, call: Callable[[], Any]) -> Any:
+    """Call the user's code; what it raises becomes one line that says where in the file."""
+    try:
+        return call()
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise QueryFileError(f"{where(path, error)}: {type(error).__name__}: {error}") from error
+
+
+def where(path: Path, error: Exception) -> str:
+    """Name the deepest line of the user's file that the error went through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    return f"{path}, line {lines[-1]}" if lines else str(path)

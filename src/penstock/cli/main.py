@@ -1,0 +1,152 @@
+"""Declare the commands. Each body imports what it needs, so that `penstock --help` stays quick."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock.cli.guard import GuardedGroup
+from penstock.errors import UnsupportedError
+
+# A query's own flags are unknown to Typer; they are parsed from the query function's signature.
+TAKES_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = typer.Typer(
+    cls=GuardedGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    help="Compiled temporal queries over Arrow data.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Stage(StrEnum):
+    """A stage of compilation that `explain` can show."""
+
+    PLAN = "plan"
+    IR = "ir"
+    PASSES = "passes"
+    LOOP = "loop"
+    LLVM = "llvm"
+    ASM = "asm"
+
+
+class Suite(StrEnum):
+    """A benchmark suite."""
+
+    YSB = "ysb"
+
+
+class Sweep(StrEnum):
+    """What a benchmark can be swept over."""
+
+    KEYS = "keys"
+
+
+Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or a function that gives one.")]
+
+
+def print_version(asked: bool) -> None:
+    """Print the version and stop, if asked."""
+    if asked:
+        from penstock.cli.versions import own_version  # noqa: PLC0415 - --help stays quick
+
+        typer.echo(f"penstock {own_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar="PENSTOCK_DEBUG", help="Show tracebacks of errors.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Compiled temporal queries over Arrow data."""
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the click stream.")] = 4_000_000,
+    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 1,
+) -> None:
+    """Generate a click stream, run a windowed query over it piece by piece, and show the rate."""
+    from penstock.cli.demo import run_demo  # noqa: PLC0415 - --help stays quick
+
+    run_demo(rows, threads, seed)
+
+
+@app.command(context_settings=TAKES_FLAGS)
+def run(
+    context: typer.Context,
+    target: Target,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write here: .parquet, .arrow, .csv or .json (lines)."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
+) -> None:
+    """Run a query from a Python file; other flags go to the query's function (after -- all of them)."""
+    from penstock.cli.run import run_query  # noqa: PLC0415 - --help stays quick
+
+    run_query(target, context.args, output, limit, threads)
+
+
+@app.command(context_settings=TAKES_FLAGS)
+def explain(
+    context: typer.Context,
+    target: Target,
+    stage: Annotated[Stage | None, typer.Option(help="Show one stage of compilation only.")] = None,
+) -> None:
+    """Show how a query from a Python file is compiled and run."""
+    from penstock.cli.run import explain_query  # noqa: PLC0415 - --help stays quick
+
+    explain_query(target, context.args, stage)
+
+
+@app.command(context_settings=TAKES_FLAGS)
+def sql(context: typer.Context) -> None:
+    """Run streaming SQL (comes with a later version)."""
+    raise UnsupportedError(
+        "SQL comes with a later version of penstock; write the query in Python and use `penstock run`"
+    )
+
+
+@app.command()
+def bench(
+    suite: Annotated[Suite, typer.Argument(help="The benchmark to run.")],
+    rows: Annotated[int, typer.Option(min=1, help="Rows in memory.")] = 20_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="Distinct keys.")] = 10_000,
+    threads: Annotated[str, typer.Option(help="Thread counts, e.g. 1,2.")] = "1,2",
+    repeat: Annotated[int, typer.Option(min=3, help="Timed rounds; the best counts.")] = 5,
+    sweep: Annotated[Sweep | None, typer.Option(help="Also vary the number of keys, 1 to 10 M.")] = None,
+    strings: Annotated[bool, typer.Option("--strings", help="Also compare string event types.")] = False,
+    hot: Annotated[bool, typer.Option("--hot", help="Also compare one hot key and Zipf keys.")] = False,
+    peers: Annotated[str, typer.Option(help="Peers to run.")] = "polars,duckdb,pandas",
+    json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
+) -> None:
+    """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, side by side."""
+    from penstock.cli.bench import BenchRequest, run_bench  # noqa: PLC0415 - --help stays quick
+
+    run_bench(
+        BenchRequest(
+            suite, rows, keys, threads, repeat, sweep is not None, strings, hot, peers, json, plot, quick
+        )
+    )
+
+
+@app.command()
+def doctor() -> None:
+    """Say what this machine and this installation can do, and what is missing."""
+    from penstock.cli.doctor import examine  # noqa: PLC0415 - --help stays quick
+
+    examine()
