@@ -1,0 +1,58 @@
+"""Every error a user can meet, each saying what, where and what to do.
+
+All derive from `PenstockError`, so one `except pk.PenstockError` catches them all. Each also derives
+from the built-in exception a Python user would expect (`TypeError`, `ValueError`, …).
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """The root of every error Penstock raises on purpose."""
+
+
+class UnknownColumnError(PenstockError, KeyError):
+    """A column is named that the stream does not have."""
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0]) if self.args else ""
+
+
+class ExpressionTypeError(PenstockError, TypeError):
+    """An expression is applied to types it is not defined for."""
+
+
+class DurationError(PenstockError, ValueError):
+    """A duration cannot be read, or does not fit the time column's unit."""
+
+
+class WindowError(PenstockError, ValueError):
+    """A window is empty, negative, or would create far too many windows."""
+
+
+class BindingError(PenstockError, ValueError):
+    """A stream of the query has no data bound to it, or data is bound to no stream."""
+
+
+class SchemaMismatchError(PenstockError, ValueError):
+    """Bound data does not have the columns or types the stream declares."""
+
+
+class SourceError(PenstockError, OSError):
+    """A file or stream cannot be read."""
+
+
+class OverflowError(PenstockError, ArithmeticError):  # noqa: A001 - the name users look for, in our namespace
+    """An integer result does not fit its 64-bit type."""
+
+
+class UnsupportedError(PenstockError, NotImplementedError):
+    """The query is meaningful, but this version cannot run it."""
+
+
+class StateError(PenstockError, ValueError):
+    """Saved state or a cached kernel is damaged, or belongs to another query or version."""
+
+
+class VerificationError(PenstockError, AssertionError):
+    """A compiler stage produced a program that breaks its own grammar: a bug in Penstock."""

@@ -1,0 +1,76 @@
+"""A nullable value inside a kernel: the value, and whether it is there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from penstock.loop.nodes import BOOL, Const, Unary, Value, const, select
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """`valid` None means never null: then no code is generated for the question."""
+
+    value: Value
+    valid: Value | None = None
+
+
+def both(*cells: Cell) -> Value | None:
+    """The validity of a result that is null wherever an operand is."""
+    masks = [cell.valid for cell in cells if cell.valid is not None]
+    if not masks:
+        return None
+    result = masks[0]
+    for mask in masks[1:]:
+        if mask != result:
+            result = result & mask
+    return result
+
+
+def is_true(cell: Cell) -> Value:
+    """A predicate as a filter reads it: null counts as false."""
+    return cell.value if cell.valid is None else cell.value & cell.valid
+
+
+def narrow(valid: Value | None, also: Value) -> Value:
+    """Restrict a validity by one more condition."""
+    return also if valid is None else valid & also
+
+
+def is_nan(value: Value) -> Value:
+    return value.ne(value)
+
+
+def _surely_not_nan(value: Value) -> bool:
+    return isinstance(value, Const) and not math.isnan(value.value)
+
+
+def less(a: Value, b: Value) -> Value:
+    """a < b in the total order in which NaN is the greatest and equals itself."""
+    if not a.type.is_float:
+        return a < b
+    if _surely_not_nan(b):
+        return a < b
+    if _surely_not_nan(a):
+        return ~(b <= a)
+    return (a < b) | (is_nan(b) & a.eq(a))
+
+
+def equal(a: Value, b: Value) -> Value:
+    """a = b in the same order."""
+    if not a.type.is_float or _surely_not_nan(a) or _surely_not_nan(b):
+        return a.eq(b)
+    return a.eq(b) | (is_nan(a) & is_nan(b))
+
+
+def smaller(a: Value, b: Value) -> Value:
+    return select(less(b, a), b, a)
+
+
+def larger(a: Value, b: Value) -> Value:
+    return select(less(a, b), b, a)
+
+
+def negate(value: Value) -> Value:
+    return const(not value.value, BOOL) if isinstance(value, Const) else Unary("not", value)

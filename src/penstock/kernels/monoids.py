@@ -1,0 +1,142 @@
+"""The algebra of aggregates as data: state, identity, how to add a value, how to merge two states.
+
+A *monoid* is what a pane remembers about its rows. Everything else (which window type, how keys are
+found, which algorithm slides) only calls `step` and `merge`, and reads the flags; never a name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I64, I128, U8, Type, Value, const
+from penstock.kernels.cells import larger, smaller
+
+Values = tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One machine word (or more) of a pane's memory, and its content before any row."""
+
+    type: Type
+    identity: int | float
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """An associative, commutative combination with an identity.
+
+    `step(k, state, value)` adds one value; `merge(k, a, b)` joins two states. `in_chunk` is the monoid
+    used inside one chunk of rows, where a cheaper state is exact enough: its total is stepped as one
+    value. `guarded` marks 64-bit integer sums that are exact only while the runtime's bound holds.
+    """
+
+    name: str
+    states: tuple[State, ...]
+    step: Callable[[KernelBuilder, Values, Value], Values]
+    merge: Callable[[KernelBuilder, Values, Values], Values]
+    invertible: bool = False
+    in_chunk: Monoid | None = None
+    guarded: bool = False
+
+
+def present() -> Monoid:
+    """Whether there was a row at all."""
+    return Monoid(
+        "present",
+        (State(U8, 0),),
+        lambda k, state, value: (const(1, U8),),
+        lambda k, a, b: (a[0] | b[0],),
+    )
+
+
+def count() -> Monoid:
+    """How many values. The value added is 1."""
+    return Monoid(
+        "count",
+        (State(I64, 0),),
+        lambda k, state, value: (state[0] + 1,),
+        lambda k, a, b: (a[0] + b[0],),
+        invertible=True,
+    )
+
+
+def integer_sum(wide: bool) -> Monoid:
+    """An exact sum of integers: 128 bits, or 64 bits under the runtime's guard against overflow."""
+    goal = I128 if wide else I64
+    return Monoid(
+        "wide_sum" if wide else "sum",
+        (State(goal, 0),),
+        lambda k, state, value: (state[0] + value.to(goal),),
+        lambda k, a, b: (a[0] + b[0],),
+        invertible=True,
+        guarded=not wide,
+    )
+
+
+def float_sum() -> Monoid:
+    """A compensated sum (Neumaier): the second word collects what rounding lost.
+
+    Once a value is not finite the compensation is NaN; readers then use the first word alone.
+    """
+    return Monoid(
+        "float_sum",
+        (State(F64, 0.0), State(F64, 0.0)),
+        _compensated,
+        lambda k, a, b: _join_compensated(k, a, b),
+        in_chunk=_plain_float_sum(),
+    )
+
+
+def _plain_float_sum() -> Monoid:
+    return Monoid(
+        "plain_float_sum",
+        (State(F64, 0.0),),
+        lambda k, state, value: (state[0] + value.to(F64),),
+        lambda k, a, b: (a[0] + b[0],),
+    )
+
+
+def _compensated(k: KernelBuilder, state: Values, value: Value) -> Values:
+    total, lost = state
+    x = k.var("x", value.to(F64))
+    new = k.var("total", total + x)
+    part = k.var("part", new - total)  # Knuth's two-sum: exact whichever operand is larger
+    error = (total - (new - part)) + (x - part)
+    return new, lost + error
+
+
+def _join_compensated(k: KernelBuilder, a: Values, b: Values) -> Values:
+    total, lost = _compensated(k, a, b[0])
+    return total, lost + b[1]
+
+
+def least(type: Type) -> Monoid:
+    """The smallest value; NaN is the greatest of all, so it is the identity."""
+    identity = math.nan if type.is_float else _bounds(type)[1]
+    return Monoid(
+        "least",
+        (State(type, identity),),
+        lambda k, state, value: (smaller(state[0], value.to(type)),),
+        lambda k, a, b: (smaller(a[0], b[0]),),
+    )
+
+
+def greatest(type: Type) -> Monoid:
+    """The largest value, NaN above all others."""
+    identity = -math.inf if type.is_float else _bounds(type)[0]
+    return Monoid(
+        "greatest",
+        (State(type, identity),),
+        lambda k, state, value: (larger(state[0], value.to(type)),),
+        lambda k, a, b: (larger(a[0], b[0]),),
+    )
+
+
+def _bounds(type: Type) -> tuple[int, int]:
+    if type.kind == "int":
+        return -(1 << (type.bits - 1)), (1 << (type.bits - 1)) - 1
+    return 0, (1 << type.bits) - 1

@@ -1,0 +1,50 @@
+"""Turn a predicate over a chunk of rows into the list of rows that pass, without branches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I32, I64, U8, U64, Buffer, Peek, Unary, Value, Var, const, minimum
+
+# Multiplying eight 0/1 bytes by this gathers them, in order, into the top byte.
+_GATHER = 0x0102040810204080
+
+LANES = 8
+
+
+def positions_table() -> np.ndarray:
+    """For each 8-bit mask, the positions of its set bits, in order: 256 rows of 8 bytes."""
+    bits = (np.arange(256)[:, None] >> np.arange(LANES)) & 1
+    order = np.argsort(1 - bits, axis=1, kind="stable")
+    return np.where(np.arange(LANES) < bits.sum(axis=1)[:, None], order, 0).astype(np.uint8).ravel()
+
+
+def select_rows(
+    k: KernelBuilder, n: Value, passes: Callable[[Value], Value], mask: Buffer, chosen: Buffer, positions: Buffer
+) -> Var:
+    """Fill `chosen` with the offsets r < n for which `passes(r)`, and return how many there are.
+
+    Two loops: the predicate into a byte mask (vectorised), then eight rows at a time through a table
+    of positions. Each step writes eight entries and keeps as many as were set, so `mask` and `chosen`
+    need LANES spare entries.
+    """
+    with k.for_(0, n, "r") as r:
+        k.store(mask, r, passes(r).to(U8))
+    with k.for_(n, n + LANES, "r") as r:
+        k.store(mask, r, 0)
+    count = k.var("count", 0)
+    with k.for_(0, (n + (LANES - 1)) >> 3, "g") as g:
+        eight = Peek(mask, g * LANES, U64)
+        bits = k.var("bits", ((eight * const(_GATHER, U64)) >> 56).to(I64))
+        first = k.var("first", (g * LANES).to(I32))
+        with k.for_(0, LANES, "lane") as lane:
+            k.store(chosen, count + lane, positions[bits * LANES + lane].to(I32) + first)
+        k.set(count, count + Unary("popcount", bits))
+    return count
+
+
+def chunk_length(left: Value, chunk: int) -> Value:
+    return minimum(left, const(chunk, I64))

@@ -1,0 +1,130 @@
+"""From a row's key to its column in the pane table: by arithmetic where the range allows, else by hash.
+
+A key is a tuple of 64-bit words, one for each `by` column, whatever its type: integers as they are,
+floats as canonical bits, texts as codes of the interner. A null is the word 0 with its bit set in the
+key's null mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.kernels.cells import Cell, is_nan
+from penstock.loop.abi import KEYS
+from penstock.kernels.tables.probe import combine, find_or_insert, hash_word
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, F64, I32, I64, U64, Bitcast, Buffer, Value, Var, const, select
+
+_CANONICAL_NAN = 0x7FF8000000000000
+
+
+def key_word(value: Value) -> Value:
+    """The 64 bits that stand for a key value: equal exactly when the keys are."""
+    if value.type.is_float:
+        wide = value.to(F64) + 0.0  # -0.0 + 0.0 is 0.0: both zeros are one key
+        return select(is_nan(wide), const(_CANONICAL_NAN, I64), Bitcast(wide, I64))
+    return Bitcast(value, I64) if value.type == U64 else value.to(I64)
+
+
+class KeyTable(Protocol):
+    """What the fold kernel needs of a key table."""
+
+    def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
+        """Give the key's column, and a condition that says it lies outside the table (None: never)."""
+
+
+class NoKeys:
+    """A global aggregate: one column."""
+
+    def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
+        return const(0, I64), None
+
+
+@dataclass
+class DenseKeys:
+    """Mixed-radix arithmetic: digit 0 of each component is null, digit d the word base + d - 1."""
+
+    bases: tuple[Var, ...]
+    sizes: tuple[Var, ...]
+
+    @staticmethod
+    def declare(k: KernelBuilder, width: int) -> DenseKeys:
+        bases = tuple(k.scalar("key_base") for _ in range(width))
+        sizes = tuple(k.scalar("key_size") for _ in range(width))
+        return DenseKeys(bases, sizes)
+
+    def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
+        place: Value = const(0, I64)
+        outside: Value = const(False, BOOL)
+        for cell, base, size in zip(cells, self.bases, self.sizes, strict=True):
+            digit = k.var("digit", key_word(cell.value) - base + 1)
+            if cell.valid is not None:
+                k.set(digit, select(cell.valid, digit, 0))
+            # Digit 0 of a value that is there would be the null's column: subtracting 1 first makes it huge.
+            lowest = digit - 1 if cell.valid is None else select(cell.valid, digit - 1, 0)
+            beyond = Bitcast(lowest, U64) >= Bitcast(size - 1, U64)
+            outside = beyond if len(cells) == 1 else outside | beyond
+            place = digit if len(cells) == 1 else place * size + digit
+        return place, outside
+
+
+@dataclass
+class HashKeys:
+    """Keys in order of arrival, found through open addressing."""
+
+    head: Buffer
+    words: tuple[Buffer, ...]
+    nulls: Buffer
+    buckets: Buffer
+    bucket_mask: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder, head: Buffer, width: int) -> HashKeys:
+        words = tuple(k.buffer("key_words", I64) for _ in range(width))
+        return HashKeys(head, words, k.buffer("key_nulls", I64), k.buffer("buckets", I32), k.scalar("bucket_mask"))
+
+    def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
+        mask = self._null_mask(k, cells)
+        words = [k.var("word", _word(cell)) for cell in cells]
+        hashed: Value = hash_word(words[0])
+        for word in (*words[1:], *([] if mask is None else [mask])):
+            hashed = combine(hashed, word)
+        entry = find_or_insert(
+            k,
+            k.var("hash", hashed),
+            self.buckets,
+            self.bucket_mask,
+            lambda at: self._matches(at, words, mask),
+            lambda: self._insert(k, words, mask),
+        )
+        return entry, None
+
+    def _null_mask(self, k: KernelBuilder, cells: Sequence[Cell]) -> Var | None:
+        bits: Value | None = None
+        for place, cell in enumerate(cells):
+            if cell.valid is not None:
+                bit = select(cell.valid, const(0, I64), const(1 << place, I64))
+                bits = bit if bits is None else bits | bit
+        return None if bits is None else k.var("nulls", bits)
+
+    def _matches(self, at: Value, words: Sequence[Value], mask: Value | None) -> Value:
+        """Compare with a stored key. Without nullable components no stored key has a null."""
+        same = self.words[0][at].eq(words[0])
+        for stored, word in zip(self.words[1:], words[1:], strict=True):
+            same = same & stored[at].eq(word)
+        return same if mask is None else same & self.nulls[at].eq(mask)
+
+    def _insert(self, k: KernelBuilder, words: Sequence[Value], mask: Value | None) -> Value:
+        new = k.var("new_key", self.head[KEYS])
+        for stored, word in zip(self.words, words, strict=True):
+            k.store(stored, new, word)
+        k.store(self.nulls, new, 0 if mask is None else mask)
+        k.store(self.head, KEYS, new + 1)
+        return new
+
+
+def _word(cell: Cell) -> Value:
+    word = key_word(cell.value)
+    return word if cell.valid is None else select(cell.valid, word, 0)

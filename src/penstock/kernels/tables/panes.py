@@ -1,0 +1,51 @@
+"""The rows of the pane table: which slot holds which pane of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.loop.abi import NEED_SLOTS, SLOTS, STATUS
+from penstock.kernels.tables.probe import find_or_insert, hash_word
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I32, I64, Buffer, Value, Var
+
+
+@dataclass
+class PaneSlots:
+    """A slot is a row of the table, `width` columns long; the runtime keeps room for more slots ready."""
+
+    head: Buffer
+    panes: Buffer
+    buckets: Buffer
+    bucket_mask: Var
+    capacity: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder, head: Buffer) -> PaneSlots:
+        return PaneSlots(
+            head,
+            k.buffer("panes", I64),
+            k.buffer("pane_buckets", I32),
+            k.scalar("pane_mask"),
+            k.scalar("pane_capacity"),
+        )
+
+    def find(self, k: KernelBuilder, pane: Value, reached: Value) -> Var:
+        """Give the slot of a pane, taking a new one if need be; out of slots, stop at row `reached`."""
+        return find_or_insert(
+            k,
+            k.var("pane_hash", hash_word(pane)),
+            self.buckets,
+            self.bucket_mask,
+            lambda at: self.panes[at].eq(pane),
+            lambda: self._insert(k, pane, reached),
+        )
+
+    def _insert(self, k: KernelBuilder, pane: Value, reached: Value) -> Value:
+        slot = k.var("new_slot", self.head[SLOTS])
+        with k.if_(slot.eq(self.capacity)):
+            k.store(self.head, STATUS, NEED_SLOTS)
+            k.ret(reached)
+        k.store(self.panes, slot, pane)
+        k.store(self.head, SLOTS, slot + 1)
+        return slot

@@ -1,0 +1,158 @@
+"""Compare and intern texts: Arrow strings are offsets into bytes, read several at a time."""
+
+from __future__ import annotations
+
+from penstock.kernels.tables.probe import combine, hash_word
+from penstock.loop.abi import DONE, KEYS, NEED_KEYS, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import (
+    BOOL,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Bitcast,
+    Buffer,
+    Kernel,
+    Peek,
+    Type,
+    Value,
+    Var,
+    const,
+    minimum,
+)
+
+_WORDS: tuple[tuple[int, Type], ...] = ((8, U64), (4, U32), (2, U16), (1, U8))
+
+# Longer literals are compared outside kernels: unrolled comparisons would only bloat the loop.
+LONGEST_LITERAL = 64
+
+
+def equals_literal(
+    k: KernelBuilder, offsets: Buffer, data: Buffer, size: Value, row: Value, literal: Buffer, length: int
+) -> Value:
+    """Whether the text at `row` is the literal, without a branch.
+
+    A text of another length is read at a clamped place and the answer dropped, so that no byte outside
+    the buffer is touched; the runtime sees to it that `size`, the data's length, is at least `length`.
+    """
+    begin = k.var("begin", offsets[row].to(I64))
+    fits = (offsets[row + 1].to(I64) - begin).eq(const(length, I64))
+    place = k.var("at", minimum(begin, size - length))
+    same: Value = const(True, BOOL) if length == 0 else fits
+    done = 0
+    for width, type in _WORDS:
+        while length - done >= width:
+            same = same & Peek(data, place + done, type).eq(Peek(literal, const(done, I64), type))
+            done += width
+    return same if length else fits
+
+
+def intern_kernel(offsets_type: Type, nullable: bool) -> Kernel:
+    """Number the texts of a column in order of first appearance: `out[row]` is the code, -1 for null.
+
+    The arena (`text_offsets`, `text`) holds each distinct text once, laid out as an Arrow array, so the
+    way back from codes to texts is a plain `take`. Nothing is copied for a text already known.
+    """
+    return _Intern(offsets_type, nullable).build()
+
+
+class _Intern:
+    def __init__(self, offsets_type: Type, nullable: bool) -> None:
+        self.k = k = KernelBuilder("intern")
+        self.lo, self.hi = k.scalar("lo"), k.scalar("hi")
+        self.offsets, self.data = k.buffer("offsets", offsets_type), k.buffer("bytes", U8)
+        self.validity = (k.buffer("validity", U8), k.scalar("shift")) if nullable else None
+        self.head = k.buffer("head", I64)
+        self.buckets, self.bucket_mask = k.buffer("buckets", I32), k.scalar("bucket_mask")
+        self.capacity, self.room = k.scalar("key_capacity"), k.scalar("text_capacity")
+        self.hashes = k.buffer("hashes", U64)
+        self.text_offsets, self.text = k.buffer("text_offsets", I64), k.buffer("text", U8)
+        self.out = k.buffer("out", I32)
+
+    def build(self) -> Kernel:
+        k = self.k
+        with k.for_(self.lo, self.hi, "row") as row:
+            self._row(row)
+        k.store(self.head, STATUS, DONE)
+        k.ret(self.hi)
+        return k.build()
+
+    def _row(self, row: Value) -> None:
+        k = self.k
+        if self.validity is None:
+            self._intern(row)
+            return
+        bits, shift = self.validity
+        place = k.var("bit", row + shift)
+        with k.if_(((bits[place >> 3] >> (place & 7).to(U8)) & 1).eq(const(0, U8))):
+            k.store(self.out, row, -1)
+        with k.else_():
+            self._intern(row)
+
+    def _intern(self, row: Value) -> None:
+        k = self.k
+        begin = k.var("begin", self.offsets[row].to(I64))
+        end = k.var("end", self.offsets[row + 1].to(I64))
+        hashed = self._hash(begin, end)
+        place = k.var("place", Bitcast(hashed ^ (hashed >> 32), I64) & self.bucket_mask)
+        code = k.var("code", -1)
+        with k.while_(code < 0):
+            held = k.var("held", self.buckets[place].to(I64))
+            with k.if_(held.eq(0)):
+                self._insert(row, begin, end, hashed, place, code)
+            with k.else_():
+                self._compare(held - 1, begin, end, hashed, code)
+            k.set(place, (place + 1) & self.bucket_mask)
+        k.store(self.out, row, code.to(I32))
+
+    def _hash(self, begin: Value, end: Value) -> Var:
+        """Eight bytes at a time; the last, shorter piece is read so that no byte outside is touched."""
+        k = self.k
+        length = k.var("length", end - begin)
+        hashed = k.var("hash", hash_word(length))
+        at = k.var("at", begin)
+        with k.while_(end - at >= 8):
+            k.set(hashed, combine(hashed, Peek(self.data, at, U64)))
+            k.set(at, at + 8)
+        left = k.var("left", end - at)
+        tail = k.var("tail", 0, U64)
+        with k.if_(left >= 4):
+            high = Peek(self.data, end - 4, U32).to(U64) << 32
+            k.set(tail, Peek(self.data, at, U32).to(U64) | high)
+        with k.else_():
+            with k.if_(left > 0):
+                middle = self.data[at + (left >> 1)].to(U64) << 8
+                k.set(tail, self.data[at].to(U64) | middle | (self.data[end - 1].to(U64) << 16))
+        k.set(hashed, combine(hashed, tail))
+        return hashed
+
+    def _compare(self, entry: Value, begin: Value, end: Value, hashed: Value, code: Var) -> None:
+        k = self.k
+        known = k.var("known", self.text_offsets[entry])
+        alike = self.hashes[entry].eq(hashed) & (self.text_offsets[entry + 1] - known).eq(end - begin)
+        with k.if_(alike):
+            at = k.var("at", 0)
+            length = k.var("length", end - begin)
+            same = self.text[known + minimum(at, length - 1)].eq(self.data[begin + minimum(at, length - 1)])
+            with k.while_((at < length) & same):
+                k.set(at, at + 1)
+            with k.if_(at >= length):
+                k.set(code, entry)
+
+    def _insert(self, row: Value, begin: Value, end: Value, hashed: Value, place: Value, code: Var) -> None:
+        k = self.k
+        new = k.var("new", self.head[KEYS])
+        used = k.var("used", self.text_offsets[new])
+        with k.if_((new >= self.capacity) | (used + (end - begin) > self.room)):
+            k.store(self.head, STATUS, NEED_KEYS)
+            k.ret(row)
+        with k.for_(0, end - begin, "b") as b:
+            k.store(self.text, used + b, self.data[begin + b])
+        k.store(self.text_offsets, new + 1, used + (end - begin))
+        k.store(self.hashes, new, hashed)
+        k.store(self.buckets, place, (new + 1).to(I32))
+        k.store(self.head, KEYS, new + 1)
+        k.set(code, new)

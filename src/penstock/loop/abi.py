@@ -1,0 +1,39 @@
+"""What kernels and the runtime agree on: shared words, reasons to stop, and how parameters are filled.
+
+A kernel never allocates. When a table is too small or an assumption fails, it stores why in
+`head[STATUS]` and returns the row it has reached; the runtime makes room (or compiles another variant)
+and calls again from there. A chunk of rows is applied wholly or not at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT = range(7)
+WORDS = 8
+
+DONE = 0
+NEED_SLOTS = 1
+NEED_KEYS = 2
+NEED_WIDE = 3
+NEED_OUTPUT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What fills one parameter: `role` of `column`.
+
+    values · bits (packed booleans) · validity (packed) · shift (bit offset of the packed buffers)
+    offsets · bytes · size (of plain texts) · codes (interned texts, -1 null)
+    literal (the bytes of `text`) · code (the interned code of `text`)
+    """
+
+    parameter: str
+    column: str
+    role: str
+    text: str | None = None
+
+
+def numbered(hint: str, place: int) -> str:
+    """The name a builder gives the parameter declared `place`-th under a hint."""
+    return hint if place == 0 else f"{hint}.{place}"

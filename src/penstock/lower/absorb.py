@@ -1,0 +1,36 @@
+"""The absorb kernel: fragments (pane, key, partial states) merged into a pane table.
+
+Fragments are how state moves: between the tables of two threads, from a saved file, across a shuffle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.kernels.monoids import Monoid
+from penstock.kernels.tables.panes import PaneSlots
+from penstock.loop.abi import DONE, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel
+
+
+def build_absorb(monoids: Sequence[Monoid]) -> Kernel:
+    """Write the kernel for a list of monoids; keys arrive as columns of the target table."""
+    k = KernelBuilder("absorb")
+    lo, hi, columns = k.scalar("lo"), k.scalar("hi"), k.scalar("columns")
+    head = k.buffer("head", I64)
+    slots = PaneSlots.declare(k, head)
+    states = [tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in monoids]
+    panes, keys = k.buffer("in_panes", I64), k.buffer("in_keys", I64)
+    inputs = [tuple(k.buffer("in_state", state.type) for state in monoid.states) for monoid in monoids]
+    with k.for_(lo, hi, "row") as row:
+        slot = slots.find(k, k.var("pane", panes[row]), row)
+        place = k.var("place", slot * columns + keys[row])
+        for monoid, own, other in zip(monoids, states, inputs, strict=True):
+            a = tuple(k.var("a", buffer[place]) for buffer in own)
+            b = tuple(k.var("b", buffer[row]) for buffer in other)
+            for buffer, value in zip(own, monoid.merge(k, a, b), strict=True):
+                k.store(buffer, place, value)
+    k.store(head, STATUS, DONE)
+    k.ret(hi)
+    return k.build()

@@ -1,0 +1,37 @@
+"""Which machine type holds which Arrow type inside a kernel."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.loop import nodes as loop
+
+_NUMBERS: dict[pa.DataType, loop.Type] = {
+    pa.bool_(): loop.BOOL,
+    pa.int8(): loop.I8,
+    pa.int16(): loop.I16,
+    pa.int32(): loop.I32,
+    pa.int64(): loop.I64,
+    pa.uint8(): loop.U8,
+    pa.uint16(): loop.U16,
+    pa.uint32(): loop.U32,
+    pa.uint64(): loop.U64,
+    pa.float32(): loop.F32,
+    pa.float64(): loop.F64,
+    pa.date32(): loop.I32,
+    pa.date64(): loop.I64,
+}
+
+
+def is_text(dtype: pa.DataType) -> bool:
+    """Tell whether values are strings, plain or dictionary-encoded."""
+    if pa.types.is_dictionary(dtype):
+        return is_text(dtype.value_type)
+    return pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+
+
+def machine_type(dtype: pa.DataType) -> loop.Type | None:
+    """Give the machine type of fixed-width values, or None for types kernels do not compute with."""
+    if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
+        return loop.I64
+    return _NUMBERS.get(dtype)
