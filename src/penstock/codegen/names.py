@@ -6,12 +6,8 @@ streams, aliases) and even the hints of kernel builders never reach it, so nothi
 
 from __future__ import annotations
 
-import re
-
 ENTRY = "penstock_entry"
 INNER = "penstock_kernel"
-_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
-_LONGEST = 48
 
 
 class Names:
@@ -29,9 +25,3 @@ class Names:
     def label(self) -> str:
         self._count += 1
         return f"b{self._count}"
-
-
-def safe(text: str) -> str:
-    """Reduce a text to an identifier: `ysb keyed!` → `ysb_keyed`. Different texts may collide."""
-    cleaned = _UNSAFE.sub("_", text).strip("_")[:_LONGEST]
-    return cleaned if cleaned and not cleaned[0].isdigit() else f"k_{cleaned}"

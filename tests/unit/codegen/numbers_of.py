@@ -9,8 +9,33 @@ from hypothesis import strategies as st
 from penstock.loop.nodes import Type
 from penstock.loop.numbers import limits, round_f32
 
-_FLOATS = [0.0, -0.0, 0.5, -0.5, 1.0, -1.0, 1.5, 2.5, -2.5, 1e300, -1e300, 5e-324, float("inf"), float("-inf")]
-_FLOATS += [float("nan"), 2.0**63, -(2.0**63), 2.0**64, 127.5, 255.9, 0.49999999999999994, 2.0**52 + 0.5, 1e-310]
+_FLOATS = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.0,
+    -1.0,
+    1.5,
+    2.5,
+    -2.5,
+    1e300,
+    -1e300,
+    5e-324,
+    float("inf"),
+    float("-inf"),
+]
+_FLOATS += [
+    float("nan"),
+    2.0**63,
+    -(2.0**63),
+    2.0**64,
+    127.5,
+    255.9,
+    0.49999999999999994,
+    2.0**52 + 0.5,
+    1e-310,
+]
 
 
 def numbers(type: Type) -> st.SearchStrategy[Any]:

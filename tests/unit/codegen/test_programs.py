@@ -11,7 +11,23 @@ from hypothesis import strategies as st
 
 from penstock.codegen.native import compile_kernel
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F32, F64, I8, I16, I32, I64, TYPES, U8, U16, U32, U64, Kernel, Overflows, Type
+from penstock.loop.nodes import (
+    BOOL,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    TYPES,
+    U8,
+    U16,
+    U32,
+    U64,
+    Kernel,
+    Overflows,
+    Type,
+)
 from penstock.loop.show import show
 from penstock.loop.verify import BINARY_OPS, verify
 from tests.unit.codegen.compare import agree, array
@@ -54,9 +70,8 @@ def search() -> Kernel:
     """Return from inside two loops."""
     k = KernelBuilder("search")
     x, n, wanted = k.buffer("x", I64), k.scalar("n"), k.scalar("wanted")
-    with k.for_(0, n) as i, k.for_(0, n) as j:
-        with k.if_((x[i] * x[j]).eq(wanted)):
-            k.ret(i * 100 + j)
+    with k.for_(0, n) as i, k.for_(0, n) as j, k.if_((x[i] * x[j]).eq(wanted)):
+        k.ret(i * 100 + j)
     k.ret(-1)
     return k.build()
 

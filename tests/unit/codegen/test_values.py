@@ -181,7 +181,7 @@ def bitcast_kernel(type: Type) -> Kernel:
 @FEW
 @given(data=st.data())
 def test_bitcasts_agree_for_all_but_nan(type: Type, data: st.DataObject) -> None:
-    drawn = numbers(type).filter(lambda each: each == each)  # noqa: PLR0124 - a NaN's bits are not defined
+    drawn = numbers(type).filter(lambda each: each == each)
     check(bitcast_kernel(type), data.draw(st.lists(drawn, min_size=1, max_size=8)))
 
 
@@ -193,7 +193,8 @@ def constants_kernel(type: Type) -> Kernel:
     elif type.kind != "bool":
         edges += limits(type)
     return table(
-        [type], lambda a: {f"c{n}": Select(a.eq(a), const(e, type), const(e, type)) for n, e in enumerate(edges)}
+        [type],
+        lambda a: {f"c{n}": Select(a.eq(a), const(e, type), const(e, type)) for n, e in enumerate(edges)},
     )
 
 
@@ -207,8 +208,10 @@ def group_kernel(type: Type) -> Kernel:
     ops = sorted(GROUP_OPS & BINARY_OPS[type.kind] - COMPARISON)
     return table(
         [type],
-        lambda a: {f"reduce_{op}": GroupReduce(op, a) for op in ops}
-        | {f"scan_{op}": GroupScan(op, a) for op in ops},
+        lambda a: (
+            {f"reduce_{op}": GroupReduce(op, a) for op in ops}
+            | {f"scan_{op}": GroupScan(op, a) for op in ops}
+        ),
     )
 
 

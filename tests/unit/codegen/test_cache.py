@@ -1,0 +1,209 @@
+"""Compiled kernels are kept, found again, and never trusted blindly."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from penstock.codegen import cache as cache_module
+from penstock.codegen.cache import (
+    KernelCache,
+    default_directory,
+    load,
+    load_object,
+    object_key,
+    save,
+    save_object,
+)
+from penstock.codegen.native import compile_kernel, compile_object
+from penstock.errors import StateError
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel
+
+
+def adding(amount: int) -> Kernel:
+    k = KernelBuilder("adding")
+    x, n = k.buffer("x", I64), k.scalar("n")
+    with k.for_(0, n) as i:
+        k.store(x, i, x[i] + amount)
+    return k.build()
+
+
+class Counting:
+    """A compiler that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, kernel: Kernel) -> bytes:
+        self.calls += 1
+        return compile_object(kernel)
+
+
+def adds(native, amount: int) -> bool:
+    x = np.arange(5)
+    native({"x": x, "n": 5})
+    return x.tolist() == [each + amount for each in range(5)]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "kernels"
+
+
+@pytest.fixture
+def only_file(directory: Path):
+    """Fill a cache with one kernel and give its file."""
+    KernelCache(directory).get(adding(1), compile_object)
+    (file,) = directory.iterdir()
+    return file
+
+
+def test_a_kernel_is_compiled_once_per_cache() -> None:
+    cache, build = KernelCache(), Counting()
+    assert cache.get(adding(1), build) is cache.get(adding(1), build)
+    assert build.calls == 1
+
+
+def test_different_kernels_do_not_share_code() -> None:
+    cache, build = KernelCache(), Counting()
+    assert adds(cache.get(adding(1), build), 1)
+    assert adds(cache.get(adding(2), build), 2)
+    assert build.calls == 2
+
+
+def test_compile_kernel_uses_the_cache_it_is_given() -> None:
+    cache = KernelCache()
+    assert compile_kernel(adding(1), cache) is compile_kernel(adding(1), cache)
+
+
+def test_threads_that_ask_at_once_compile_once() -> None:
+    cache, build = KernelCache(), Counting()
+    with ThreadPoolExecutor(8) as pool:
+        found = set(pool.map(lambda _: cache.get(adding(1), build), range(16)))
+    assert (len(found), build.calls) == (1, 1)
+
+
+def test_a_second_process_finds_the_file(directory: Path) -> None:
+    KernelCache(directory).get(adding(1), compile_object)
+    build = Counting()
+    assert adds(KernelCache(directory).get(adding(1), build), 1)
+    assert build.calls == 0
+
+
+def test_files_and_directory_are_private(directory: Path, only_file: Path) -> None:
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE(only_file.stat().st_mode) == 0o600
+
+
+def offsets(data: bytes) -> list[int]:
+    """Pick bytes of every region of a file: all of the head, and a sample of the code."""
+    code = data.index(b"\x7fELF") if b"\x7fELF" in data else len(data) // 2
+    return [*range(0, code, 7), code - 1, code, code + 1, (code + len(data)) // 2, len(data) - 1]
+
+
+def test_damage_anywhere_is_noticed_and_the_kernel_recompiled(directory: Path, only_file: Path) -> None:
+    sound = only_file.read_bytes()
+    for place in offsets(sound):
+        only_file.write_bytes(sound[:place] + bytes([sound[place] ^ 0x40]) + sound[place + 1 :])
+        with pytest.raises(StateError):
+            load(only_file, object_key(adding(1)))
+    build = Counting()
+    assert adds(KernelCache(directory).get(adding(1), build), 1)
+    assert build.calls == 1
+    assert load(only_file, object_key(adding(1)))  # and the file is whole again
+
+
+@pytest.mark.parametrize("kept", [0, 1, 15, 16, 23, 24, 60, 200, 500, -1])
+def test_a_file_cut_short_is_ignored(directory: Path, only_file: Path, kept: int) -> None:
+    only_file.write_bytes(only_file.read_bytes()[:kept])
+    build = Counting()
+    assert adds(KernelCache(directory).get(adding(1), build), 1)
+    assert build.calls == 1
+
+
+def test_bytes_appended_to_a_file_are_noticed(only_file: Path) -> None:
+    only_file.write_bytes(only_file.read_bytes() + b"\x90")
+    with pytest.raises(StateError, match="checksum"):
+        load(only_file, object_key(adding(1)))
+
+
+def test_another_kernels_file_under_this_name_is_refused(directory: Path, only_file: Path) -> None:
+    save(only_file, object_key(adding(2)), compile_object(adding(2)))
+    with pytest.raises(StateError, match="another kernel"):
+        load(only_file, object_key(adding(1)))
+    build = Counting()
+    assert adds(KernelCache(directory).get(adding(1), build), 1)
+
+
+def test_a_file_of_another_version_is_refused(only_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = object_key(adding(1))
+    monkeypatch.setattr(cache_module, "CODEGEN_VERSION", cache_module.CODEGEN_VERSION + 1)
+    with pytest.raises(StateError, match="another version"):
+        load(only_file, key)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
+def test_a_directory_others_can_write_is_not_used(directory: Path, mode: int) -> None:
+    directory.mkdir()
+    directory.chmod(mode)
+    cache = KernelCache(directory)
+    assert "written by others" in cache.disabled
+    assert adds(cache.get(adding(1), compile_object), 1)
+    assert list(directory.iterdir()) == []
+
+
+def test_a_directory_of_another_user_is_not_used(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: directory.parent.stat().st_uid + 1)
+    assert "another user" in KernelCache(directory).disabled
+
+
+def test_a_file_in_place_of_the_directory_turns_files_off(directory: Path) -> None:
+    directory.write_text("not a directory")
+    cache = KernelCache(directory)
+    assert cache.disabled
+    assert adds(cache.get(adding(1), compile_object), 1)
+
+
+def test_a_full_disk_does_not_stop_a_query(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache_module, "save", full)
+    assert adds(KernelCache(directory).get(adding(1), compile_object), 1)
+
+
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Path, target: Path) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(Path, "replace", broken)
+    with pytest.raises(OSError, match="Input/output"):
+        save(tmp_path / "kernel.pko", "key", b"code")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_object_code_travels_in_a_file(tmp_path: Path) -> None:
+    save_object(tmp_path / "kernel.pko", compile_kernel(adding(3)))
+    assert adds(load_object(tmp_path / "kernel.pko", adding(3)), 3)
+    with pytest.raises(StateError, match="another kernel"):
+        load_object(tmp_path / "kernel.pko", adding(4))
+
+
+DIRECTORIES = [
+    ({"PENSTOCK_CACHE_DIR": "here", "XDG_CACHE_HOME": "there"}, Path("here")),
+    ({"PENSTOCK_CACHE_DIR": "", "XDG_CACHE_HOME": "there"}, None),
+    ({"XDG_CACHE_HOME": "there"}, Path("there/penstock")),
+    ({"XDG_CACHE_HOME": ""}, Path.home() / ".cache/penstock"),
+    ({}, Path.home() / ".cache/penstock"),
+]
+
+
+@pytest.mark.parametrize(("environment", "expected"), DIRECTORIES)
+def test_the_directory_follows_the_environment(environment: dict[str, str], expected: Path | None) -> None:
+    assert default_directory(environment) == expected
