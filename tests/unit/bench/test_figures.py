@@ -1,0 +1,121 @@
+"""Figures and reports from known outcomes."""
+
+import json
+
+import pytest
+from rich.console import Console
+
+from penstock.bench.figures import Case, Figure, fastest, rivals, speed_figures
+from penstock.bench.measure import Outcome
+from penstock.bench.plot import save_plot
+from penstock.bench.report import print_case, save_json, to_json
+from penstock.bench.suites import hot_figures, string_figures
+
+
+def outcome(name, group, threads, seconds, **more):
+    return Outcome(name, group, threads, seconds=[seconds, seconds * 2], **{"agrees": True} | more)
+
+
+OUTCOMES = (
+    outcome("C++ 1 thread", "c++", 1, 1.0),
+    outcome("C++ 2 threads", "c++", 2, 0.5),
+    outcome("Penstock 1 thread", "penstock", 1, 0.8),
+    outcome("Penstock 2 threads", "penstock", 2, 0.5),
+    outcome("Polars streaming", "peer", 2, 2.0),
+    outcome("DuckDB on Arrow", "peer", 2, 1.5),
+    outcome("pandas", "peer", 1, 0.1),
+)
+CASE = Case("ysb-keyed", 1_000, 10, OUTCOMES, speed_figures(OUTCOMES, (1, 2), rival_target=2.5))
+
+
+def test_speed_figures_are_ratios_within_the_run():
+    assert {figure.name: figure.value for figure in CASE.figures} == {
+        "Penstock / C++, 1 thread(s)": pytest.approx(1.25),
+        "Penstock / C++, 2 thread(s)": pytest.approx(1.0),
+        "Penstock 2 threads / best of Polars and DuckDB": pytest.approx(3.0),
+        "Penstock 2 threads / 1": pytest.approx(1.6),
+        "C++ 2 threads / 1": pytest.approx(2.0),
+    }
+
+
+def test_pandas_is_no_rival_however_fast():
+    assert {found.name for found in rivals(OUTCOMES)} == {"Polars streaming", "DuckDB on Arrow"}
+
+
+@pytest.mark.parametrize("spoilt", [{"agrees": False}, {"error": "boom"}])
+def test_wrong_or_failed_outcomes_do_not_count_as_fast(spoilt):
+    assert fastest([outcome("wrong", "peer", 1, 0.1, **spoilt), outcome("right", "peer", 1, 1.0)]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("figure", "met"),
+    [
+        (Figure("f", 2.0, 1.7), True),
+        (Figure("f", 1.0, 1.7), False),
+        (Figure("f", 1.0, 1.7, at_least=False), True),
+        (Figure("f", 2.0, 1.7, at_least=False), False),
+        (Figure("f", None, 1.7), None),
+        (Figure("f", 1.0), None),
+    ],
+)
+def test_a_figure_knows_whether_it_is_met(figure, met):
+    assert figure.met is met
+
+
+def test_a_missing_contender_leaves_its_figures_empty():
+    without = [found for found in OUTCOMES if found.group != "penstock"]
+    figures = speed_figures(without, (1, 2), rival_target=2.5)
+    assert [figure.value for figure in figures] == [None, None, None, None, pytest.approx(2.0)]
+
+
+def test_strings_are_compared_with_integers():
+    outcomes = [outcome("Penstock int", "penstock", 2, 1.0), outcome("Penstock string", "penstock", 2, 1.5)]
+    assert string_figures(outcomes)[0].value == pytest.approx(1.5)
+
+
+def test_a_hot_key_is_compared_with_uniform_keys():
+    outcomes = [outcome("Penstock uniform", "penstock", 2, 2.0), outcome("Penstock hot", "penstock", 2, 1.0)]
+    assert hot_figures(outcomes)[0].met
+
+
+def printed(case):
+    console = Console(width=120)
+    with console.capture() as captured:
+        print_case(console, case)
+    return captured.get()
+
+
+def test_the_table_shows_speed_and_ratios():
+    row = next(line for line in printed(CASE).splitlines() if "Penstock 1 thread " in line)
+    cells = [cell.strip() for cell in row.strip("│ ").split("│")]
+    assert cells == ["Penstock 1 thread", "1", "800.0", "0.0", "1.25", "1.88", "agrees"]
+
+
+def test_the_table_says_who_failed_and_why():
+    broken = Outcome("Penstock", "penstock", 1, error="ValueError: [red]no[/red]")
+    text = printed(Case("c", 1, 1, (broken,)))
+    assert "Penstock failed: ValueError: [red]no[/red]" in text
+
+
+def test_ratios_are_not_taken_across_questions():
+    other = outcome("Penstock hot", "penstock", 2, 1.0, question="hot")
+    row = next(
+        line for line in printed(Case("c", 1, 1, (*OUTCOMES, other))).splitlines() if "Penstock hot" in line
+    )
+    assert [cell.strip() for cell in row.strip("│ ").split("│")][-3:-1] == ["-", "-"]
+
+
+def test_a_run_is_saved_as_json_that_reads_back(tmp_path):
+    document = to_json("ysb", "now", {"cpu": "x"}, [CASE], [Figure("import", 0.1, 0.2, at_least=False)])
+    save_json(tmp_path / "run.json", document)
+    read = json.loads((tmp_path / "run.json").read_text())
+    assert read == document
+    assert read["cases"][0]["outcomes"][0]["rows_per_second"] == 1_000
+    assert read["figures"][0]["met"] is True
+
+
+def test_a_run_with_a_sweep_is_drawn_as_a_picture(tmp_path):
+    pytest.importorskip("matplotlib")
+    swept = [Case(f"keys {keys}", 1_000, keys, OUTCOMES) for keys in (1, 10)]
+    save_plot(tmp_path / "run.png", to_json("ysb", "now", {"cpu": "x"}, [CASE, *swept], []))
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
