@@ -37,8 +37,8 @@ def show(expr: Expr) -> str:
         case IsIn(arg=arg, values=values):
             return f"{_inner(arg)} in {{{', '.join(map(_literal, values))}}}"
         case Aggregate(function=function, args=args, where=where, options=options):
-            condition = "" if where is None else f" where {show(where)}"
-            return f"{function}({_arguments(args, options)}{condition})"
+            condition = [] if where is None else [f"where {show(where)}"]
+            return f"{function}({' '.join([*filter(None, [_arguments(args, options)]), *condition])})"
         case Reduced(index=index):
             return f"#{index}"
 

@@ -1,0 +1,106 @@
+"""Penstock: a compiled temporal query engine for Python.
+
+>>> import pyarrow as pa, penstock as pk
+>>> clicks = pk.from_arrow(pa.table({"t": [1, 2, 12], "value": [3, 4, 5]}), time="t")
+>>> clicks.window(10).agg(total=pk.sum("value"), n=pk.count()).collect().to_pydict()
+{'window_start': [0, 10], 'window_end': [10, 20], 'total': [7, 5], 'n': [2, 1]}
+
+Importing this module loads nothing but itself; each public name loads what it needs when it is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from penstock.errors import (
+    BindingError,
+    DurationError,
+    ExpressionTypeError,
+    OverflowError,  # noqa: A004 - the name users look for, in our namespace
+    PenstockError,
+    SchemaMismatchError,
+    SourceError,
+    StateError,
+    UnknownColumnError,
+    UnsupportedError,
+    VerificationError,
+    WindowError,
+)
+
+if TYPE_CHECKING:
+    from penstock.api.expr import Expr
+    from penstock.api.functions import col, count, greatest, least, lit, max, mean, min, sum, when
+    from penstock.api.sources import from_arrow, scan, stream
+    from penstock.api.stream import Stream
+    from penstock.api.times import every
+    from penstock.api.windows import rows, session, sliding, tumbling, unbounded
+    from penstock.runtime.engine import Engine
+    from penstock.runtime.metrics import Metrics
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BindingError",
+    "DurationError",
+    "Engine",
+    "Expr",
+    "ExpressionTypeError",
+    "Metrics",
+    "OverflowError",
+    "PenstockError",
+    "SchemaMismatchError",
+    "SourceError",
+    "StateError",
+    "Stream",
+    "UnknownColumnError",
+    "UnsupportedError",
+    "VerificationError",
+    "WindowError",
+    "__version__",
+    "col",
+    "count",
+    "every",
+    "from_arrow",
+    "greatest",
+    "least",
+    "lit",
+    "max",
+    "mean",
+    "min",
+    "rows",
+    "scan",
+    "session",
+    "sliding",
+    "stream",
+    "sum",
+    "tumbling",
+    "unbounded",
+    "when",
+]
+
+_HOMES = {
+    "Engine": "runtime.engine",
+    "Expr": "api.expr",
+    "Metrics": "runtime.metrics",
+    "Stream": "api.stream",
+    "every": "api.times",
+    **dict.fromkeys(("from_arrow", "scan", "stream"), "api.sources"),
+    **dict.fromkeys(("rows", "session", "sliding", "tumbling", "unbounded"), "api.windows"),
+    **dict.fromkeys(
+        ("col", "count", "greatest", "least", "lit", "max", "mean", "min", "sum", "when"), "api.functions"
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'penstock' has no attribute {name!r}")
+    value = getattr(import_module(f"penstock.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,129 @@
+"""Attaching expressions to a stream: durations become ticks, nulls get types, everything is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock.api.expr import Expr, column_or_node, node_of
+from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError
+from penstock.expr import nodes
+from penstock.expr.nodes import Column, Field, Literal
+from penstock.expr.show import show
+from penstock.expr.typing import known_operands, operand_of, require_bool, type_of
+from penstock.types.arrow import kind_of, tick_unit
+from penstock.types.duration import to_ticks
+from penstock.types.time import Time
+
+
+def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Resolve an expression over a stream's columns, raising the user's errors."""
+    resolved = nodes.rewrite(expr, lambda node: _typed_nulls(_ticks(node, schema, time), schema))
+    type_of(resolved, schema)
+    return resolved
+
+
+def _ticks(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Count the duration of a truncation in ticks of its argument."""
+    match node:
+        case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
+            dtype = type_of(arg, schema)
+            clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
+            ticks = to_ticks(every, clock, "the duration of truncate")
+            if ticks <= 0:
+                raise DurationError(f"the duration of truncate is {every!r}; it must be longer than zero")
+            return nodes.Call("truncate", (arg,), (("every", ticks),))
+        case _:
+            return node
+
+
+def _typed_nulls(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
+    """Give every untyped null beside other values the type it takes from them."""
+    match node:
+        case nodes.Call(args=args) if any(map(_is_untyped, args)):
+            known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
+            typed = [_as(arg, each.type) for arg, each in zip(args, known, strict=True)]
+            return nodes.with_children(node, tuple(typed))
+        case nodes.Case(branches=branches, otherwise=otherwise):
+            dtype = type_of(node, schema)
+            pairs = tuple((condition, _as(value, dtype)) for condition, value in branches)
+            return nodes.Case(pairs, _as(otherwise, dtype))
+        case _:
+            return node
+
+
+def _is_untyped(expr: nodes.Expr) -> bool:
+    return isinstance(expr, Literal) and kind_of(expr.type) == "null"
+
+
+def _as(expr: nodes.Expr, dtype: pa.DataType) -> nodes.Expr:
+    return Literal(None, dtype) if _is_untyped(expr) else expr
+
+
+def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.Expr:
+    """Resolve a condition on rows."""
+    node = bound(column_or_node(expr), schema, time)
+    _refuse_aggregates(node, what)
+    require_bool(node, type_of(node, schema), what)
+    return Literal(None, pa.bool_()) if _is_untyped(node) else node
+
+
+def row_fields(
+    exprs: Sequence[object], named: Mapping[str, object], schema: pa.Schema, time: Time, what: str
+) -> tuple[Field, ...]:
+    """Resolve the columns of a projection."""
+    fields = window_fields(exprs, named, schema, time, what)
+    for each in fields:
+        _refuse_aggregates(each.expr, what)
+    return fields
+
+
+def window_fields(
+    exprs: Sequence[object], named: Mapping[str, object], schema: pa.Schema, time: Time, what: str
+) -> tuple[Field, ...]:
+    """Resolve named expressions, in which aggregates may stand."""
+    pairs = [(_name_of(each, what), column_or_node(each)) for each in flat(exprs)]
+    pairs += [(name, node_of(value)) for name, value in named.items()]
+    refuse_twice([name for name, _ in pairs], what)
+    return tuple(Field(name, _sound(bound(node, schema, time), schema, name)) for name, node in pairs)
+
+
+def flat(given: Iterable[object]) -> list[object]:
+    """Spread lists of arguments out."""
+    return [part for each in given for part in (each if isinstance(each, (list, tuple)) else [each])]
+
+
+def _name_of(given: object, what: str) -> str:
+    name = given if isinstance(given, str) else given.name if isinstance(given, Expr) else None
+    if name is None:
+        shown = show(given.node) if isinstance(given, Expr) else repr(given)
+        raise ExpressionTypeError(
+            f"{what} needs a name for {shown}; write name=expression, or expression.alias('name')"
+        )
+    return name
+
+
+def refuse_twice(names: Sequence[str], what: str) -> None:
+    """Refuse to give two columns one name."""
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise SchemaMismatchError(
+            f"{what} would give more than one column named {twice[0]!r}; choose other names"
+        )
+
+
+def _sound(expr: nodes.Expr, schema: pa.Schema, name: str) -> nodes.Expr:
+    if kind_of(type_of(expr, schema)) == "null" and not isinstance(expr, Column):
+        raise ExpressionTypeError(
+            f"the column {name!r} would be null without a type; write pk.lit(None, 'int64')"
+        )
+    return expr
+
+
+def _refuse_aggregates(expr: nodes.Expr, what: str) -> None:
+    if nodes.has_aggregate(expr):
+        raise ExpressionTypeError(
+            f"{what} works on single rows, but {show(expr)} aggregates many; "
+            "aggregate with .window(...).agg(...) or .window(...).with_columns(...)"
+        )

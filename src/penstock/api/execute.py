@@ -1,0 +1,95 @@
+"""Binding data to the streams of a query, and running it to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.stream import Stream
+from penstock.compile import compile_plan
+from penstock.errors import BindingError
+from penstock.plan.nodes import Source
+from penstock.plan.schema import sources_of
+from penstock.runtime.engine import Engine
+from penstock.sources.arrow import bind
+from penstock.sources.bound import Bound
+from penstock.sources.conform import check, conformer
+
+if TYPE_CHECKING:
+    from penstock.runtime.metrics import Metrics
+
+
+def collect(
+    stream: Stream, data: Any, bindings: Mapping[str, Any], engine: Engine | None, metrics: Metrics | None
+) -> tuple[pa.Table, Metrics]:
+    """Push all data of all streams through the query and give the whole result."""
+    plan = stream.plan
+    bound = bind_all(stream, data, bindings)
+    compiled = compile_plan(plan)
+    session = compiled.open(engine or Engine(), bounded=True)
+    batches: list[pa.RecordBatch] = []
+    for source in sources_of(plan):
+        for batch in read(source, bound[source.name], compiled.columns[source.name]):
+            batches += session.push(source.name, batch)
+    batches += session.finish()
+    if metrics is not None:
+        metrics.update(session.metrics)
+    return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
+
+
+def read(source: Source, data: Bound, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Read the columns a query needs, in the types the stream declares."""
+    where = f"the data of stream {source.name!r}"
+    for batch in data.batches(list(columns)):
+        yield conformer(batch.schema, source.schema, columns, where)(batch)
+
+
+def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
+    """Find the data of every stream, checking names and schemas before any row is read."""
+    sources = {source.name: source for source in sources_of(stream.plan)}
+    given = {**stream.data, **named_bindings(tuple(sources), data, bindings)}
+    missing = [name for name in sources if name not in given]
+    if missing:
+        raise BindingError(
+            f"no data is bound to the stream {missing[0]!r}; pass it by name, as in collect({missing[0]}=table)"
+            if missing[0].isidentifier()
+            else f"no data is bound to the stream {missing[0]!r}; pass a mapping of names to data"
+        )
+    bound = {name: as_bound(given[name]) for name in sources}
+    for name, source in sources.items():
+        check(bound[name].schema, source.schema, f"the data of stream {name!r}")
+    return bound
+
+
+def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what was passed by position and by name as one mapping."""
+    if data is None:
+        given = dict(bindings)
+    elif isinstance(data, Mapping):
+        given = {**data, **bindings}
+    elif len(names) == 1:
+        given = {names[0]: data, **bindings}
+    else:
+        raise BindingError(f"this query reads several streams; pass their data by name: {', '.join(names)}")
+    for name in given:
+        if name not in names:
+            raise _no_such_stream(name, names)
+    return given
+
+
+def _no_such_stream(name: str, names: Sequence[str]) -> BindingError:
+    near = get_close_matches(name, names, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return BindingError(f"this query reads no stream {name!r}{hint} (streams: {', '.join(map(repr, names))})")
+
+
+def as_bound(data: Any) -> Bound:
+    """Read what a user binds: Arrow data, or another stream that is nothing but bound data."""
+    if not isinstance(data, Stream):
+        return data if hasattr(data, "batches") else bind(data)
+    if isinstance(data.raw_plan, Source) and data.data:
+        return next(iter(data.data.values()))
+    return bind(data.collect())

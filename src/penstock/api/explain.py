@@ -1,0 +1,47 @@
+"""Showing what becomes of a query."""
+
+from __future__ import annotations
+
+from html import escape
+
+from penstock.errors import ExpressionTypeError
+from penstock.plan.nodes import Plan
+from penstock.plan.schema import schema_of
+from penstock.plan.show import show
+
+STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm")
+
+
+class Explanation(str):
+    """Text that shows itself as it is, in a terminal and in a notebook."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+def explain(plan: Plan, stage: str | None) -> Explanation:
+    """Show a query at one stage, or an overview of all."""
+    if stage == "plan":
+        return Explanation(show(plan))
+    if stage is not None and stage not in STAGES:
+        raise ExpressionTypeError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
+    from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when it is asked
+
+    return Explanation(compile_plan(plan).explain(stage))
+
+
+def html(plan: Plan) -> str:
+    """Show the columns and the plan of a query in a notebook, without running it."""
+    columns = "".join(
+        f"<tr><td>{escape(field.name)}</td><td>{escape(str(field.type))}</td></tr>"
+        for field in schema_of(plan)
+    )
+    return (
+        "<div><b>penstock.Stream</b> (not run; .collect() runs it)"
+        f"<table><tr><th>column</th><th>type</th></tr>{columns}</table><pre>{escape(show(plan))}</pre></div>"
+    )

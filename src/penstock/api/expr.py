@@ -1,0 +1,300 @@
+"""Expressions as users write them: operators and methods that build the nodes of `expr/nodes.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.literals import literal
+from penstock.errors import ExpressionTypeError
+from penstock.expr import nodes
+from penstock.expr.show import show
+from penstock.types.arrow import as_type
+
+if TYPE_CHECKING:
+    from penstock.api.namespaces import Texts, Times
+
+Text = str  # inside the class, `str` is the namespace
+
+
+class Expr:
+    """A value computed from a row's columns, or from a window's rows.
+
+    Built with `pk.col`, `pk.lit`, operators and methods; it does nothing until a stream uses it.
+
+    >>> import penstock as pk
+    >>> (pk.col("price") * 2 > 10) & pk.col("kind").is_in(["bid", "ask"])
+    <Expr ((price * 2) > 10) and (kind in {"bid", "ask"})>
+    """
+
+    __slots__ = ("_name", "_node")
+    __hash__ = None  # type: ignore[assignment]  # == builds an expression, so there is no equality to hash by
+    __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
+
+    def __init__(self, node: nodes.Expr, name: Text | None = None) -> None:
+        self._node = node
+        self._name = name
+
+    @property
+    def node(self) -> nodes.Expr:
+        """The expression without its name."""
+        return self._node
+
+    @property
+    def name(self) -> Text | None:
+        """The name its column will have: what `alias` says, or the column's own."""
+        if self._name is None and isinstance(self._node, nodes.Column):
+            return self._node.name
+        return self._name
+
+    def alias(self, name: Text) -> Expr:
+        """Name the column this expression becomes."""
+        return Expr(self._node, name)
+
+    def __repr__(self) -> Text:
+        return f"<Expr {show(self._node)}>"
+
+    def __bool__(self) -> bool:
+        raise ExpressionTypeError(
+            f"an expression has no truth value by itself: {show(self._node)}; combine with & | ~ instead of "
+            "and, or, not, write a < b < c as (a < b) & (b < c), and use .is_in(...) instead of in"
+        )
+
+    def __iter__(self) -> Any:
+        raise ExpressionTypeError(f"an expression cannot be iterated over: {show(self._node)}")
+
+    def __add__(self, other: object) -> Expr:
+        return call("add", self, other)
+
+    def __radd__(self, other: object) -> Expr:
+        return call("add", other, self)
+
+    def __sub__(self, other: object) -> Expr:
+        return call("sub", self, other)
+
+    def __rsub__(self, other: object) -> Expr:
+        return call("sub", other, self)
+
+    def __mul__(self, other: object) -> Expr:
+        return call("mul", self, other)
+
+    def __rmul__(self, other: object) -> Expr:
+        return call("mul", other, self)
+
+    def __truediv__(self, other: object) -> Expr:
+        return call("div", self, other)
+
+    def __rtruediv__(self, other: object) -> Expr:
+        return call("div", other, self)
+
+    def __floordiv__(self, other: object) -> Expr:
+        return call("floordiv", self, other)
+
+    def __rfloordiv__(self, other: object) -> Expr:
+        return call("floordiv", other, self)
+
+    def __mod__(self, other: object) -> Expr:
+        return call("mod", self, other)
+
+    def __rmod__(self, other: object) -> Expr:
+        return call("mod", other, self)
+
+    def __pow__(self, other: object) -> Expr:
+        return call("pow", self, other)
+
+    def __rpow__(self, other: object) -> Expr:
+        return call("pow", other, self)
+
+    def __neg__(self) -> Expr:
+        return call("neg", self)
+
+    def __pos__(self) -> Expr:
+        return self
+
+    def __abs__(self) -> Expr:
+        return self.abs()
+
+    def __eq__(self, other: object) -> Expr:  # type: ignore[override]
+        return call("eq", self, other)
+
+    def __ne__(self, other: object) -> Expr:  # type: ignore[override]
+        return call("ne", self, other)
+
+    def __lt__(self, other: object) -> Expr:
+        return call("lt", self, other)
+
+    def __le__(self, other: object) -> Expr:
+        return call("le", self, other)
+
+    def __gt__(self, other: object) -> Expr:
+        return call("gt", self, other)
+
+    def __ge__(self, other: object) -> Expr:
+        return call("ge", self, other)
+
+    def __and__(self, other: object) -> Expr:
+        return call("and", self, other)
+
+    def __rand__(self, other: object) -> Expr:
+        return call("and", other, self)
+
+    def __or__(self, other: object) -> Expr:
+        return call("or", self, other)
+
+    def __ror__(self, other: object) -> Expr:
+        return call("or", other, self)
+
+    def __xor__(self, other: object) -> Expr:
+        return call("xor", self, other)
+
+    def __rxor__(self, other: object) -> Expr:
+        return call("xor", other, self)
+
+    def __invert__(self) -> Expr:
+        return call("not", self)
+
+    def is_null(self) -> Expr:
+        """Tell whether the value is missing."""
+        return call("is_null", self)
+
+    def is_not_null(self) -> Expr:
+        """Tell whether there is a value."""
+        return call("is_not_null", self)
+
+    def is_nan(self) -> Expr:
+        """Tell whether a number is NaN; null stays null."""
+        return call("is_nan", self)
+
+    def fill_null(self, *values: object) -> Expr:
+        """Replace null by the first of the values that is not null."""
+        return call("fill_null", self, *values)
+
+    def is_in(self, values: Iterable[object]) -> Expr:
+        """Tell whether the value is one of a list of constants; null stays null."""
+        if isinstance(values, (Text, bytes, Expr)):
+            raise ExpressionTypeError(f"is_in takes a list of constants, not {type(values).__name__}")
+        return Expr(nodes.IsIn(self._node, tuple(literal(value) for value in values)))
+
+    def between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
+        """Tell whether the value lies between two others; `closed` is both, left, right or none."""
+        if closed not in ("both", "left", "right", "none"):
+            raise ExpressionTypeError(f"closed is {closed!r}; it is 'both', 'left', 'right' or 'none'")
+        above = self >= lower if closed in ("both", "left") else self > lower
+        below = self <= upper if closed in ("both", "right") else self < upper
+        return above & below
+
+    def cast(self, dtype: object) -> Expr:
+        """Convert to another type, checking that every value fits.
+
+        >>> import penstock as pk
+        >>> pk.col("price").cast("float64")
+        <Expr cast(price, double)>
+        """
+        return Expr(nodes.Cast(self._node, as_type(dtype)), self._name)
+
+    def abs(self) -> Expr:
+        """Give the absolute value."""
+        return call("abs", self)
+
+    def sign(self) -> Expr:
+        """Give -1, 0 or 1."""
+        return call("sign", self)
+
+    def sqrt(self) -> Expr:
+        """Give the square root; NaN below zero."""
+        return call("sqrt", self)
+
+    def exp(self) -> Expr:
+        """Give e to this power."""
+        return call("exp", self)
+
+    def log(self) -> Expr:
+        """Give the natural logarithm."""
+        return call("log", self)
+
+    def log2(self) -> Expr:
+        """Give the logarithm to base 2."""
+        return call("log2", self)
+
+    def log10(self) -> Expr:
+        """Give the logarithm to base 10."""
+        return call("log10", self)
+
+    def sin(self) -> Expr:
+        """Give the sine of an angle in radians."""
+        return call("sin", self)
+
+    def cos(self) -> Expr:
+        """Give the cosine of an angle in radians."""
+        return call("cos", self)
+
+    def tan(self) -> Expr:
+        """Give the tangent of an angle in radians."""
+        return call("tan", self)
+
+    def floor(self) -> Expr:
+        """Round down to a whole number."""
+        return call("floor", self)
+
+    def ceil(self) -> Expr:
+        """Round up to a whole number."""
+        return call("ceil", self)
+
+    def round(self, decimals: int = 0) -> Expr:
+        """Round to decimal places, halves away from zero."""
+        return call("round", self, decimals=int(decimals))
+
+    def sum(self, where: object = None) -> Expr:
+        """Add up a window's values."""
+        return aggregate("sum", self, where=where)
+
+    def mean(self, where: object = None) -> Expr:
+        """Average a window's values."""
+        return aggregate("mean", self, where=where)
+
+    def min(self, where: object = None) -> Expr:
+        """Give a window's smallest value."""
+        return aggregate("min", self, where=where)
+
+    def max(self, where: object = None) -> Expr:
+        """Give a window's largest value."""
+        return aggregate("max", self, where=where)
+
+    def count(self, where: object = None) -> Expr:
+        """Count a window's values that are not null."""
+        return aggregate("count", self, where=where)
+
+    @property
+    def dt(self) -> Times:
+        """Parts of times: `pk.col("ts").dt.hour()`."""
+        from penstock.api.namespaces import Times  # noqa: PLC0415 - namespaces are made of expressions
+
+        return Times(self)
+
+    @property
+    def str(self) -> Texts:
+        """Functions of strings: `pk.col("kind").str.to_lowercase()`."""
+        from penstock.api.namespaces import Texts  # noqa: PLC0415 - namespaces are made of expressions
+
+        return Texts(self)
+
+
+def node_of(value: object) -> nodes.Expr:
+    """Give the node of an expression, or of a literal."""
+    return value.node if isinstance(value, Expr) else literal(value)
+
+
+def column_or_node(value: object) -> nodes.Expr:
+    """Give the node of an expression; a string names a column here."""
+    return nodes.Column(value) if isinstance(value, str) else node_of(value)
+
+
+def call(function: str, *args: object, **options: object) -> Expr:
+    """Apply a function of the catalogue."""
+    return Expr(nodes.Call(function, tuple(node_of(arg) for arg in args), tuple(sorted(options.items()))))
+
+
+def aggregate(function: str, *args: object, where: object = None) -> Expr:
+    """Apply an aggregate of the catalogue; strings name columns."""
+    condition = None if where is None else column_or_node(where)
+    return Expr(nodes.Aggregate(function, tuple(column_or_node(arg) for arg in args), condition))

@@ -1,0 +1,152 @@
+"""The functions users build expressions with.
+
+`sum`, `min` and `max` shadow Python's own here, as they are meant to be written `pk.sum`.
+"""
+
+from __future__ import annotations
+
+from penstock.api.expr import Expr, aggregate, column_or_node, node_of
+from penstock.api.literals import literal
+from penstock.errors import ExpressionTypeError
+from penstock.expr import nodes
+from penstock.types.arrow import as_type
+
+
+def col(name: str) -> Expr:
+    """Name a column of the stream at hand.
+
+    >>> import penstock as pk
+    >>> pk.col("value") + 1
+    <Expr value + 1>
+    """
+    if not isinstance(name, str):
+        raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
+    return Expr(nodes.Column(name))
+
+
+def lit(value: object, dtype: object = None) -> Expr:
+    """Make a constant, of the type that fits the value or of the type given.
+
+    >>> import penstock as pk
+    >>> pk.lit(3, "uint8") * pk.lit(0.5)
+    <Expr 3 * 0.5>
+    """
+    return Expr(literal(value, None if dtype is None else as_type(dtype)))
+
+
+class When:
+    """A condition that waits for its value."""
+
+    __slots__ = ("_branches", "_condition")
+
+    def __init__(self, branches: tuple[tuple[nodes.Expr, nodes.Expr], ...], condition: nodes.Expr) -> None:
+        self._branches = branches
+        self._condition = condition
+
+    def then(self, value: object) -> Then:
+        """Give the value where the condition is true; strings are constants."""
+        return Then((*self._branches, (self._condition, node_of(value))))
+
+
+class Then(Expr):
+    """A choice that is null where no condition is true, until `otherwise` is said."""
+
+    __slots__ = ("_branches",)
+
+    def __init__(self, branches: tuple[tuple[nodes.Expr, nodes.Expr], ...]) -> None:
+        super().__init__(nodes.Case(branches, literal(None)))
+        self._branches = branches
+
+    def when(self, condition: object) -> When:
+        """Add a condition that counts where the earlier ones are not true."""
+        return When(self._branches, column_or_node(condition))
+
+    def otherwise(self, value: object) -> Expr:
+        """Give the value where no condition is true."""
+        return Expr(nodes.Case(self._branches, node_of(value)))
+
+
+def when(condition: object) -> When:
+    """Choose between values: `pk.when(c).then(a).when(d).then(b).otherwise(e)`.
+
+    >>> import penstock as pk
+    >>> pk.when(pk.col("v") > 0).then("up").otherwise("down")
+    <Expr (when v > 0 then "up" else "down")>
+    """
+    return When((), column_or_node(condition))
+
+
+def least(*values: object) -> Expr:
+    """Give the smallest value of each row, leaving out nulls; strings name columns.
+
+    >>> import penstock as pk
+    >>> pk.least("bid", pk.col("ask") - 1)
+    <Expr least(bid, ask - 1)>
+    """
+    return _of_many("least", values)
+
+
+def greatest(*values: object) -> Expr:
+    """Give the largest value of each row, leaving out nulls; strings name columns.
+
+    >>> import penstock as pk
+    >>> pk.greatest("bid", 0)
+    <Expr greatest(bid, 0)>
+    """
+    return _of_many("greatest", values)
+
+
+def _of_many(function: str, values: tuple[object, ...]) -> Expr:
+    if not values:
+        raise ExpressionTypeError(f"{function} takes at least one value")
+    return Expr(nodes.Call(function, tuple(column_or_node(value) for value in values)))
+
+
+def sum(value: object, *, where: object = None) -> Expr:
+    """Add up a window's values; null if there are none. Integer sums are exact.
+
+    >>> import penstock as pk
+    >>> pk.sum(pk.col("price") * pk.col("size")) / pk.sum("size")
+    <Expr sum(price * size) / sum(size)>
+    """
+    return aggregate("sum", value, where=where)
+
+
+def mean(value: object, *, where: object = None) -> Expr:
+    """Average a window's values; null if there are none.
+
+    >>> import penstock as pk
+    >>> pk.mean("price", where=pk.col("kind") == "bid")
+    <Expr mean(price where kind == "bid")>
+    """
+    return aggregate("mean", value, where=where)
+
+
+def min(value: object, *, where: object = None) -> Expr:
+    """Give a window's smallest value; NaN counts as the largest number.
+
+    >>> import penstock as pk
+    >>> pk.min("price")
+    <Expr min(price)>
+    """
+    return aggregate("min", value, where=where)
+
+
+def max(value: object, *, where: object = None) -> Expr:
+    """Give a window's largest value; NaN counts as the largest number.
+
+    >>> import penstock as pk
+    >>> pk.max("price") - pk.min("price")
+    <Expr max(price) - min(price)>
+    """
+    return aggregate("max", value, where=where)
+
+
+def count(value: object = None, *, where: object = None) -> Expr:
+    """Count a window's rows, or its values that are not null.
+
+    >>> import penstock as pk
+    >>> pk.count(where=pk.col("kind") == "view")
+    <Expr count(where kind == "view")>
+    """
+    return aggregate("count", *(() if value is None else (value,)), where=where)

@@ -1,0 +1,173 @@
+"""Running incrementally: batches in, batches out, as the watermark passes windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from penstock.api.execute import as_bound, bind_all, named_bindings, read
+from penstock.api.times import instant
+from penstock.compile import compile_plan
+from penstock.errors import BindingError, UnsupportedError
+from penstock.plan.schema import sources_of
+from penstock.runtime.engine import Engine
+from penstock.sources.arrow import Once
+from penstock.sources.conform import check, conformer
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+    from penstock.runtime.metrics import Metrics
+
+
+class Live:
+    """A query that is open: push batches, get those of the result that are complete.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
+    >>> with events.window(10).agg(total=pk.sum("v")).open() as live:
+    ...     early = live.push(pa.record_batch({"t": [1, 2, 12], "v": [3, 4, 5]}))
+    ...     late = live.finish()
+    >>> [row for batch in early + late for row in batch.column("total").to_pylist()]
+    [7, 5]
+    """
+
+    def __init__(self, stream: Stream, engine: Engine | None) -> None:
+        self._sources = {source.name: source for source in sources_of(stream.plan)}
+        self._compiled = compile_plan(stream.plan)
+        self._session = self._compiled.open(engine or Engine(), bounded=False)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What has been counted so far."""
+        counted: Metrics = self._session.metrics
+        return counted
+
+    def push(self, batch: Any = None, **batches: Any) -> list[pa.RecordBatch]:
+        """Push a batch of the sole stream, or one of each stream by name."""
+        given = named_bindings(tuple(self._sources), batch, batches)
+        if not given:
+            raise BindingError(f"push takes a batch of: {', '.join(self._sources)}")
+        return [made for name, each in given.items() for made in self._push(name, each)]
+
+    def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
+        source, columns = self._sources[name], self._compiled.columns[name]
+        where = f"a batch of stream {name!r}"
+        made: list[pa.RecordBatch] = []
+        for part in [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches():
+            check(part.schema, source.schema, where)
+            made += self._session.push(name, conformer(part.schema, source.schema, columns, where)(part))
+        return made
+
+    def advance(self, time: object) -> list[pa.RecordBatch]:
+        """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
+        clock = next(iter(self._sources.values())).time
+        return list(self._session.advance(instant(time, clock, "the time to advance to")))
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Say that no row at all will come any more, and get the windows still open."""
+        return list(self._session.finish())
+
+    def save(self, path: str) -> None:
+        """Write the state of the query to a file, to go on from there another time."""
+        save = getattr(self._session, "save", None)
+        if save is None:
+            raise UnsupportedError("saving the state of a query is not in this version")
+        save(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        close = getattr(self._session, "close", None)
+        if close is not None:
+            close()
+
+
+class Run:
+    """The batches of an incremental run, and what it has counted so far in `.metrics`."""
+
+    def __init__(self, live: Live, inputs: Mapping[str, Iterator[pa.RecordBatch]], final: bool) -> None:
+        self._live = live
+        self._output = _interleaved(live, dict(inputs), final)
+
+    @property
+    def metrics(self) -> Metrics:
+        """What has been counted so far."""
+        return self._live.metrics
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._output)
+
+
+def _interleaved(
+    live: Live, inputs: dict[str, Iterator[pa.RecordBatch]], final: bool
+) -> Iterator[pa.RecordBatch]:
+    """Take one batch of each stream in turn, until all have ended."""
+    while inputs:
+        for name in list(inputs):
+            batch = next(inputs[name], None)
+            if batch is None:
+                del inputs[name]
+            else:
+                yield from live.push(**{name: batch}) if name != "self" else live.push({name: batch})
+    if final:
+        yield from live.finish()
+
+
+def run(
+    stream: Stream,
+    batches: Any,
+    sources: Mapping[str, Any],
+    engine: Engine | None,
+    state: object,
+    final: bool,
+) -> Run:
+    """Start an incremental run over iterables of batches, or over the data bound to the streams."""
+    _refuse_state(state)
+    given = named_bindings(stream.names, batches, sources)
+    lazy = {name: _lazily(each) for name, each in given.items()}
+    live = Live(stream, engine)
+    inputs = {name: each for name, each in lazy.items() if each is not None}
+    rest = {name: each for name, each in given.items() if lazy[name] is None}
+    return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs))}, final)
+
+
+def _bound_inputs(
+    stream: Stream, given: Mapping[str, Any], fed: set[str]
+) -> dict[str, Iterator[pa.RecordBatch]]:
+    """Read the streams that are not fed by an iterator from the data bound to them."""
+    empty = {source.name: Once((), source.schema) for source in sources_of(stream.plan) if source.name in fed}
+    bound = bind_all(stream, None, {**given, **empty})
+    return {
+        source.name: read(source, bound[source.name], source.schema.names)
+        for source in sources_of(stream.plan)
+        if source.name not in fed
+    }
+
+
+def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
+    """Read an iterator of batches as it comes; None for data that is there already."""
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or hasattr(data, "batches"):
+        return None
+    if not hasattr(data, "__iter__"):
+        raise BindingError(f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches")
+    return (part for each in data for part in as_bound(each).batches())
+
+
+def open_live(stream: Stream, engine: Engine | None, state: object) -> Live:
+    """Open a query for pushing."""
+    _refuse_state(state)
+    return Live(stream, engine)
+
+
+def _refuse_state(state: object) -> None:
+    if state is not None:
+        raise UnsupportedError("going on from saved state (state=) is not in this version; leave it out")

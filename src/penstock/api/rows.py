@@ -1,0 +1,149 @@
+"""The verbs on rows, as functions from plan to plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from penstock.api.bind import predicate, refuse_twice, row_fields
+from penstock.api.expr import Expr
+from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
+from penstock.expr.nodes import Call, Column, Field
+from penstock.expr.typing import column_type
+from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
+from penstock.plan.schema import carries_window, schema_of, time_of
+
+
+def filtered(plan: Plan, predicates: Sequence[object]) -> Plan:
+    """Keep the rows for which every predicate is true."""
+    schema, time = schema_of(plan), time_of(plan)
+    checked = [predicate(each, schema, time, "filter") for each in predicates]
+    if not checked:
+        return plan
+    whole = checked[0]
+    for each in checked[1:]:
+        whole = Call("and", (whole, each))
+    return Filter(plan, whole)
+
+
+def selected(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:
+    """Choose columns. The time column, or the window, stays unless it is dropped explicitly."""
+    schema = schema_of(plan)
+    fields = row_fields(exprs, named, schema, time_of(plan), "select")
+    chosen = {each.expr for each in fields}
+    kept = [Field(name, Column(name)) for name in _time_columns(plan) if Column(name) not in chosen]
+    refuse_twice([each.name for each in (*kept, *fields)], "select (which keeps the time column)")
+    return projected(plan, (*kept, *fields))
+
+
+def _time_columns(plan: Plan) -> list[str]:
+    window = [WINDOW_START, WINDOW_END] if carries_window(plan) else []
+    names = dict.fromkeys([*window, time_of(plan).column])
+    return [name for name in schema_of(plan).names if name in names]
+
+
+def extended(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:
+    """Add columns, or replace those of the same name in their place."""
+    schema, time = schema_of(plan), time_of(plan)
+    fields = {each.name: each for each in row_fields(exprs, named, schema, time, "with_columns")}
+    if (
+        time.column in fields
+        and time.column in schema.names
+        and fields[time.column].expr != Column(time.column)
+    ):
+        raise UnsupportedError(
+            f"the time column {time.column!r} cannot be changed; add a column under another name"
+        )
+    old = [fields.pop(name, Field(name, Column(name))) for name in schema.names]
+    return projected(plan, (*old, *fields.values()))
+
+
+def dropped(plan: Plan, names: Sequence[str]) -> Plan:
+    """Leave columns out."""
+    schema = schema_of(plan)
+    for name in names:
+        column_type(name, schema)
+    kept = tuple(Field(name, Column(name)) for name in schema.names if name not in names)
+    if not kept:
+        raise SchemaMismatchError("drop would leave no column at all")
+    return projected(plan, kept)
+
+
+def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """Give columns other names."""
+    schema = schema_of(plan)
+    for name in names:
+        column_type(name, schema)
+    fields = tuple(Field(names.get(name, name), Column(name)) for name in schema.names)
+    refuse_twice([each.name for each in fields], "rename")
+    return projected(plan, fields)
+
+
+def projected(plan: Plan, fields: tuple[Field, ...]) -> Plan:
+    """Make a projection that knows which of its columns is the time."""
+    column = Column(time_of(plan).column)
+    carriers = [each.name for each in fields if each.expr == column and column.name in schema_of(plan).names]
+    if carriers:
+        return Project(plan, fields, column.name if column.name in carriers else carriers[0])
+    return Project(plan, fields, _absent(column.name, [each.name for each in fields]))
+
+
+def _absent(name: str, names: Sequence[str]) -> str:
+    """Name a time column that was dropped so that no later column is taken for it."""
+    while name in names:
+        name += "'"
+    return name
+
+
+def united(plans: Sequence[Plan]) -> Plan:
+    """Put the rows of several plans together."""
+    first, *others = plans
+    for other in others:
+        _require_alike(schema_of(first), schema_of(other))
+        if (time_of(first).column, time_of(first).shift) != (time_of(other).column, time_of(other).shift):
+            raise SchemaMismatchError(
+                f"union needs one time column, but these have {time_of(first).column!r} and "
+                f"{time_of(other).column!r}; rename one of them"
+            )
+    return Union(tuple(plans)) if others else first
+
+
+def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
+    here, there = ({field.name: field.type for field in schema} for schema in (first, other))
+    for name in [*here, *there]:
+        if name not in here or name not in there:
+            raise SchemaMismatchError(
+                f"union needs the same columns on all sides, but {name!r} is missing from one"
+            )
+        if here[name] != there[name]:
+            raise SchemaMismatchError(
+                f"union needs the same types on all sides, but {name!r} is {here[name]} and {there[name]}; cast one"
+            )
+
+
+def distinct(plan: Plan, subset: Sequence[str], keep: str) -> Plan:
+    """Keep one row for each value of the subset; of all columns if it is empty."""
+    schema = schema_of(plan)
+    for name in subset:
+        column_type(name, schema)
+    if keep not in ("first", "last"):
+        raise ExpressionTypeError(f"keep is {keep!r}; it is 'first' or 'last'")
+    return Distinct(plan, tuple(dict.fromkeys(subset or schema.names)), keep)
+
+
+def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
+    """Keep the k largest rows of each window."""
+    if not carries_window(plan):
+        raise WindowError(
+            "top_k works within windows, and these rows carry none; aggregate with .window(...) first"
+        )
+    if k < 1:
+        raise WindowError(f"k is {k!r}; top_k keeps at least one row")
+    if ties not in ("first", "all"):
+        raise ExpressionTypeError(f"ties is {ties!r}; it is 'first' or 'all'")
+    name = by.node.name if isinstance(by, Expr) and isinstance(by.node, Column) else by
+    if not isinstance(name, str):
+        raise ExpressionTypeError("top_k orders by a column; compute it with .with_columns(...) first")
+    column_type(name, schema_of(plan))
+    return TopK(plan, k, name, ties)

@@ -1,0 +1,123 @@
+"""Where streams come from: declared, files, or Arrow data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.names import Unnamed
+from penstock.api.stream import Stream
+from penstock.api.times import Every, time_of_source
+from penstock.errors import BindingError, DurationError, ExpressionTypeError
+from penstock.expr.typing import column_type
+from penstock.plan.nodes import Source
+from penstock.sources.arrow import bind
+from penstock.sources.bound import Bound
+from penstock.types.arrow import as_schema
+from penstock.types.duration import Duration, to_ticks
+
+if TYPE_CHECKING:
+    from penstock.sources.files import Paths
+
+_ON_BAD = ("drop", "raise")
+
+
+def stream(
+    name: str | None,
+    schema: object,
+    *,
+    time: str | Every,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+) -> Stream:
+    """Declare a stream whose data is bound when the query runs.
+
+    >>> import penstock as pk
+    >>> events = pk.stream("events", {"ts": "timestamp[us]", "kind": "string"}, time="ts")
+    >>> events.schema
+    ts: timestamp[us]
+    kind: string
+    """
+    return _source(name, as_schema(schema), time, sequence, lateness, unit, on_bad, None)
+
+
+def from_arrow(
+    data: Any,
+    *,
+    time: str | Every,
+    name: str | None = None,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+) -> Stream:
+    """Make a stream of Arrow data: a pyarrow table, batch or reader, or any data frame that exports Arrow.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 4, 5]}), time="t")
+    >>> events.window(10).agg(total=pk.sum("v")).collect().to_pydict()
+    {'window_start': [0, 10], 'window_end': [10, 20], 'total': [7, 5]}
+    """
+    data = bind(data)
+    return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+
+
+def scan(
+    paths: Paths,
+    *,
+    time: str | Every,
+    format: str | None = None,
+    schema: object = None,
+    name: str | None = None,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+) -> Stream:
+    r"""Make a stream of files: a path, a glob or a list of them, read when the query runs.
+
+    The format (parquet, arrow, csv or json) follows from the names unless it is given; `schema=` gives
+    the types of text formats, which else follow from the first file.
+
+    >>> import pathlib, tempfile, penstock as pk
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.csv").write_text("t,v\n1,3\n2,4\n")
+    ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
+    {'t': [2], 'v': [4]}
+    """
+    from penstock.sources.files import open_files  # noqa: PLC0415 - file readers load when a file is read
+
+    data = open_files(paths, format, None if schema is None else as_schema(schema))
+    return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+
+
+def _source(
+    name: str | None,
+    schema: pa.Schema,
+    time: str | Every,
+    sequence: str | None,
+    lateness: Duration | None,
+    unit: str | None,
+    on_bad: str,
+    data: Bound | None,
+) -> Stream:
+    readable, clock = time_of_source(schema, time, unit)
+    if sequence is not None:
+        column_type(sequence, readable)
+    late = 0 if lateness is None else to_ticks(lateness, clock, "lateness")
+    if late < 0:
+        raise DurationError(f"lateness is {lateness!r}; it must not be negative")
+    if on_bad not in _ON_BAD:
+        raise ExpressionTypeError(f"on_bad is {on_bad!r}; it is one of {', '.join(map(repr, _ON_BAD))}")
+    known = Unnamed("stream") if name is None else _checked_name(name)
+    source = Source(known, readable, clock, sequence, late, on_bad)
+    return Stream(source, {} if data is None else {known: data})
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise BindingError(f"a stream is named by a string that is not empty, not by {name!r}")
+    return name

@@ -1,0 +1,249 @@
+"""The stream: what users hold, chain verbs on, and run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api import rows
+from penstock.api.bind import flat
+from penstock.api.explain import Explanation, explain, html
+from penstock.api.names import named, names_of
+from penstock.api.windowed import Windowed, windowed
+from penstock.errors import BindingError, UnsupportedError
+from penstock.plan.nodes import Plan
+from penstock.plan.schema import schema_of, sources_of
+from penstock.sources.bound import Bound
+from penstock.types.duration import Duration
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from penstock.api.live import Live, Run
+    from penstock.runtime.engine import Engine
+    from penstock.runtime.metrics import Metrics
+
+
+class Stream:
+    """A query over events: a source, or what verbs made of one. Immutable; nothing runs until asked.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "k": ["a", "b", "a"], "v": [3, 4, 5]}), time="t")
+    >>> views = events.filter(pk.col("k") == "a").window(10).agg(n=pk.count())
+    >>> views.collect().to_pydict()
+    {'window_start': [0, 10], 'window_end': [10, 20], 'n': [1, 1]}
+    """
+
+    __slots__ = ("_data", "_metrics", "_plan")
+
+    def __init__(self, plan: Plan, data: Mapping[str, Bound]) -> None:
+        self._plan = plan
+        self._data = dict(data)
+        self._metrics: Metrics | None = None
+
+    # What it is
+
+    @property
+    def plan(self) -> Plan:
+        """The logical plan, every stream in it having its name."""
+        return named(self._plan)
+
+    @property
+    def raw_plan(self) -> Plan:
+        """The plan as it is built, in which unnamed streams still wait for their names."""
+        return self._plan
+
+    @property
+    def raw_data(self) -> Mapping[str, Bound]:
+        """The data bound so far, unnamed streams still waiting for their names."""
+        return self._data
+
+    @property
+    def data(self) -> dict[str, Bound]:
+        """The data bound so far, by name of stream."""
+        names = names_of(self._plan)
+        return {names[name]: bound for name, bound in self._data.items()}
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return schema_of(self._plan)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams it reads, in plan order."""
+        return tuple(names_of(self._plan).values())
+
+    @property
+    def name(self) -> str:
+        """The name of the one stream it reads."""
+        if len(self.names) > 1:
+            raise BindingError(
+                f"this query reads several streams; .names lists them: {', '.join(self.names)}"
+            )
+        return self.names[0]
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What the last run of this query counted; None before the first."""
+        return self._metrics
+
+    def derived(self, plan: Plan) -> Stream:
+        """Make the stream of another plan over the same data."""
+        return Stream(plan, self._data)
+
+    # Rows
+
+    def filter(self, *predicates: object) -> Stream:
+        """Keep the rows for which every predicate is true (neither false nor null)."""
+        return self.derived(rows.filtered(self._plan, predicates))
+
+    def select(self, *exprs: object, **named_exprs: object) -> Stream:
+        """Choose and compute columns; the time column stays in front unless it is among them.
+
+        >>> import penstock as pk
+        >>> events = pk.stream("events", {"ts": "timestamp[us]", "a": "int64", "b": "int64"}, time="ts")
+        >>> events.select("a", double=pk.col("b") * 2).schema.names
+        ['ts', 'a', 'double']
+        """
+        return self.derived(rows.selected(self._plan, exprs, named_exprs))
+
+    def with_columns(self, *exprs: object, **named_exprs: object) -> Stream:
+        """Add columns, or replace those of the same name."""
+        return self.derived(rows.extended(self._plan, exprs, named_exprs))
+
+    def drop(self, *names: str | Iterable[str]) -> Stream:
+        """Leave columns out."""
+        return self.derived(rows.dropped(self._plan, [str(name) for name in flat(names)]))
+
+    def rename(self, names: Mapping[str, str]) -> Stream:
+        """Give columns other names, old to new."""
+        return self.derived(rows.renamed(self._plan, names))
+
+    def union(self, *others: Stream) -> Stream:
+        """Put the rows of streams with the same columns together."""
+        data = dict(self._data)
+        for other in others:
+            for name, bound in other.raw_data.items():
+                if data.setdefault(name, bound) is not bound:
+                    raise BindingError(
+                        f"two streams named {name!r} have different data; name one of them otherwise"
+                    )
+        return _single_named(Stream(rows.united([self._plan, *(other.raw_plan for other in others)]), data))
+
+    def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
+        """Keep the first (or last) row, in time order, for each value of the subset of columns."""
+        if within is not None:
+            raise UnsupportedError("distinct(within=) is not in this version; leave it out, or use a window")
+        names = [] if subset is None else [str(name) for name in flat([subset])]
+        return self.derived(rows.distinct(self._plan, names, keep))
+
+    def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
+        """Keep the k rows of each window that are largest by a column."""
+        return self.derived(rows.top(self._plan, k, by, ties))
+
+    # Windows
+
+    def window(
+        self,
+        window: object = None,
+        *,
+        every: Duration | None = None,
+        offset: Duration | None = None,
+        tz: str | None = None,
+        by: object = None,
+    ) -> Windowed:
+        """Cut time into windows: `window("10s")`, `window("1h", every="5m")`, `window(pk.tumbling("10s"))`.
+
+        `by=` groups each window by one column or several. Without a size, rows are regrouped by the
+        window they already carry.
+        """
+        return windowed(self, window, every, offset, tz, by)
+
+    # Running
+
+    def collect(
+        self,
+        data: Any = None,
+        *,
+        engine: Engine | None = None,
+        metrics: Metrics | None = None,
+        **bindings: Any,
+    ) -> pa.Table:
+        """Run over all data and give the result as a table.
+
+        Data is bound by the stream's name, `collect(events=table)`; the sole stream's data, or a
+        mapping of names to data, may also come first.
+        """
+        from penstock.api.execute import collect  # noqa: PLC0415 - the compiler loads when a query runs
+
+        table, self._metrics = collect(self, data, bindings, engine, metrics)
+        return table
+
+    def run(
+        self,
+        batches: Any = None,
+        *,
+        engine: Engine | None = None,
+        state: object = None,
+        final: bool = True,
+        **sources: Any,
+    ) -> Run:
+        """Run incrementally: record batches in, record batches out, as windows close.
+
+        With `final=False` the windows still open at the end are not emitted.
+        """
+        from penstock.api.live import run  # noqa: PLC0415 - the compiler loads when a query runs
+
+        return run(self, batches, sources, engine, state, final)
+
+    def open(self, state: object = None, *, engine: Engine | None = None) -> Live:
+        """Open the query for pushing batches into it by hand."""
+        from penstock.api.live import open_live  # noqa: PLC0415 - the compiler loads when a query runs
+
+        return open_live(self, engine, state)
+
+    def head(self, n: int = 5, data: Any = None, **bindings: Any) -> pa.Table:
+        """Run, and give the first rows of the result."""
+        return self.collect(data, **bindings).slice(0, n)
+
+    def to_polars(self, data: Any = None, **bindings: Any) -> pl.DataFrame:
+        """Run, and give the result as a Polars data frame."""
+        import polars as pl  # noqa: PLC0415 - an optional dependency
+
+        frame = pl.from_arrow(self.collect(data, **bindings))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def to_pandas(self, data: Any = None, **bindings: Any) -> pd.DataFrame:
+        """Run, and give the result as a pandas data frame."""
+        return self.collect(data, **bindings).to_pandas()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Run, and hand the result to any library that reads Arrow streams."""
+        return self.collect().__arrow_c_stream__(requested_schema)
+
+    # Looking
+
+    def explain(self, stage: str | None = None) -> Explanation:
+        """Show what the query becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
+        return explain(self.plan, stage)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name!r}: {field.type}" for field in self.schema)
+        return f"<Stream of {', '.join(map(repr, self.names))} ({columns})>"
+
+    def _repr_html_(self) -> str:
+        return html(self.plan)
+
+
+def _single_named(stream: Stream) -> Stream:
+    """Refuse two different streams of one name."""
+    names = [source.name for source in sources_of(stream.raw_plan)]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BindingError(f"two different streams are named {twice[0]!r}; give one of them another name")
+    return stream

@@ -1,0 +1,154 @@
+"""How a stream tells time, from what the user says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import pyarrow as pa
+
+from penstock.api.literals import literal
+from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, WindowError
+from penstock.expr.conversion import convert
+from penstock.expr.rules import zone_of
+from penstock.expr.typing import column_type
+from penstock.types.arrow import UNITS, kind_of, tick_unit
+from penstock.types.duration import Duration, nanoseconds, to_ticks
+from penstock.types.time import NANOSECONDS, Time
+
+IMPLIED = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Regular time that is implied by the position of a row: `start + i * period`."""
+
+    period: Duration
+    start: object = None
+    unit: str | None = None
+
+
+def every(period: Duration, start: object = None, unit: str | None = None) -> Every:
+    """Say that rows follow each other at a fixed period, so that no time column is stored.
+
+    The stream gets a column `time`: timestamps if the period has a unit, integer ticks if it is a
+    bare number (`unit=` then says how long a tick is).
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> ecg = pk.from_arrow(pa.table({"mv": [0.1, 0.2, 0.4]}), time=pk.every("4ms"))
+    >>> ecg.schema
+    time: timestamp[us]
+    mv: double
+    """
+    length = period if isinstance(period, int) else nanoseconds(period, "the period of pk.every")
+    if length <= 0:
+        raise WindowError(f"the period of pk.every is {period!r}; it must be longer than zero")
+    _check_unit(unit)
+    return Every(period, start, unit)
+
+
+def _check_unit(unit: str | None) -> None:
+    if unit is not None and unit not in NANOSECONDS:
+        raise DurationError(f"unit is {unit!r}; it is one of {', '.join(map(repr, NANOSECONDS))}")
+
+
+def time_of_source(schema: pa.Schema, time: object, unit: str | None) -> tuple[pa.Schema, Time]:
+    """Find a stream's time, and the schema its data is read in."""
+    match time:
+        case Every():
+            return schema, _implied(schema, time)
+        case str():
+            readable = _signed_time(schema, time)
+            return readable, _explicit(readable, time, unit)
+        case _:
+            raise ExpressionTypeError(
+                f"time= names a column or is pk.every(...), but it is a {type(time).__name__}; "
+                "write time='ts' or time=pk.every('4ms')"
+            )
+
+
+def _signed_time(schema: pa.Schema, name: str) -> pa.Schema:
+    """Read unsigned times as int64: a window may start before zero."""
+    if kind_of(column_type(name, schema)) != "uint":
+        return schema
+    return schema.set(schema.get_field_index(name), pa.field(name, pa.int64()))
+
+
+def _explicit(schema: pa.Schema, name: str, unit: str | None) -> Time:
+    dtype = column_type(name, schema)
+    own = tick_unit(dtype)
+    _check_unit(unit)
+    if kind_of(dtype) == "int":
+        return Time(name, dtype, unit)
+    if kind_of(dtype) not in ("timestamp", "date"):
+        raise ExpressionTypeError(
+            f"the time column {name!r} is {dtype}; time is a timestamp, a date or an integer: cast it first"
+        )
+    if unit not in (None, own):
+        raise DurationError(f"unit={unit!r} is for integer columns; the time column {name!r} is {dtype}")
+    return Time(name, dtype, own)
+
+
+def _implied(schema: pa.Schema, given: Every) -> Time:
+    if IMPLIED in schema.names:
+        raise SchemaMismatchError(
+            f"pk.every adds a column {IMPLIED!r}, but the data already has one; drop or rename it, or name it as time="
+        )
+    dtype, unit = _implied_type(given)
+    bare = Time(IMPLIED, dtype, unit)
+    period = to_ticks(given.period, bare, "the period of pk.every")
+    start = 0 if given.start is None else instant(given.start, bare, "the start of pk.every")
+    return Time(IMPLIED, dtype, unit, period=period, start=start)
+
+
+def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
+    if isinstance(given.period, int):
+        return pa.int64(), given.unit
+    unit = given.unit or ("us" if nanoseconds(given.period) % 1_000 == 0 else "ns")
+    aware = isinstance(given.start, datetime) and given.start.tzinfo is not None
+    if unit not in UNITS:
+        raise DurationError(f"unit={unit!r} is not a unit of timestamps; use one of {', '.join(UNITS)}")
+    return pa.timestamp(unit, "UTC" if aware else None), unit
+
+
+def instant(value: object, time: Time, what: str) -> int:
+    """Give a point in time as ticks of a stream's time."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _bare_instant(value, time, what)
+    moment = _moment(value, what)
+    given = literal(moment)
+    if kind_of(time.type) == "int":
+        target = (
+            pa.timestamp("s" if time.unit == "d" else time.unit, zone_of(given.type)) if time.unit else None
+        )
+    else:
+        target = time.type
+    if target is None or (zone_of(given.type) is None) != (zone_of(target) is None):
+        raise DurationError(
+            f"{what} is {moment.isoformat()}, which does not fit the time column of type {time.type}"
+        )
+    ticks = convert(given.value, given.type, target)
+    return int(ticks) // 86_400 if time.unit == "d" and kind_of(time.type) == "int" else int(ticks)
+
+
+def _bare_instant(ticks: int, time: Time, what: str) -> int:
+    if kind_of(time.type) != "int":
+        raise DurationError(f"{what} is the bare number {ticks}, but time is {time.type}; give a datetime")
+    return ticks
+
+
+def _moment(value: object, what: str) -> datetime:
+    match value:
+        case datetime():
+            return value
+        case date():
+            return datetime(value.year, value.month, value.day)  # noqa: DTZ001 - naive, like the column
+        case str():
+            try:
+                return datetime.fromisoformat(value)
+            except ValueError:
+                raise DurationError(f"{what} is {value!r}; write it like '2026-01-31T12:00:00'") from None
+        case _:
+            raise DurationError(
+                f"{what} is a {type(value).__name__}; give a datetime, a date, an ISO string or ticks"
+            )

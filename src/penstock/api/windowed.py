@@ -1,0 +1,159 @@
+"""A stream cut into windows, waiting for what to compute in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.api.bind import flat, refuse_twice, window_fields
+from penstock.api.expr import Expr
+from penstock.api.rows import extended
+from penstock.api.windows import WindowSpec, resolve, sliding, tumbling
+from penstock.errors import ExpressionTypeError, SchemaMismatchError, WindowError
+from penstock.expr.nodes import Column, Field
+from penstock.expr.typing import column_type
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    Attach,
+    CarriedWindow,
+    Plan,
+    TimeWindow,
+    Window,
+)
+from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
+from penstock.plan.verify import outer_columns
+from penstock.types.duration import Duration
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+
+BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+class Windowed:
+    """A stream cut into windows and groups: `agg` reduces them, `with_columns` keeps every row.
+
+    >>> import penstock as pk
+    >>> events = pk.stream("events", {"t": "int64", "k": "string", "v": "int64"}, time="t")
+    >>> events.window(10, by="k").agg(total=pk.sum("v")).schema
+    window_start: int64
+    window_end: int64
+    k: string
+    total: int64
+    """
+
+    __slots__ = ("_by", "_stream", "_window")
+
+    def __init__(self, stream: Stream, window: Window, by: tuple[str, ...]) -> None:
+        self._stream = stream
+        self._window = window
+        self._by = by
+
+    def agg(self, *exprs: object, **named: object) -> Stream:
+        """Reduce each window and key to one row: its bounds, the keys, and these aggregates."""
+        plan = self._stream.raw_plan
+        made = Aggregate(plan, self._window, self._by, ())
+        fields = window_fields(exprs, named, scope_of(made), time_of(plan), "agg")
+        _require_constant(fields, (*self._by, *BOUNDS))
+        refuse_twice([*BOUNDS, *self._by, *(each.name for each in fields)], "agg")
+        return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
+
+    def with_columns(self, *exprs: object, **named: object) -> Stream:
+        """Keep every row, once for each window it is in, and add the window's bounds and aggregates."""
+        plan = self._stream.raw_plan
+        schema = schema_of(plan)
+        if isinstance(self._window, TimeWindow) and set(BOUNDS) & set(schema.names):
+            raise SchemaMismatchError(
+                "with_columns adds window_start and window_end, which these rows already have; rename or drop them"
+            )
+        made = Attach(plan, self._window, self._by, ())
+        fields = window_fields(exprs, named, scope_of(made), time_of(plan), "with_columns")
+        refuse_twice([*schema_of(made).names, *(each.name for each in fields)], "with_columns after window")
+        return self._stream.derived(Attach(plan, self._window, self._by, fields))
+
+    def __repr__(self) -> str:
+        return f"<Windowed by {list(self._by)}: call .agg(...) or .with_columns(...)>"
+
+
+def _require_constant(fields: Sequence[Field], groups: Sequence[str]) -> None:
+    for each in fields:
+        loose = sorted(outer_columns(each.expr) - set(groups))
+        if loose:
+            raise ExpressionTypeError(
+                f"the column {loose[0]!r} in {each.name!r} has many values in a window; "
+                "aggregate it (pk.sum, pk.max, …) or add it to by="
+            )
+
+
+def windowed(
+    stream: Stream,
+    window: object,
+    every: Duration | None,
+    offset: Duration | None,
+    tz: str | None,
+    by: object,
+) -> Windowed:
+    """Cut a stream into windows, checking them against its time."""
+    plan, keys = keyed(stream.raw_plan, by)
+    keyed_stream = stream if plan is stream.raw_plan else stream.derived(plan)
+    return Windowed(keyed_stream, _window(plan, window, every, offset, tz), keys)
+
+
+def _window(
+    plan: Plan, window: object, every: Duration | None, offset: Duration | None, tz: str | None
+) -> Window:
+    if window is None:
+        return _carried(plan, every, offset, tz)
+    spec = _spec(window, every, offset, tz)
+    time = time_of(plan)
+    if time.column not in schema_of(plan).names:
+        raise WindowError(
+            "these rows have no time any more, it was dropped; keep the time column to make windows"
+        )
+    return resolve(spec, time)
+
+
+def _carried(plan: Plan, *options: object) -> CarriedWindow:
+    if any(option is not None for option in options):
+        raise WindowError(
+            "window() without a size regroups by the window carried; it takes no further options"
+        )
+    if not carries_window(plan):
+        raise WindowError(
+            "window() without a size regroups rows by the window they carry, but these carry none; "
+            "give a size, such as window('10s')"
+        )
+    return CarriedWindow()
+
+
+def _spec(window: object, every: Duration | None, offset: Duration | None, tz: str | None) -> WindowSpec:
+    if not isinstance(window, WindowSpec):
+        size: Duration = window  # type: ignore[assignment]  # what it is instead, its reader says
+        return tumbling(size, offset, tz) if every is None else sliding(size, every, offset, tz)
+    if (every, offset, tz) != (None, None, None):
+        raise WindowError(
+            "every=, offset= and tz= belong to a window given by its size; put them inside the window"
+        )
+    return window
+
+
+def keyed(plan: Plan, by: object) -> tuple[Plan, tuple[str, ...]]:
+    """Read by= as names of columns, adding a column for each key that is computed."""
+    given = [] if by is None else flat([by])
+    computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]
+    extended_plan = extended(plan, computed, {}) if computed else plan
+    names = tuple(_key_name(each, schema_of(extended_plan)) for each in given)
+    refuse_twice([*BOUNDS, *names], "by=")
+    return extended_plan, names
+
+
+def _key_name(given: object, schema: pa.Schema) -> str:
+    name = given.name if isinstance(given, Expr) else given
+    if not isinstance(name, str):
+        raise ExpressionTypeError(f"by= takes names of columns, not a {type(given).__name__}")
+    column_type(name, schema)
+    return name
