@@ -26,7 +26,7 @@ def table_of(text: str) -> pa.Table:
     )
 
 
-def query_of(text: str) -> pk.Query:
+def query_of(text: str) -> pk.Stream:
     """Use `text` as stream, time, key, column, literal and result name at once."""
     events = pk.from_arrow(table_of(text), time=f"time {text}", name=text)
     return (
@@ -57,6 +57,15 @@ def test_a_stream_of_hostile_name_is_bound_by_it(text: str) -> None:
     declared = pk.stream(text, schema, time=f"time {text}")
     result = declared.window(pk.tumbling("1h")).agg(n=pk.count()).collect(**{text: table_of(text)})
     assert result["n"].to_pylist() == [6]
+
+
+@pytest.mark.parametrize("name", ["self", "data", "batches", "engine", "metrics", "state", "final"])
+def test_a_stream_named_like_an_argument_is_bound_by_a_mapping(name: str) -> None:
+    schema = {field.name: field.type for field in table_of("x").schema}
+    query = pk.stream(name, schema, time="time x").window(pk.tumbling("1h")).agg(n=pk.count())
+    batches = list(query.run({name: table_of("x").to_batches(max_chunksize=2)}))
+    assert query.collect({name: table_of("x")})["n"].to_pylist() == [6]
+    assert pa.Table.from_batches(batches)["n"].to_pylist() == [6]
 
 
 @names

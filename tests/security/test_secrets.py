@@ -28,7 +28,7 @@ def table() -> pa.Table:
     )
 
 
-def events() -> pk.Query:
+def events() -> pk.Stream:
     return pk.from_arrow(table(), time="t", name="events")
 
 
