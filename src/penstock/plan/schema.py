@@ -73,20 +73,25 @@ def scope_of(plan: Aggregate | Attach) -> pa.Schema:
 def time_of(plan: Plan) -> Time:
     """Tell where the rows of a plan's result have their time.
 
-    A window result's time is the last tick of its window: `window_end`, shifted by -1.
+    A window result's time is the last tick of its window: `window_end`, shifted by -1. Behind the
+    source itself an implied time is a column like any other: a filter may have taken rows away.
     """
     match plan:
         case Source(time=time):
             return time
         case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner) | Attach(input=inner):
-            return time_of(inner)
+            return _stored(time_of(inner))
         case Project(input=inner, time=name):
-            return replace(time_of(inner), column=name)
+            return replace(_stored(time_of(inner)), column=name)
         case Union(inputs=inputs):
-            return time_of(inputs[0])
+            return _stored(time_of(inputs[0]))
         case Aggregate(input=inner):
             before = time_of(inner)
             return Time(WINDOW_END, before.type, before.unit, shift=-1)
+
+
+def _stored(time: Time) -> Time:
+    return replace(time, period=None, start=0)
 
 
 def carries_window(plan: Plan) -> bool:
