@@ -20,7 +20,9 @@ settings.load_profile("ci")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-goldens", action="store_true", help="rewrite the expected texts in tests/fixtures")
+    parser.addoption(
+        "--update-goldens", action="store_true", help="rewrite the expected texts in tests/fixtures"
+    )
 
 
 @pytest.fixture

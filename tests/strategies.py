@@ -88,7 +88,9 @@ def real(draw: Draw, schema: pa.Schema, depth: int = 1) -> ex.Expr:
 
 def truth(draw: Draw, schema: pa.Schema, depth: int = 2) -> ex.Expr:
     """Draw a predicate, true, false or null."""
-    name = draw(st.sampled_from(["compare", "compare", "text", "null", "real", "in", "and", "or", "not", "literal"]))
+    name = draw(
+        st.sampled_from(["compare", "compare", "text", "null", "real", "in", "and", "or", "not", "literal"])
+    )
     match name if depth > 0 else "compare":
         case "compare":
             pair = integer(draw, schema, max(depth - 1, 0)), integer(draw, schema, 0)

@@ -71,11 +71,11 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
         case Reduce() | Attach() as body:
             _verify_windowed(this, body, sources[0])
         case Distinct() as body:
-            _verify_passed(this, sources[0], body.subset)
+            _verify_chosen(this, sources[0], body.subset)
             _has_time(this, sources[0])
             _require(body.keep in {"first", "last"}, this, f"keeps {body.keep!r}, neither first nor last")
         case Top() as body:
-            _verify_passed(this, sources[0], (body.by, WINDOW_START, WINDOW_END))
+            _verify_chosen(this, sources[0], (body.by, WINDOW_START, WINDOW_END))
             _require(body.k > 0, this, f"keeps the {body.k} largest, which is not positive")
             _require(
                 body.ties in {"first", "all"}, this, f"treats ties as {body.ties!r}, neither first nor all"
@@ -94,18 +94,20 @@ def _verify_input(this: Object, body: Input) -> None:
 
 
 def _verify_merge(this: Object, sources: Sequence[Object]) -> None:
+    """Check that every source has the columns; it may have others, which are left out."""
     _require(bool(sources), this, "merges nothing")
     for source in sources:
-        _verify_passed(this, source, ())
+        _has_columns(this, source.schema, this.schema.names)
+        for each in this.schema:
+            same = source.schema.field(each.name).type == each.type
+            _require(same, this, f"changes the type of {each.name!r} of ~{source.name}")
         _require(source.time.shift == this.time.shift, this, f"has another time than ~{source.name}")
 
 
-def _verify_passed(this: Object, source: Object, needed: Iterable[str]) -> None:
-    """Check an object whose samples are those of its source: same columns, perhaps fewer."""
-    _has_columns(this, source.schema, (*this.schema.names, *needed))
-    for each in this.schema:
-        same = source.schema.field(each.name).type == each.type
-        _require(same, this, f"changes the type of {each.name!r} of ~{source.name}")
+def _verify_chosen(this: Object, source: Object, needed: Iterable[str]) -> None:
+    """Check an object whose samples are chosen among those of its source and pass as they are."""
+    _require(this.schema.equals(source.schema), this, f"has other columns than ~{source.name}")
+    _has_columns(this, source.schema, needed)
 
 
 def _verify_windowed(this: Object, body: Reduce | Attach, source: Object) -> None:

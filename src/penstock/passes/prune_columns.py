@@ -42,7 +42,7 @@ _NONE: frozenset[str] = frozenset()
 
 def prune_columns(program: Program) -> Program:
     """Narrow every object to what its readers need, then drop identities."""
-    return _without_identities(_narrowed(program))
+    return _without_identities(_whole_samples(_narrowed(program)))
 
 
 # --- narrowing --------------------------------------------------------------------------------------
@@ -60,6 +60,17 @@ def _narrowed(program: Program) -> Program:
         for source in sources_of(narrow.body):
             wanted[source] |= _needs(narrow, program[source])
     return Program(tuple(reversed(objects)), program.output)
+
+
+def _whole_samples(program: Program) -> Program:
+    """Let what only chooses among samples pass them whole, with the columns its source has kept."""
+    schemas: dict[str, pa.Schema] = {}
+    objects: list[Object] = []
+    for each in program.objects:
+        chooses = isinstance(each.body, Distinct | Top)
+        schemas[each.name] = schemas[sources_of(each.body)[0]] if chooses else each.schema
+        objects.append(replace(each, schema=schemas[each.name]))
+    return Program(tuple(objects), program.output)
 
 
 def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
