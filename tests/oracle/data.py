@@ -30,9 +30,7 @@ def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def plain_table(table: pa.Table) -> pa.Table:
-    return pa.table(
-        [plain_column(column) for column in table.columns], names=table.column_names
-    )
+    return pa.table([plain_column(column) for column in table.columns], names=table.column_names)
 
 
 def rows_of(table: pa.Table) -> list[Row]:

@@ -167,6 +167,19 @@ def source_of(query: Query) -> Source:
             return source_of(query.input)
 
 
+def keeps_time(query: Query) -> bool:
+    """Tell whether rows still carry the source's time column."""
+    match query:
+        case Source():
+            return True
+        case Window() | Regroup():
+            return False
+        case Union(left=left):
+            return keeps_time(left)
+        case _:
+            return keeps_time(query.input)
+
+
 def sees_order(query: Query) -> bool:
     """Tell whether rows of equal time can be told apart by their position (only Distinct does)."""
     match query:

@@ -159,7 +159,9 @@ class Grower:
     def boolean(self, depth: int) -> Node:
         if depth == 0:
             return self.predicate_leaf()
-        grow = self.pick([self._logic, self._compare_numbers, self._compare_floats, self._membership, self._leaf])
+        grow = self.pick(
+            [self._logic, self._compare_numbers, self._compare_floats, self._membership, self._leaf]
+        )
         return grow(depth - 1)
 
     def _leaf(self, depth: int) -> Node:

@@ -24,10 +24,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A query under construction and the columns it offers, time left out."""
+    """A query under construction and the columns it offers; `clock` offers times to predicates too."""
 
     query: d.Query
     columns: tuple[Column, ...]
+    clock: bool = True
 
 
 def _is_key(column: Column) -> bool:
@@ -42,7 +43,9 @@ def new_names(draw: st.DrawFn, taken: tuple[Column, ...], many: int) -> list[str
 
 
 def _predicate(draw: st.DrawFn, shape: Shape, depth: int) -> d.Node:
-    return Grower(draw, shape.columns).boolean(depth)
+    time = Column("t", d.source_of(shape.query).time.type)
+    seen = (time, *shape.columns) if shape.clock and d.keeps_time(shape.query) else shape.columns
+    return Grower(draw, seen).boolean(depth)
 
 
 def filtered(draw: st.DrawFn, shape: Shape) -> Shape:
@@ -65,12 +68,12 @@ def extended(draw: st.DrawFn, shape: Shape) -> Shape:
     fields, added = _grown(draw, shape, names)
     new = {column.name: column for column in added}
     kept = tuple(new.pop(column.name, column) for column in shape.columns)
-    return Shape(d.With(shape.query, fields), kept + tuple(new.values()))
+    return replace(shape, query=d.With(shape.query, fields), columns=kept + tuple(new.values()))
 
 
 def selected(draw: st.DrawFn, shape: Shape) -> Shape:
     fields, columns = _grown(draw, shape, draw(new_names((), draw(st.integers(1, 3)))))
-    return Shape(d.Select(shape.query, fields), columns)
+    return replace(shape, query=d.Select(shape.query, fields), columns=columns)
 
 
 def deduplicated(draw: st.DrawFn, shape: Shape) -> Shape:
@@ -87,7 +90,7 @@ def frames(draw: st.DrawFn) -> tuple[int, int, int]:
     size = draw(st.integers(1, 30))
     divisors = [n for n in range(1, size + 1) if size % n == 0 and size // n <= 20]
     every = draw(st.just(size) | st.sampled_from(divisors) | st.integers(max(1, size // 20), size + 7))
-    return size, every, draw(st.just(0) | st.integers(0, 2 * every))
+    return size, every, draw(st.just(0) | st.integers(-2 * every, 2 * every))
 
 
 def _keys(draw: st.DrawFn, shape: Shape, most: int) -> tuple[Column, ...]:
@@ -96,7 +99,9 @@ def _keys(draw: st.DrawFn, shape: Shape, most: int) -> tuple[Column, ...]:
     return tuple(draw(st.permutations(usable))[:many])
 
 
-def _aggregates(draw: st.DrawFn, shape: Shape, taken: tuple[Column, ...]) -> tuple[d.Fields, tuple[Column, ...]]:
+def _aggregates(
+    draw: st.DrawFn, shape: Shape, taken: tuple[Column, ...]
+) -> tuple[d.Fields, tuple[Column, ...]]:
     grower = Grower(draw, shape.columns)
     names = draw(new_names(taken, draw(st.integers(1, 4))))
     made = [grower.aggregate(name, draw(st.integers(0, 2))) for name in names]
@@ -104,8 +109,9 @@ def _aggregates(draw: st.DrawFn, shape: Shape, taken: tuple[Column, ...]) -> tup
     return fields, tuple(column for _, column in made)
 
 
-def _bounds(time: d.TimeSpec) -> tuple[Column, Column]:
-    return Column("window_start", time.type), Column("window_end", time.type)
+def _bounds(shape: Shape, query: d.Query) -> tuple[Column, ...]:
+    dtype = d.source_of(query).time.type
+    return (Column("window_start", dtype), Column("window_end", dtype)) if shape.clock else ()
 
 
 def windowed(draw: st.DrawFn, shape: Shape) -> Shape:
@@ -114,7 +120,7 @@ def windowed(draw: st.DrawFn, shape: Shape) -> Shape:
     size, every, offset = draw(frames())
     query = d.Window(shape.query, size, every, offset, tuple(key.name for key in keys), fields)
     result = tuple(replace(key, divisor=False) for key in keys)
-    return Shape(query, (*_bounds(d.source_of(query).time), *result, *added))
+    return replace(shape, query=query, columns=(*_bounds(shape, query), *result, *added))
 
 
 def attached(draw: st.DrawFn, shape: Shape) -> Shape:
@@ -122,14 +128,14 @@ def attached(draw: st.DrawFn, shape: Shape) -> Shape:
     fields, added = _aggregates(draw, shape, shape.columns)
     size, every, offset = draw(frames())
     query = d.Attach(shape.query, size, every, offset, tuple(key.name for key in keys), fields)
-    return Shape(query, (*shape.columns, *_bounds(d.source_of(query).time), *added))
+    return replace(shape, query=query, columns=(*shape.columns, *_bounds(shape, query), *added))
 
 
 def regrouped(draw: st.DrawFn, shape: Shape) -> Shape:
     keys = _keys(draw, shape, 2)
     fields, added = _aggregates(draw, shape, keys)
     query = d.Regroup(shape.query, tuple(key.name for key in keys), fields)
-    return Shape(query, (*_bounds(d.source_of(query).time), *keys, *added))
+    return replace(shape, query=query, columns=(*_bounds(shape, query), *keys, *added))
 
 
 def topped(draw: st.DrawFn, shape: Shape) -> Shape:
@@ -141,10 +147,10 @@ def topped(draw: st.DrawFn, shape: Shape) -> Shape:
 
 
 @st.composite
-def sources(draw: st.DrawFn) -> tuple[Shape, tuple[Dataset, ...]]:
+def sources(draw: st.DrawFn, clock: bool = True) -> tuple[Shape, tuple[Dataset, ...]]:
     """Draw a source, or the union of two, or of a source with a filtered copy of itself."""
     first = draw(datasets())
-    shape = Shape(d.Source(first.name, first.time), first.columns)
+    shape = Shape(d.Source(first.name, first.time), first.columns, clock)
     match draw(st.sampled_from(["one", "one", "one", "one", "two", "self"])):
         case "two":
             second = replace(first, name="more", table=draw(tables(first.time, first.columns)))
@@ -157,9 +163,11 @@ def sources(draw: st.DrawFn) -> tuple[Shape, tuple[Dataset, ...]]:
 
 
 @st.composite
-def row_shapes(draw: st.DrawFn, distinct: bool = True) -> tuple[Shape, tuple[Dataset, ...]]:
+def row_shapes(
+    draw: st.DrawFn, distinct: bool = True, clock: bool = True
+) -> tuple[Shape, tuple[Dataset, ...]]:
     """Draw a source with up to two row verbs."""
-    shape, data = draw(sources())
+    shape, data = draw(sources(clock))
     verbs = [filtered, extended, selected]
     if distinct and len(data) == 1 and not isinstance(shape.query, d.Union):
         verbs.append(deduplicated)
@@ -175,9 +183,9 @@ def row_queries(draw: st.DrawFn) -> Case:
 
 
 @st.composite
-def window_queries(draw: st.DrawFn, distinct: bool = True, tail: bool = True) -> Case:
+def window_queries(draw: st.DrawFn, distinct: bool = True, tail: bool = True, clock: bool = True) -> Case:
     """Draw a windowed query, with up to two further verbs over its result."""
-    shape, data = draw(row_shapes(distinct))
+    shape, data = draw(row_shapes(distinct, clock))
     shape = windowed(draw, shape)
     for _ in range(draw(st.integers(0, 2)) if tail else 0):
         shape = draw(st.sampled_from([filtered, extended, topped, windowed, regrouped]))(draw, shape)

@@ -160,9 +160,9 @@ def truncate(ticks: int, every: int) -> int:
 def part(name: str, ticks: int, unit: str) -> int:
     """Read a calendar part of an instant, in UTC."""
     if unit == "d":
-        moment, below = EPOCH + datetime.timedelta(days=ticks), 0
+        moment, _below = EPOCH + datetime.timedelta(days=ticks), 0
     else:
-        seconds, below = divmod(ticks, PER_SECOND[unit])
+        seconds, _below = divmod(ticks, PER_SECOND[unit])
         moment = EPOCH + datetime.timedelta(seconds=seconds)
     return moment.isoweekday() if name == "weekday" else getattr(moment, name)  # type: ignore[no-any-return]
 

@@ -76,7 +76,9 @@ def expression(node: d.Node) -> str:
         case d.Cast(arg=arg, type=dtype):
             return f"CAST({expression(arg)} AS {_sql_type(dtype)})"
         case d.When(condition=condition, then=then, otherwise=otherwise):
-            return f"CASE WHEN {expression(condition)} THEN {expression(then)} ELSE {expression(otherwise)} END"
+            return (
+                f"CASE WHEN {expression(condition)} THEN {expression(then)} ELSE {expression(otherwise)} END"
+            )
         case d.IsIn(arg=arg, values=values):
             return f"({expression(arg)} IN ({', '.join(literal(value) for value in values)}))"
         case d.Agg():
@@ -199,7 +201,9 @@ def _step(query: d.Query, source: Relation) -> Relation:
         case d.Regroup():
             return _window(query, source)
         case d.Top(k=k, by=by):
-            order = f"rank() OVER (PARTITION BY window_start, window_end ORDER BY {quoted(by)} DESC NULLS LAST)"
+            order = (
+                f"rank() OVER (PARTITION BY window_start, window_end ORDER BY {quoted(by)} DESC NULLS LAST)"
+            )
             text = f"SELECT * FROM ({source.text}) QUALIFY {order} <= {k}"
             return Relation(text, source.columns, source.time)
         case _:

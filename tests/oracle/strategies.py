@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,7 +16,21 @@ AWKWARD_NAMES = (
     "k", "v", "a b", 'quo"te', "it's", "select", "from", "🎈", "new\nline", "%s", "{0}", "é", "__class__", "$1",
     "x;--", "\\", "T", "lambda",
 )  # fmt: skip
-STRINGS = ("", "a", "view", "View", "é", "🎈", "it's", 'x"y', "a\nb", "NULL", "%", "aa", "longer than twelve bytes")
+STRINGS = (
+    "",
+    "a",
+    "view",
+    "View",
+    "é",
+    "🎈",
+    "it's",
+    'x"y',
+    "a\nb",
+    "NULL",
+    "%",
+    "aa",
+    "longer than twelve bytes",
+)
 SPECIAL = (float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 5e-324, -5e-324, 1e-310, 1e308, -1e308)
 PLAIN = (1.0, -1.0, 0.5, 2.0, 3.25, -7.75, 1e-3, 1e6, 0.1, 1 / 3, 123456.789)
 SMALL = 100
@@ -51,7 +66,9 @@ DICTIONARIES = tuple(pa.dictionary(index, pa.string()) for index in (pa.int8(), 
 
 def _limits(dtype: pa.DataType) -> tuple[int, int]:
     bits = dtype.bit_width
-    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if pa.types.is_signed_integer(dtype) else (0, 2**bits - 1)
+    return (
+        (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if pa.types.is_signed_integer(dtype) else (0, 2**bits - 1)
+    )
 
 
 def _near_limits(dtype: pa.DataType) -> st.SearchStrategy[int]:
@@ -94,7 +111,9 @@ def values(column: Column, special: bool) -> st.SearchStrategy[object]:
 @st.composite
 def column_specs(draw: st.DrawFn, name: str) -> Column:
     """Draw a column's type; half of the integer columns stay small, so that arithmetic cannot overflow."""
-    kind = draw(st.sampled_from(["int", "int", "float", "string", "dict", "bool", "date", "duration", "time"]))
+    kind = draw(
+        st.sampled_from(["int", "int", "float", "string", "dict", "bool", "date", "duration", "time"])
+    )
     match kind:
         case "int":
             small = draw(st.sampled_from([True, True, False]))
@@ -201,7 +220,7 @@ def padded(array: pa.Array, before: int, after: int) -> pa.Array:
 def chunked(draw: st.DrawFn, cells: list[object], dtype: pa.DataType) -> pa.ChunkedArray:
     """Cut a column in its own way; each chunk has its own dictionary and offset."""
     edges = draw(cuts(len(cells)))
-    chunks = [to_array(cells[low:high], dtype) for low, high in zip(edges, edges[1:], strict=False)]
+    chunks = [to_array(cells[low:high], dtype) for low, high in itertools.pairwise(edges)]
     if draw(st.booleans()):
         chunks = [padded(chunk, draw(st.integers(0, 9)), draw(st.integers(0, 2))) for chunk in chunks]
     return pa.chunked_array(chunks, dtype)
@@ -234,9 +253,7 @@ def batches_of(draw: st.DrawFn, table: pa.Table) -> list[pa.RecordBatch]:
     """Cut a table into record batches, empty ones included."""
     edges = draw(cuts(table.num_rows))
     return [
-        batch
-        for low, high in zip(edges, edges[1:], strict=False)
-        for batch in _batches(table.slice(low, high - low))
+        batch for low, high in itertools.pairwise(edges) for batch in _batches(table.slice(low, high - low))
     ]
 
 

@@ -1,0 +1,54 @@
+"""Names and literals of any content are just names and literals."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+
+NASTY = [
+    'quo"te', "it's", "new\nline", "tab\t", "null\x00byte", "back\\slash", "🎈", "名前", "e\u0301", "select", "lambda",
+    "__import__('os')", "%s", "{x}", "${y}", "; drop table", "--", "/* */", " ", "\u202e", "a" * 5_000, "window",
+    "None", "0", "i64", "define void @f()", "!dbg", "#", "\r\n", "'''", '"""', "\\x41", "t", "ts2", "count",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+def test_a_column_a_key_a_literal_an_output_and_a_stream_may_be_called_anything(text: str) -> None:
+    table = pa.table(
+        {"ts": pa.array([0, 1, 2], pa.timestamp("s")), text: [text, "other", None], text + "!": [1, 2, 4]}
+    )
+    query = (
+        pk.from_arrow(table, time="ts", name=text)
+        .filter(pk.col(text).is_in([text, "other"]) | pk.col(text).is_null())
+        .with_columns(**{text + "?": pk.when(pk.col(text) == text).then(text).otherwise("no")})
+        .window("10s", by=[text + "?", text])
+        .agg(**{text + "+": pk.sum(text + "!", where=pk.col(text + "?") == text), text + "-": pk.max(text)})
+    )
+    rows = query.collect().drop_columns(["window_start", "window_end"]).to_pylist()
+    assert sorted(rows, key=lambda row: str(row[text])) == sorted(
+        [
+            {text + "?": text, text: text, text + "+": 1, text + "-": text},
+            {text + "?": "no", text: "other", text + "+": None, text + "-": "other"},
+            {text + "?": "no", text: None, text + "+": None, text + "-": None},
+        ],
+        key=lambda row: str(row[text]),
+    )
+    assert str(query.explain())
+
+
+def test_an_empty_name_is_a_name_or_a_typed_error() -> None:
+    table = pa.table({"ts": pa.array([0], pa.timestamp("s")), "": [1]})
+    try:
+        result = pk.from_arrow(table, time="ts").window("1s").agg(n=pk.sum("")).collect()
+    except pk.PenstockError:
+        return
+    assert result["n"].to_pylist() == [1]
+
+
+def test_the_time_column_may_be_called_anything() -> None:
+    for name in ("window", "time", "🎈", "", "select", "count"):
+        table = pa.table({name: pa.array([0], pa.timestamp("s")), "v": [1]})
+        result = pk.from_arrow(table, time=name).window("1s").agg(n=pk.sum("v")).collect()
+        assert result["n"].to_pylist() == [1]

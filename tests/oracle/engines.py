@@ -1,0 +1,79 @@
+"""The ways to run one case: compiled in any configuration, and interpreted without any pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import penstock as pk
+from penstock.api.execute import read
+from penstock.compile import compile_plan
+from penstock.ir.interpret import interpret
+from penstock.ir.rows import to_rows
+from penstock.lower.plan_to_ir import to_ir
+from penstock.passes.pipeline import PASSES
+from penstock.plan.schema import sources_of
+from tests.oracle import brute
+from tests.oracle.brute import Cells
+from tests.oracle.build import build
+from tests.oracle.compare import assert_same_rows, assert_windows_in_order
+from tests.oracle.data import Row, rows_of
+from tests.oracle.queries import Case
+
+PATIENCE = 10**8  # ticks: later than any row of a generated table
+
+
+def expected_rows(case: Case) -> list[Cells] | None:
+    """Compute the answer in plain Python; None if some sum does not fit 64 bits."""
+    try:
+        return brute.run(case.query, case.tables).rows
+    except brute.Overflow:
+        return None
+
+
+def collected(case: Case, **options: Any) -> pa.Table:
+    """Run compiled, over the tables as they are chunked."""
+    return build(case.query, case.datasets).collect(**options)
+
+
+def interpreted(case: Case) -> list[Row]:
+    """Run the un-optimised program in the interpreter of the time-centric IR."""
+    plan = build(case.query, case.datasets).plan
+    return interpret(to_ir(plan), {name: to_rows(table) for name, table in case.tables.items()})
+
+
+def streamed(case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]]) -> pa.Table:
+    """Run incrementally over batches, with lateness enough for every row."""
+    query = build(case.query, case.datasets, bound=False, lateness=PATIENCE)
+    output = query.run({name: iter(each) for name, each in batches.items()})
+    return pa.Table.from_batches(list(output), query.schema)
+
+
+def pass_names() -> list[str]:
+    """Name every optimiser pass once."""
+    return list(dict.fromkeys(name for name, _ in PASSES))
+
+
+def without_passes(case: Case, off: frozenset[str]) -> pa.Table:
+    """Run compiled with some passes turned off."""
+    query = build(case.query, case.datasets)
+    compiled = compile_plan(query.plan, off=off)
+    session = compiled.open(pk.Engine(), bounded=True)
+    batches: list[pa.RecordBatch] = []
+    for source in sources_of(query.plan):
+        for batch in read(source, query.data[source.name], compiled.columns[source.name]):
+            batches += session.push(source.name, batch)
+    return pa.Table.from_batches([*batches, *session.finish()], schema=query.schema)
+
+
+def tiny_tasks(threads: int) -> Any:
+    return pk.Engine(threads=threads, task_bytes=64)
+
+
+def assert_answer(expected: Sequence[Cells], table: pa.Table, what: str) -> None:
+    """Check rows, and the order of windows where the result has them."""
+    assert_same_rows(expected, rows_of(table), what)
+    if "window_end" in table.column_names and "t" not in table.column_names:
+        assert_windows_in_order(table)
