@@ -6,7 +6,6 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ def facts() -> dict[str, object]:
         "cores": os.cpu_count(),
         "features": cpu_features(),
         "memory_gb": memory_gb(),
+        "load": load(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": versions(),
@@ -62,6 +62,14 @@ def memory_gb() -> float | None:
         return None
 
 
+def load() -> float | None:
+    """How many programs wanted a core during the last minute; None where nobody counts."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None
+
+
 def versions() -> dict[str, str | None]:
     """Installed versions, read from metadata without importing anything."""
     return {name: installed_version(name) for name in PACKAGES}
@@ -89,18 +97,3 @@ def java_version() -> str | None:
     done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     lines = (done.stderr or done.stdout).splitlines()
     return lines[0] if lines else None
-
-
-def import_seconds(module: str = "penstock", repeat: int = 3) -> float:
-    """Time a bare import in a fresh interpreter, less the interpreter's own start."""
-    return max(0.0, start_seconds(f"import {module}", repeat) - start_seconds("pass", repeat))
-
-
-def start_seconds(statement: str, repeat: int) -> float:
-    """Time a fresh interpreter running one statement."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-
-    def run() -> None:
-        subprocess.run([sys.executable, "-c", statement], check=True, env=environment, capture_output=True)
-
-    return best_seconds(run, repeat)

@@ -21,6 +21,7 @@ from penstock.bench.workloads import YsbKeyed
 from penstock.cli.guard import CommandError
 
 QUICK_PART = 10
+QUIET_LOAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,16 @@ def print_machine(console: Console, machine: dict[str, object]) -> None:
         case dict() as measured:
             parts = (f"{speed:.1f} GB/s on {n} thread(s)" for n, speed in measured.items())
             console.print("memory reads " + ", ".join(parts), highlight=False)
+    warn_of_load(console, machine["load"])
+
+
+def warn_of_load(console: Console, load: object) -> None:
+    """Say when other programs are at work: they take cores away from whoever wants most threads."""
+    if isinstance(load, float) and load > QUIET_LOAD:
+        console.print(
+            f"load average {load}: other programs are running, so figures will be low and uneven",
+            style="yellow",
+        )
 
 
 def save(

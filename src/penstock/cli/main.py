@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+import penstock
 from penstock.cli.guard import GuardedGroup
 from penstock.errors import UnsupportedError
 
@@ -52,9 +53,7 @@ Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or
 def print_version(asked: bool) -> None:
     """Print the version and stop, if asked."""
     if asked:
-        from penstock.cli.versions import own_version  # noqa: PLC0415 - --help stays quick
-
-        typer.echo(f"penstock {own_version()}")
+        typer.echo(f"penstock {penstock.__version__}")
         raise typer.Exit
 
 

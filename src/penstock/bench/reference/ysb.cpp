@@ -24,6 +24,9 @@
 #include <memory>
 #include <thread>
 #include <vector>
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 #if defined(__AVX2__)
 #include <immintrin.h>
 #endif
@@ -33,6 +36,7 @@ namespace {
 constexpr int64_t kBlock = 2048;       // rows per selection vector: 8 KB, a quarter of L1
 constexpr int64_t kChunk = 1 << 16;    // rows a worker takes at a time
 constexpr int64_t kInCache = 1 << 15;  // tables above this many keys miss L2 and are prefetched
+constexpr size_t kHugePage = 2 << 20;
 constexpr int kAhead = 32;             // selected rows between a prefetch and its use
 
 struct Columns {
@@ -58,8 +62,19 @@ struct Pane {
     int64_t start = 0, end = 0;
 
     Pane(int64_t start, const Query &query) : start(start), end(start + query.size) {
-        sums.reset(static_cast<int64_t *>(std::calloc(query.keys, sizeof(int64_t))));
-        present.reset(static_cast<uint64_t *>(std::calloc(query.keys / 64 + 1, sizeof(uint64_t))));
+        sums.reset(static_cast<int64_t *>(zeroed(query.keys * sizeof(int64_t))));
+        present.reset(static_cast<uint64_t *>(zeroed((query.keys / 64 + 1) * sizeof(uint64_t))));
+    }
+
+    // Zero pages that cost nothing until touched; large ones as huge pages, or each random access
+    // would miss the TLB too.
+    static void *zeroed(size_t bytes) {
+        if (bytes < kHugePage) return std::calloc(bytes, 1);
+        void *memory = std::aligned_alloc(kHugePage, (bytes + kHugePage - 1) / kHugePage * kHugePage);
+#if defined(MADV_HUGEPAGE)
+        madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+        return std::memset(memory, 0, bytes);
     }
 };
 
