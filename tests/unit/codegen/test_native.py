@@ -108,12 +108,12 @@ def test_a_kernel_that_breaks_the_grammar_is_not_compiled() -> None:
 
 
 def test_arguments_of_another_width_are_refused() -> None:
-    with pytest.raises(AssertionError, match="do not fit"):
+    with pytest.raises(AssertionError, match="side by side"):
         compile_kernel(total())({"x": np.zeros(4, np.int32), "out": np.zeros(1, np.int64), "n": 4})
 
 
 def test_arguments_that_skip_memory_are_refused() -> None:
-    with pytest.raises(AssertionError, match="do not fit"):
+    with pytest.raises(AssertionError, match="side by side"):
         compile_kernel(total())({"x": np.zeros(8, np.int64)[::2], "out": np.zeros(1, np.int64), "n": 4})
 
 
@@ -153,3 +153,8 @@ def test_names_never_repeat() -> None:
     names = Names()
     drawn = [names.value() if turn % 2 else names.label() for turn in range(100)]
     assert len(set(drawn)) == 100
+
+
+def test_an_array_in_place_of_a_number_is_refused() -> None:
+    with pytest.raises(AssertionError, match="side by side"):
+        compile_kernel(total())({"x": np.zeros(4, np.int64), "out": np.zeros(1, np.int64), "n": np.zeros(1)})

@@ -170,3 +170,23 @@ def test_a_checked_sum_stops_at_the_first_overflow() -> None:
     k.ret(-1)
     agree(k.build(), {"x": np.array([2**62, 2**62 - 1, 1, 0]), "n": 4})
     assert compile_kernel(k.build())({"x": np.array([2**62, 2**62 - 1, 1, 0]), "n": 4}) == 2
+
+
+def test_a_value_shared_by_statements_is_read_anew_in_each() -> None:
+    k = KernelBuilder("shared")
+    x = k.buffer("x", I64)
+    first = x[0] + 1
+    k.store(x, 0, first)
+    k.store(x, 0, first)
+    k.ret(first)
+    agree(k.build(), {"x": np.array([10])})
+    assert compile_kernel(k.build())({"x": np.array([10])}) == 13
+
+
+def test_values_shared_many_times_compile_in_linear_time() -> None:
+    k = KernelBuilder("squares")
+    value = k.scalar("x") + 1
+    for _ in range(60):
+        value = value * value
+    k.ret(value)
+    agree(k.build(), {"x": 2})
