@@ -6,6 +6,10 @@ peers       the same query in Polars, DuckDB and pandas
 contenders  everything that answers one query, Penstock included, behind one call
 measure     alternate the contenders, keep the best, check that the answers agree
 machine     the facts a figure depends on: processor, memory bandwidth, versions
+fresh       another interpreter, for figures that can be taken only once in a process
+startup     import time and the first query's compile time
+memory      working memory beyond input and output
+figures     ratios and their targets
 suites      what `penstock bench <suite>` runs
 report      tables for people, JSON for programs
 plot        the same as a picture

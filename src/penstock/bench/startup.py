@@ -6,8 +6,6 @@ Each figure is taken in a fresh interpreter, with the kernel cache on disk turne
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import time
 
@@ -15,34 +13,27 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.bench.figures import Figure
+from penstock.bench.fresh import fresh
 from penstock.codegen import target
 
 TRIES = 3
-NO_DISK_CACHE = {"PENSTOCK_CACHE_DIR": ""}
+DECLARE = "import penstock as pk; pk.col('x') + 1"
 
 
 def startup_figures() -> tuple[Figure, ...]:
     """Give the figures of starting up; a failing probe gives figures without a value."""
-    imports = fresh_seconds("import penstock"), fresh_seconds("pass")
-    known = None if None in imports else imports[0] - imports[1]  # type: ignore[operator]
-    compile_ms = first_result_ms()
+    bare = fresh_seconds("pass")
     return (
-        Figure("import penstock", known, 0.2, at_least=False, unit="s"),
-        Figure("compile the first small query", compile_ms, 60, at_least=False, unit="ms"),
+        Figure("import penstock", beyond(bare, "import penstock"), 0.2, at_least=False, unit="s"),
+        Figure("import penstock and declare a column", beyond(bare, DECLARE), unit="s"),
+        Figure("compile the first small query", first_result_ms(), 60, at_least=False, unit="ms"),
     )
 
 
-def fresh(arguments: list[str]) -> str | None:
-    """Run a fresh interpreter that finds the same packages; None if it fails."""
-    path = os.pathsep.join(part for part in sys.path if part)
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env=os.environ | NO_DISK_CACHE | {"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout if done.returncode == 0 else None
+def beyond(bare: float | None, statement: str) -> float | None:
+    """How much longer an interpreter takes with a statement than without."""
+    seconds = fresh_seconds(statement)
+    return None if seconds is None or bare is None else max(0.0, seconds - bare)
 
 
 def fresh_seconds(statement: str) -> float | None:

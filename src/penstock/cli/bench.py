@@ -12,6 +12,7 @@ from rich.console import Console
 from penstock.bench.contenders import ALL_PEERS, Field, open_field
 from penstock.bench.figures import Case, Figure
 from penstock.bench.machine import facts
+from penstock.bench.memory import memory_figures
 from penstock.bench.peers import limit_polars_threads
 from penstock.bench.reference import Reference
 from penstock.bench.report import figure_table, print_case, save_json, to_json
@@ -53,11 +54,11 @@ def run_bench(request: BenchRequest) -> None:
         print_machine(console, machine)
         cases = ysb_cases(options_of(request), field, status.update)
         status.update("starting fresh interpreters")
-        startup = startup_figures()
+        alone = startup_figures() + memory_figures()
     for case in cases:
         print_case(console, case)
-    console.print(figure_table(startup))
-    save(request, machine, cases, startup)
+    console.print(figure_table(alone))
+    save(request, machine, cases, alone)
 
 
 def options_of(request: BenchRequest) -> Options:
@@ -121,11 +122,11 @@ def warn_of_load(console: Console, load: object) -> None:
 
 
 def save(
-    request: BenchRequest, machine: dict[str, object], cases: Sequence[Case], startup: Sequence[Figure]
+    request: BenchRequest, machine: dict[str, object], cases: Sequence[Case], alone: Sequence[Figure]
 ) -> None:
     """Write the JSON and the picture, if asked for."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
-    document = to_json(request.suite, when, machine, cases, startup)
+    document = to_json(request.suite, when, machine, cases, alone)
     if request.json is not None:
         save_json(request.json, document)
     if request.plot is not None:
