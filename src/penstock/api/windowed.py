@@ -58,6 +58,8 @@ class Windowed:
         plan = self._stream.raw_plan
         made = Aggregate(plan, self._window, self._by, ())
         fields = window_fields(exprs, named, scope_of(made), time_of(plan), "agg")
+        if not fields:
+            raise ExpressionTypeError("agg needs at least one aggregate, such as n=pk.count()")
         _require_constant(fields, (*self._by, *BOUNDS))
         refuse_twice([*BOUNDS, *self._by, *(each.name for each in fields)], "agg")
         return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
