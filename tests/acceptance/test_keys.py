@@ -16,7 +16,9 @@ TIME = pa.timestamp("s")
 def totals(table: pa.Table, *keys: str) -> dict[object, int]:
     query = pk.from_arrow(table, time="ts").window("10s", by=list(keys)).agg(total=pk.sum("v"))
     rows = query.collect().to_pylist()
-    return {(row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)): row["total"] for row in rows}
+    return {
+        (row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys)): row["total"] for row in rows
+    }
 
 
 def keyed(values: list[object], dtype: pa.DataType | None = None) -> pa.Table:

@@ -52,3 +52,18 @@ def test_the_time_column_may_be_called_anything() -> None:
         table = pa.table({name: pa.array([0], pa.timestamp("s")), "v": [1]})
         result = pk.from_arrow(table, time=name).window("1s").agg(n=pk.sum("v")).collect()
         assert result["n"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "name", ["self", "data", "engine", "metrics", "exprs", "batch", "batches", "state", "final", "by"]
+)
+def test_words_of_the_api_are_names_like_any_other(name: str) -> None:
+    table = pa.table({"ts": pa.array([0, 1], pa.timestamp("s")), name: [1, 2]})
+    stream = pk.stream(name, table.schema, time="ts")
+    more = pk.stream("more", table.schema, time="ts")
+    made = (
+        stream.union(more).with_columns(**{name: pk.col(name) * 2}).window("10s").agg(**{name: pk.sum(name)})
+    )
+    data = {name: table, "more": table}
+    assert made.collect(data)[name].to_pylist() == [12]
+    assert [row for each in made.run(data) for row in each[name].to_pylist()] == [12]

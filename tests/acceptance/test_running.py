@@ -14,7 +14,9 @@ import penstock as pk
 SCHEMA = pa.schema([("ts", pa.timestamp("s")), ("k", pa.string()), ("v", pa.int64())])
 
 
-def batch(times: list[int | None], keys: list[str] | None = None, values: list[int] | None = None) -> pa.RecordBatch:
+def batch(
+    times: list[int | None], keys: list[str] | None = None, values: list[int] | None = None
+) -> pa.RecordBatch:
     n = len(times)
     arrays = [
         pa.array(times, pa.int64()).cast(pa.timestamp("s")),
@@ -72,7 +74,13 @@ def test_a_late_row_is_counted_and_left_out() -> None:
     run = query().run([batch([8]), batch([14]), batch([7])])
     list(run)
     metrics = run.metrics
-    assert (metrics.read, metrics.accepted, metrics.late, metrics.malformed, metrics.filtered) == (3, 2, 1, 0, 0)
+    assert (metrics.read, metrics.accepted, metrics.late, metrics.malformed, metrics.filtered) == (
+        3,
+        2,
+        1,
+        0,
+        0,
+    )
 
 
 def test_whether_a_row_is_late_does_not_depend_on_the_batches() -> None:
@@ -94,8 +102,8 @@ def test_a_row_is_late_only_if_all_its_windows_are_gone() -> None:
 def test_push_advance_finish() -> None:
     with query().open() as live:
         assert sums(live.push(batch([0, 5]))) == []
-        assert sums(live.advance(dt.datetime(1970, 1, 1, 0, 0, 9))) == []  # noqa: DTZ001
-        assert sums(live.advance(dt.datetime(1970, 1, 1, 0, 0, 10))) == [(0, 10, 2)]  # noqa: DTZ001
+        assert sums(live.advance(dt.datetime(1970, 1, 1, 0, 0, 9))) == []
+        assert sums(live.advance(dt.datetime(1970, 1, 1, 0, 0, 10))) == [(0, 10, 2)]
         assert sums(live.push(batch([9, 12]))) == []
         assert live.metrics.late == 1
         assert sums(live.finish()) == [(10, 20, 1)]
@@ -104,7 +112,7 @@ def test_push_advance_finish() -> None:
 def test_advance_never_goes_back() -> None:
     with query().open() as live:
         live.push(batch([25]))
-        live.advance(dt.datetime(1970, 1, 1))  # noqa: DTZ001
+        live.advance(dt.datetime(1970, 1, 1))
         live.push(batch([3]))
         assert live.metrics.late == 1
 
@@ -139,7 +147,13 @@ def test_collect_has_no_late_rows_and_leaves_metrics() -> None:
     assert counted.collect().num_rows == 2
     metrics = counted.metrics
     assert metrics is not None
-    assert (metrics.read, metrics.accepted, metrics.late, metrics.malformed, metrics.filtered) == (4, 2, 0, 1, 1)
+    assert (metrics.read, metrics.accepted, metrics.late, metrics.malformed, metrics.filtered) == (
+        4,
+        2,
+        0,
+        1,
+        1,
+    )
 
 
 def test_collect_can_be_given_a_metrics_object() -> None:
@@ -159,7 +173,9 @@ def test_any_number_of_threads_gives_the_same_windows(threads: int) -> None:
             "v": list(range(n)),
         }
     )
-    keyed = pk.from_arrow(table, time="ts").window("1m", by="k").agg(s=pk.sum("v"), n=pk.count(), b=pk.max("v"))
+    keyed = (
+        pk.from_arrow(table, time="ts").window("1m", by="k").agg(s=pk.sum("v"), n=pk.count(), b=pk.max("v"))
+    )
     small = keyed.collect(engine=pk.Engine(threads=threads, task_bytes=4_096))
     usual = keyed.collect(engine=pk.Engine(threads=1))
     order = [("window_end", "ascending"), ("k", "ascending")]

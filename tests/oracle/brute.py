@@ -177,7 +177,7 @@ def _step(query: d.Query, table: Table) -> Table:
         case d.Filter(predicate=predicate):
             return table.but([row for row in table.rows if evaluate(predicate, row) is True])
         case d.Select(fields=fields):
-            return table.but([_project(row, fields, {table.time: row[table.time]}) for row in table.rows])
+            return table.but([_project(row, fields, _kept(row, table.time)) for row in table.rows])
         case d.With(fields=fields):
             return table.but([_project(row, fields, row) for row in table.rows])
         case d.Distinct(subset=subset):
@@ -188,10 +188,18 @@ def _step(query: d.Query, table: Table) -> Table:
             return _attach(query, table)
         case d.Regroup():
             return _regroup(query, table)
+        case d.Beside():
+            groups = _carried(query, table)
+            return table.but([row | _fields(query.fields, g, g[0]) for g in groups for row in g])
         case d.Top():
             return table.but(_top(query, table))
         case _:
             raise AssertionError(query)
+
+
+def _kept(row: Cells, time: str) -> Cells:
+    """List the columns that `select` keeps unasked."""
+    return {name: row[name] for name in row if name in ("window_start", "window_end", time)}
 
 
 def _project(row: Cells, fields: d.Fields, kept: Cells) -> Cells:
@@ -223,13 +231,18 @@ def _attach(query: d.Attach, table: Table) -> Table:
     return table.but(rows)
 
 
-def _regroup(query: d.Regroup, table: Table) -> Table:
+def _carried(query: d.Regroup | d.Beside, table: Table) -> list[list[Cells]]:
+    """Group rows by the window they carry, and by keys."""
     groups: dict[tuple[object, ...], list[Cells]] = {}
     for row in table.rows:
         names = ("window_start", "window_end", *query.by)
         groups.setdefault(tuple(key_cell(row[name]) for name in names), []).append(row)
+    return list(groups.values())
+
+
+def _regroup(query: d.Regroup, table: Table) -> Table:
     rows = []
-    for group in groups.values():
+    for group in _carried(query, table):
         seen = {name: group[0][name] for name in ("window_start", "window_end", *query.by)}
         rows.append(seen | _fields(query.fields, group, seen))
     return Table(rows, "window_end", -1)

@@ -55,6 +55,8 @@ def _step(query: d.Query, source: Any) -> Any:
             return source.window(_frame(query), by=list(by)).with_columns(**_named(fields))
         case d.Regroup(by=by, fields=fields):
             return source.window(by=list(by)).agg(**_named(fields))
+        case d.Beside(by=by, fields=fields):
+            return source.window(by=list(by)).with_columns(**_named(fields))
         case d.Top(k=k, by=by):
             return source.top_k(k, by=by, ties="all")
         case _:

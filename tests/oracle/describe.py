@@ -1,7 +1,7 @@
 """A neutral description of a query, from which Penstock, DuckDB and plain Python are each built.
 
     node  ::= Col | Lit | Op | Cast | When | IsIn | Agg
-    query ::= Source | Filter | Select | With | Union | Distinct | Window | Attach | Regroup | Top
+    query ::= Source | Filter | Select | With | Union | Distinct | Window | Attach | Regroup | Beside | Top
 
 Nothing here knows Penstock: three independent translations (`build.py`, `sql.py`, `brute.py`) read it.
 Times are integer ticks of the source's time column throughout.
@@ -93,7 +93,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Keep the time column and `fields`."""
+    """Keep the time column (or the window's bounds) and `fields`."""
 
     input: Query
     fields: Fields
@@ -147,13 +147,22 @@ class Regroup:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """`result.window(by=…).with_columns(…)`: aggregates of the window carried, beside its rows."""
+
+    input: Query
+    by: tuple[str, ...]
+    fields: Fields
+
+
+@dataclass(frozen=True, slots=True)
 class Top:
     input: Query
     k: int
     by: str
 
 
-Query = Source | Filter | Select | With | Union | Distinct | Window | Attach | Regroup | Top
+Query = Source | Filter | Select | With | Union | Distinct | Window | Attach | Regroup | Beside | Top
 
 
 def source_of(query: Query) -> Source:

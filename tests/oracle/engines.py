@@ -13,7 +13,7 @@ from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.plan_to_ir import to_ir
-from penstock.passes.pipeline import PASSES
+from penstock.passes.pipeline import PASSES, optimise
 from penstock.plan.schema import sources_of
 from tests.oracle import brute
 from tests.oracle.brute import Cells
@@ -38,10 +38,11 @@ def collected(case: Case, **options: Any) -> pa.Table:
     return build(case.query, case.datasets).collect(**options)
 
 
-def interpreted(case: Case) -> list[Row]:
-    """Run the un-optimised program in the interpreter of the time-centric IR."""
-    plan = build(case.query, case.datasets).plan
-    return interpret(to_ir(plan), {name: to_rows(table) for name, table in case.tables.items()})
+def interpreted(case: Case, off: frozenset[str] | None = None) -> list[Row]:
+    """Run in the interpreter of the time-centric IR: un-optimised, or with all passes but those off."""
+    program = to_ir(build(case.query, case.datasets).plan)
+    inputs = {name: to_rows(table) for name, table in case.tables.items()}
+    return interpret(program if off is None else optimise(program, off), inputs)
 
 
 def streamed(case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]]) -> pa.Table:

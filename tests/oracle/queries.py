@@ -73,6 +73,8 @@ def extended(draw: st.DrawFn, shape: Shape) -> Shape:
 
 def selected(draw: st.DrawFn, shape: Shape) -> Shape:
     fields, columns = _grown(draw, shape, draw(new_names((), draw(st.integers(1, 3)))))
+    bounds = tuple(column for column in shape.columns if column.name in ("window_start", "window_end"))
+    columns = bounds + columns
     return replace(shape, query=d.Select(shape.query, fields), columns=columns)
 
 
@@ -138,6 +140,18 @@ def regrouped(draw: st.DrawFn, shape: Shape) -> Shape:
     return replace(shape, query=query, columns=(*_bounds(shape, query), *keys, *added))
 
 
+def beside(draw: st.DrawFn, shape: Shape) -> Shape:
+    keys = _keys(draw, shape, 2)
+    fields, added = _aggregates(draw, shape, shape.columns)
+    query = d.Beside(shape.query, tuple(key.name for key in keys), fields)
+    return replace(shape, query=query, columns=shape.columns + added)
+
+
+def doubled(draw: st.DrawFn, shape: Shape) -> Shape:
+    """Unite a window's result with a filtered copy of itself."""
+    return replace(shape, query=d.Union(shape.query, filtered(draw, shape).query))
+
+
 def topped(draw: st.DrawFn, shape: Shape) -> Shape:
     usable = [column for column in shape.columns if _is_key(column)]
     if not usable:
@@ -188,7 +202,8 @@ def window_queries(draw: st.DrawFn, distinct: bool = True, tail: bool = True, cl
     shape, data = draw(row_shapes(distinct, clock))
     shape = windowed(draw, shape)
     for _ in range(draw(st.integers(0, 2)) if tail else 0):
-        shape = draw(st.sampled_from([filtered, extended, topped, windowed, regrouped]))(draw, shape)
+        verbs = [filtered, extended, selected, topped, windowed, windowed, regrouped, beside, doubled]
+        shape = draw(st.sampled_from(verbs))(draw, shape)
         if isinstance(shape.query, d.With | d.Window) and draw(st.booleans()):
             break
     return Case(shape.query, data)
@@ -198,7 +213,9 @@ def window_queries(draw: st.DrawFn, distinct: bool = True, tail: bool = True, cl
 def attach_queries(draw: st.DrawFn) -> Case:
     shape, data = draw(row_shapes(distinct=False))
     shape = attached(draw, shape)
-    return Case(filtered(draw, shape).query if draw(st.booleans()) else shape.query, data)
+    for _ in range(draw(st.integers(0, 2))):
+        shape = draw(st.sampled_from([filtered, topped, regrouped, beside, windowed]))(draw, shape)
+    return Case(shape.query, data)
 
 
 def any_queries() -> st.SearchStrategy[Case]:

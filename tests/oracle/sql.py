@@ -193,7 +193,8 @@ def _step(query: d.Query, source: Relation) -> Relation:
             text = f"SELECT * FROM ({source.text}) WHERE {expression(predicate)}"
             return Relation(text, source.columns, source.time)
         case d.Select(fields=fields):
-            return _project(source, {source.time: d.Col(source.time)} | dict(fields))
+            kept = [name for name in source.columns if name in ("window_start", "window_end", source.time)]
+            return _project(source, {name: d.Col(name) for name in kept} | dict(fields))
         case d.With(fields=fields):
             return _project(source, {name: d.Col(name) for name in source.columns} | dict(fields))
         case d.Window():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import assume, given
+from hypothesis import strategies as st
 
 import penstock as pk
 from tests.oracle import sql
 from tests.oracle.build import build
 from tests.oracle.compare import assert_same_rows
 from tests.oracle.effort import effort
-from tests.oracle.engines import assert_answer, collected, expected_rows, interpreted
+from tests.oracle.engines import assert_answer, collected, expected_rows, interpreted, pass_names
 from tests.oracle.queries import Case, any_queries, attach_queries, row_queries, window_queries
 
 
@@ -50,6 +51,14 @@ def test_the_interpreter_equals_plain_python(case: Case) -> None:
             interpreted(case)
         return
     assert_same_rows(expected, interpreted(case), "interpreter")
+
+
+@effort(60)
+@given(case=any_queries(), off=st.sets(st.sampled_from(pass_names())))
+def test_the_optimised_program_means_the_same_in_the_interpreter(case: Case, off: set[str]) -> None:
+    expected = expected_rows(case)
+    assume(expected is not None)
+    assert_same_rows(expected or [], interpreted(case, frozenset(off)), f"interpreter without {sorted(off)}")
 
 
 @effort(40)

@@ -6,12 +6,15 @@ arrival, so what it says cannot depend on how rows are cut into batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -82,14 +85,17 @@ class Model:
 def as_batch(rows: Sequence[Row]) -> pa.RecordBatch:
     columns = list(zip(*rows, strict=True)) if rows else [[], [], []]
     return pa.RecordBatch.from_arrays(
-        [pa.array(list(column), each.type) for column, each in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+        [pa.array(list(column), each.type) for column, each in zip(columns, SCHEMA, strict=True)],
+        schema=SCHEMA,
     )
 
 
 def windows(batches: Iterable[pa.RecordBatch]) -> list[Emitted]:
     names = ("window_end", "window_start", "k", "s", "n")
     return [
-        tuple(row) for each in batches for row in zip(*(each[name].to_pylist() for name in names), strict=True)
+        tuple(row)
+        for each in batches
+        for row in zip(*(each[name].to_pylist() for name in names), strict=True)
     ]  # type: ignore[misc]
 
 
@@ -136,7 +142,11 @@ def splits(draw: st.DrawFn, rows: list[Row]) -> list[list[Row]]:
 def check_metrics(metrics: Any, model: Model, read: int) -> None:
     assert metrics.balanced
     assert metrics.read == read
-    assert (metrics.accepted, metrics.late, metrics.malformed) == (model.accepted, model.late, model.malformed)
+    assert (metrics.accepted, metrics.late, metrics.malformed) == (
+        model.accepted,
+        model.late,
+        model.malformed,
+    )
 
 
 @QUICK
@@ -255,3 +265,50 @@ def test_finish_twice_emits_nothing_twice() -> None:
         live.push(as_batch([(1, "a", 1)]))
         assert len(windows(live.finish())) == 1
         assert windows(live.finish()) == []
+
+
+def _memory_after(
+    made: Any, key: Callable[[int], object], schema: pa.Schema, steps: tuple[int, int]
+) -> list[int]:
+    """Push batches of keys that come and go, and read how much memory is held after `steps` of them."""
+    held = []
+    tracemalloc.start()
+    try:
+        with made.open() as live:
+            for step in range(steps[1] + 1):
+                columns = [[step * 10] * 64, [key(step * 64 + i) for i in range(64)], [1] * 64]
+                arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
+                live.push(pa.RecordBatch.from_arrays(arrays, schema=schema))
+                if step in steps:
+                    del arrays, columns
+                    gc.collect()
+                    held.append(tracemalloc.get_traced_memory()[0] + pa.total_allocated_bytes())
+    finally:
+        tracemalloc.stop()
+    return held
+
+
+@pytest.mark.parametrize(
+    ("key", "dtype"),
+    [
+        (lambda n: n * 1_000_003, pa.int64()),
+        (lambda n: n, pa.int64()),
+        (lambda n: n / 7, pa.float64()),
+        (lambda n: f"key number {n}", pa.string()),
+    ],
+    ids=["scattered integers", "rising integers", "floats", "strings"],
+)
+def test_keys_that_come_and_go_leave_no_memory_behind(
+    key: Callable[[int], object], dtype: pa.DataType
+) -> None:
+    schema = pa.schema([("t", pa.int64()), ("k", dtype), ("v", pa.int64())])
+    made = pk.stream("events", schema, time="t").window(10, by="k").agg(s=pk.sum("v"), n=pk.count())
+    first, last = _memory_after(made, key, schema, (300, 1_500))
+    per_key = (last - first) / (1_200 * 64)
+    assert per_key < 8, f"{per_key:.1f} bytes stay behind for each key whose window has been emitted"
+
+
+def test_windows_that_come_and_go_leave_no_memory_behind() -> None:
+    made = pk.stream("events", SCHEMA, time="t").window(pk.sliding(40, 10), by="k").agg(s=pk.sum("v"))
+    first, last = _memory_after(made, lambda n: "abcd"[n % 4], SCHEMA, (300, 1_500))
+    assert (last - first) / 1_200 < 100

@@ -1,0 +1,64 @@
+"""Regular time that no column stores: `pk.every`."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+
+TABLE = pa.table({"mv": [1.0, 2.0, 3.0, 4.0, 5.0]})
+
+
+def test_rows_are_a_period_apart_from_the_epoch_on() -> None:
+    result = pk.from_arrow(TABLE, time=pk.every("4ms")).window("8ms").agg(s=pk.sum("mv")).collect()
+    assert result["window_start"].cast(pa.int64()).to_pylist() == [0, 8_000, 16_000]
+    assert result["s"].to_pylist() == [3.0, 7.0, 5.0]
+
+
+def test_a_start_moves_all_rows() -> None:
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    ecg = pk.from_arrow(TABLE, time=pk.every("1s", start=start))
+    result = ecg.window("1m").agg(n=pk.count()).collect()
+    assert result["window_start"].to_pylist() == [start]
+    assert result["n"].to_pylist() == [5]
+
+
+def test_bare_ticks() -> None:
+    result = pk.from_arrow(TABLE, time=pk.every(10)).window(20).agg(s=pk.sum("mv")).collect()
+    assert result.select(["window_start", "s"]).to_pylist() == [
+        {"window_start": 0, "s": 3.0},
+        {"window_start": 20, "s": 7.0},
+        {"window_start": 40, "s": 5.0},
+    ]
+
+
+def test_the_time_can_be_seen_and_filtered_by() -> None:
+    ecg = pk.from_arrow(TABLE, time=pk.every(10))
+    assert ecg.collect().to_pydict() == {"time": [0, 10, 20, 30, 40], "mv": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    assert ecg.filter(pk.col("time") >= 30).collect()["mv"].to_pylist() == [4.0, 5.0]
+
+
+def test_a_filter_does_not_move_the_rows_it_keeps() -> None:
+    kept = pk.from_arrow(TABLE, time=pk.every(10)).filter(pk.col("mv") > 3)
+    assert kept.window(20).agg(s=pk.sum("mv")).collect()["window_start"].to_pylist() == [20, 40]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 4])
+def test_the_count_of_rows_goes_on_over_batches_and_chunks(cut: int) -> None:
+    parts = [TABLE.slice(0, cut), TABLE.slice(cut)]
+    declared = pk.stream("ecg", TABLE.schema, time=pk.every(10)).window(20).agg(s=pk.sum("mv"))
+    batches = [batch for part in parts for batch in part.combine_chunks().to_batches()]
+    got = [value for each in declared.run(batches) for value in each["s"].to_pylist()]
+    assert got == [3.0, 7.0, 5.0]
+    chunked = pa.concat_tables(parts)
+    assert declared.collect(chunked)["s"].to_pylist() == [3.0, 7.0, 5.0]
+
+
+def test_many_threads_number_the_rows_alike() -> None:
+    table = pa.table({"v": list(range(10_000))})
+    made = pk.from_arrow(table, time=pk.every(1)).window(100).agg(s=pk.sum("v"))
+    tiny = made.collect(engine=pk.Engine(threads=3, task_bytes=128))
+    assert tiny["s"].to_pylist() == [sum(range(i, i + 100)) for i in range(0, 10_000, 100)]

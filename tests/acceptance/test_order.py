@@ -1,0 +1,46 @@
+"""Order of rows: by time, then sequence, then position in the source."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+
+TABLE = pa.table(
+    {
+        "t": [5, 5, 5, 1, 9],
+        "seq": [3, 1, 2, 9, 0],
+        "k": ["a", "a", "a", "b", "a"],
+        "v": [10, 20, 30, 40, 50],
+    }
+)
+
+
+def test_distinct_breaks_ties_by_position() -> None:
+    assert sorted(pk.from_arrow(TABLE, time="t").distinct("k").collect()["v"].to_pylist()) == [10, 40]
+
+
+def test_distinct_breaks_ties_by_sequence_where_there_is_one() -> None:
+    stream = pk.from_arrow(TABLE, time="t", sequence="seq")
+    assert sorted(stream.distinct("k").collect()["v"].to_pylist()) == [20, 40]
+    assert sorted(stream.distinct("k", keep="last").collect()["v"].to_pylist()) == [40, 50]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2, 3, 4, 5])
+def test_the_first_row_is_the_same_however_the_table_is_cut(cut: int) -> None:
+    table = pa.concat_tables([TABLE.slice(0, cut), TABLE.slice(cut)])
+    assert sorted(pk.from_arrow(table, time="t").distinct("k").collect()["v"].to_pylist()) == [10, 40]
+
+
+def test_filters_and_projections_keep_the_order_of_arrival() -> None:
+    kept = pk.from_arrow(TABLE, time="t").filter(pk.col("v") != 30).select("v").collect()
+    assert kept["v"].to_pylist() == [10, 20, 40, 50]
+
+
+def test_filters_keep_the_order_of_arrival_with_many_threads() -> None:
+    table = pa.table({"t": list(range(5_000)), "v": list(range(5_000))})
+    kept = pk.from_arrow(table, time="t").filter(pk.col("v") % 3 == 0)
+    assert kept.collect(engine=pk.Engine(threads=3, task_bytes=256))["v"].to_pylist() == list(
+        range(0, 5_000, 3)
+    )
