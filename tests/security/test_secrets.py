@@ -92,6 +92,31 @@ def test_an_unreadable_file_is_named_but_not_quoted(tmp_path: Path, name: str, c
     check_silent("" if error is None else "".join(traceback.format_exception(error)))
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int8", "float64", "bool", "timestamp[us]", "date"])
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_text_that_is_not_of_the_declared_type_is_refused_without_quoting_it(
+    tmp_path: Path, suffix: str, dtype: str
+) -> None:
+    path = tmp_path / f"events.{suffix}"
+    path.write_text(
+        f"t,w\n1,{SECRET}\n2,{NUMBER}\n"
+        if suffix == "csv"
+        else f'{{"t": 1, "w": "{SECRET}"}}\n{{"t": 2, "w": "{NUMBER}"}}\n'
+    )
+    query = pk.scan(str(path), time="t", schema={"t": "int64", "w": dtype})
+    with pytest.raises(pk.PenstockError) as caught:
+        query.window(pk.tumbling(10)).agg(m=pk.max("w")).collect()
+    check_silent("".join(traceback.format_exception(caught.value)))
+
+
+def test_numbers_that_do_not_fit_the_declared_type_are_refused_without_quoting_them(tmp_path: Path) -> None:
+    data = pa.table({"t": [1], "w": pa.array([NUMBER], pa.timestamp("s"))})
+    declared = pk.stream("s", {"t": "int64", "w": "timestamp[ns]"}, time="t")
+    with pytest.raises(pk.PenstockError) as caught:
+        declared.window(pk.tumbling(10)).agg(m=pk.max("w")).collect(s=data)
+    check_silent("".join(traceback.format_exception(caught.value)))
+
+
 @pytest.mark.parametrize("stage", ["plan", "ir", "passes", "loop", "llvm", "asm"])
 def test_no_stage_of_explain_shows_a_row(stage: str) -> None:
     query = events().filter(pk.col("ratio") > 0).window(pk.tumbling("1s"), by="who").agg(m=pk.max("amount"))
