@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
+from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, U8, U64, Buffer, Peek, Unary, Value, Var, const, minimum
 
 # Multiplying eight 0/1 bytes by this gathers them, in order, into the top byte.
 _GATHER = 0x0102040810204080
-
-LANES = 8
-
-
-def positions_table() -> np.ndarray:
-    """For each 8-bit mask, the positions of its set bits, in order: 256 rows of 8 bytes."""
-    bits = (np.arange(256)[:, None] >> np.arange(LANES)) & 1
-    order = np.argsort(1 - bits, axis=1, kind="stable")
-    return np.where(np.arange(LANES) < bits.sum(axis=1)[:, None], order, 0).astype(np.uint8).ravel()
 
 
 def select_rows(

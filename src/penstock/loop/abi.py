@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT = range(7)
 WORDS = 8
 
@@ -17,6 +19,8 @@ NEED_SLOTS = 1
 NEED_KEYS = 2
 NEED_WIDE = 3
 NEED_OUTPUT = 4
+
+LANES = 8  # rows that the selection loop takes at a time, and lanes of a float reduction
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,10 @@ class Binding:
 def numbered(hint: str, place: int) -> str:
     """The name a builder gives the parameter declared `place`-th under a hint."""
     return hint if place == 0 else f"{hint}.{place}"
+
+
+def positions_table() -> np.ndarray:
+    """For each 8-bit mask, the positions of its set bits, in order: 256 rows of 8 bytes."""
+    bits = (np.arange(256)[:, None] >> np.arange(LANES)) & 1
+    order = np.argsort(1 - bits, axis=1, kind="stable")
+    return np.where(np.arange(LANES) < bits.sum(axis=1)[:, None], order, 0).astype(np.uint8).ravel()

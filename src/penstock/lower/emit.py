@@ -158,7 +158,7 @@ class _Emit:
         ]
         schema = pa.schema([*spec.keys, *((name, spec.time_type) for name in spec.bounds)])
         return Lowering(
-            self.k, schema, lambda name: self._column(name, w, key), self._fail, _no_text, cells, spec.reduction_types
+            self.k, schema, lambda name: self._column(name, w, key), self._fail, _no_text, None, cells, spec.reduction_types
         )
 
     def _column(self, name: str, w: Value, key: Value) -> Cell:

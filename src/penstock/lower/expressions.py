@@ -33,7 +33,8 @@ class Lowering:
     """Everything an expression may refer to while it is lowered into kernel `k`.
 
     `column` gives the cell of a column of the current row; `text_equals` compares a text column with a
-    literal (None: not a column that kernels can compare); `fail` records an error condition.
+    literal; `valid_at` tells whether a column is there without reading it, which any type allows;
+    `fail` records an error condition.
     """
 
     k: KernelBuilder
@@ -41,6 +42,7 @@ class Lowering:
     column: Callable[[str], Cell]
     fail: Callable[[Value], None]
     text_equals: Callable[[str, str], Cell]
+    valid_at: Callable[[str], Value | None] | None = None
     reduced: Sequence[Cell] = ()
     reduced_types: Sequence[pa.DataType] = ()
     _known: dict[ex.Expr, Cell] = field(default_factory=dict)
@@ -51,6 +53,12 @@ class Lowering:
         if known is None:
             known = self._known[expr] = self._bind(self._lower(expr))
         return known
+
+    def valid(self, expr: ex.Expr) -> Value | None:
+        """Tell whether an expression is not null (None: never); a column is not read for that."""
+        if isinstance(expr, ex.Column) and self.valid_at is not None:
+            return self.valid_at(expr.name)
+        return self.lower(expr).valid
 
     def type_of(self, expr: ex.Expr) -> pa.DataType:
         return type_of(expr, self.schema, self.reduced_types)
@@ -419,13 +427,13 @@ def _not(low: Lowering, expr: ex.Call) -> Cell:
 
 
 def _is_null(low: Lowering, expr: ex.Call) -> Cell:
-    a = low.lower(expr.args[0])
-    return Cell(const(False, BOOL) if a.valid is None else negate(a.valid))
+    valid = low.valid(expr.args[0])
+    return Cell(const(False, BOOL) if valid is None else negate(valid))
 
 
 def _is_not_null(low: Lowering, expr: ex.Call) -> Cell:
-    a = low.lower(expr.args[0])
-    return Cell(a.valid if a.valid is not None else const(True, BOOL))
+    valid = low.valid(expr.args[0])
+    return Cell(valid if valid is not None else const(True, BOOL))
 
 
 def _is_nan(low: Lowering, expr: ex.Call) -> Cell:

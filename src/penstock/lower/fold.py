@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.kernels.cells import is_true
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, NEED_KEYS, NEED_WIDE, STATUS, Binding
+from penstock.kernels.cells import Cell, is_true
+from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, NEED_WIDE, STATUS, Binding
 from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.select import LANES, chunk_length, select_rows
+from penstock.kernels.select import chunk_length, select_rows
 from penstock.kernels.tables.keys import DenseKeys, HashKeys, KeyTable, NoKeys
 from penstock.kernels.tables.panes import PaneSlots
 from penstock.loop.build import KernelBuilder
@@ -205,6 +205,7 @@ class _Fold:
             lambda name: self.columns.cell(name, row),
             fail,
             lambda name, text: self.columns.text_equals(name, text, row),
+            lambda name: self.columns.valid(name, row),
         )
 
     def _passes(self, row: Value) -> Value | None:
@@ -334,9 +335,16 @@ class _Fold:
         found = []
         for partial in self.spec.partials:
             where = None if partial.where is None else lowering.lower(partial.where)
-            cell = None if partial.arg is None else lowering.lower(partial.arg)
+            cell = None if partial.arg is None else self._argument(lowering, partial)
             found.append(value_added(partial, cell, where))
         return found
+
+    @staticmethod
+    def _argument(lowering: Lowering, partial: Partial) -> Cell:
+        assert partial.arg is not None
+        if partial.kind in ("count", "present"):  # only asks whether there is a value, of whatever type
+            return Cell(const(1, I64), lowering.valid(partial.arg))
+        return lowering.lower(partial.arg)
 
     def _add(self, base: Value) -> None:
         k = self.k

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import is_true
-from penstock.kernels.select import LANES, chunk_length, select_rows
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, STATUS, Binding
+from penstock.kernels.select import chunk_length, select_rows
+from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
 from penstock.lower.columns import Columns
@@ -107,6 +107,7 @@ class _Rows:
             lambda name: self.columns.cell(name, row),
             fail,
             lambda name, text: self.columns.text_equals(name, text, row),
+            lambda name: self.columns.valid(name, row),
         )
 
     def _store_fields(self, row: Var, place: Value) -> None:

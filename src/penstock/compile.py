@@ -1,0 +1,266 @@
+"""The whole compiler, top to bottom: a plan goes in, a query that can be run comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.lower.plan_to_ir import to_ir
+from penstock.lower.window_program import BOUNDS, Window
+from penstock.passes.pipeline import optimise
+from penstock.plan.nodes import Plan, Source
+from penstock.plan.schema import schema_of, sources_of
+from penstock.plan.verify import verify as verify_plan
+from penstock.programs import Backend, CompiledRows, CompiledWindow, Workshop
+from penstock.runtime.attach_stage import AttachStage
+from penstock.runtime.engine import Engine
+from penstock.runtime.flow import Stage
+from penstock.runtime.held_stages import DistinctStage, Held, TopStage
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
+from penstock.runtime.session import Context, Session, StageSpec
+from penstock.runtime.window_stage import WindowStage
+
+
+def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
+    """Compile a logical plan. `off` names optimiser passes to leave out."""
+    verify_plan(plan)
+    trace: list[tuple[str, ir.Program]] = []
+    raw = to_ir(plan)
+    program = optimise(raw, off, trace)
+    return Compiled(plan, raw, program, tuple(trace))
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A query in all its forms. Kernels are made when a run first needs them."""
+
+    plan: Plan
+    raw: ir.Program
+    program: ir.Program
+    trace: tuple[tuple[str, ir.Program], ...]
+    workshops: dict[str, Workshop] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each stream that the query reads."""
+        declared = {source.name: source for source in sources_of(self.plan)}
+        found: dict[str, set[str]] = {name: set() for name in declared}
+        for each in self.program.objects:
+            if isinstance(each.body, ir.Input):
+                names = {*each.schema.names, each.time.column}
+                found[each.body.stream] |= names
+        return {
+            name: tuple(column for column in source.schema.names if column in found[name])
+            for name, source in declared.items()
+        }
+
+    def open(self, engine: Engine, bounded: bool = True) -> Session:
+        """Start a run."""
+        specs = Wiring(self, self.workshop(engine.backend)).stages()
+        counts_output = not _stateful(self.program[self.program.output], self.program)
+        context = Context(engine, Metrics(), bounded)
+        return Session(specs, self.program.output, counts_output, schema_of(self.plan), context)
+
+    def workshop(self, backend: str) -> Workshop:
+        """The place where this query's kernels are made, kept so that a second run finds them ready."""
+        if backend not in self.workshops:
+            self.workshops[backend] = Workshop(backend_named(backend))
+        return self.workshops[backend]
+
+    def explain(self, stage: str = "plan") -> str:
+        """Show the query at one stage of its way."""
+        from penstock.explain import explain  # noqa: PLC0415 - only readers of plans pay for it
+
+        return explain(self, stage)
+
+
+@cache
+def backend_named(name: str) -> Backend:
+    """Give the function that makes a kernel callable."""
+    if name == "interpret":
+        from penstock.loop.interpret import interpret  # noqa: PLC0415
+
+        return lambda kernel: partial(interpret, kernel)
+    from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
+    from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
+
+    kernels = KernelCache(default_directory())
+    return lambda kernel: compile_kernel(kernel, kernels)
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Turn each temporal object into stages of the running pipeline."""
+
+    compiled: Compiled
+    workshop: Workshop
+
+    def stages(self) -> list[StageSpec]:
+        program = self.compiled.program
+        return [spec for each in program.objects for spec in self._stages_of(each, program)]
+
+    def _stages_of(self, this: ir.Object, program: ir.Program) -> list[StageSpec]:
+        match this.body:
+            case ir.Input(stream=stream):
+                return [StageSpec(this.name, (), self._source(this, stream), stream)]
+            case ir.Samples() as body:
+                rows = CompiledRows(body, program[body.source], this, self.workshop)
+                return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
+            case ir.Reduce() as body:
+                window = CompiledWindow(Window(body, program[body.source], this), self.workshop)
+                first = not _stateful(program[body.source], program)
+                return [StageSpec(this.name, (body.source,), _window_stage(window, first))]
+            case ir.Attach() as body:
+                return self._attach(this, body, program[body.source])
+            case ir.Merge(sources=sources):
+                return [StageSpec(this.name, sources, lambda context: MergeStage(len(sources)))]
+            case ir.Distinct() as body:
+                return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
+            case ir.Top() as body:
+                return [StageSpec(this.name, (body.source,), self._top(this, body))]
+
+    def _source(self, this: ir.Object, stream: str) -> Callable[[Context], Stage]:
+        source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)
+        readers = _paths(this.name, self.compiled.program)
+        return lambda context: SourceStage(
+            this.time, source.lateness, context.bounded, source.on_bad, readers, context.metrics
+        )
+
+    def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
+        program = self.compiled.program
+        paths = 0 if _stateful(this, program) else _paths(this.name, program)
+        return lambda context: RowsStage(rows, context.metrics, paths)
+
+    def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
+        program = self.compiled.program
+        first = not _stateful(program[source], program)
+        return lambda context: Held(program[source].schema, this.time, context.metrics if first else None)
+
+    def _distinct(self, this: ir.Object, body: ir.Distinct) -> Callable[[Context], Stage]:
+        held = self._held(this, body.source)
+        sequence = _sequence(self.compiled.plan, this.schema)
+        return lambda context: DistinctStage(
+            held(context), body.subset, body.keep, sequence, lambda: self._indexer(len(body.subset))
+        )
+
+    def _top(self, this: ir.Object, body: ir.Top) -> Callable[[Context], Stage]:
+        held = self._held(this, body.source)
+        return lambda context: TopStage(held(context), body.k, body.by, body.ties)
+
+    def _indexer(self, width: int) -> Indexer:
+        return Indexer(width, self.workshop.index, self.workshop.texts)
+
+    def _attach(self, this: ir.Object, body: ir.Attach, source: ir.Object) -> list[StageSpec]:
+        """Three stages: filter and compute keys; aggregate and join; compute the fields over both."""
+        program = self.compiled.program
+        first = not _stateful(source, program)
+        ready, keys = _with_keys(this, body, source)
+        window, joined = _beside(this, body, ready, keys)
+        made = CompiledWindow(Window(*window), self.workshop)
+        stage = _window_stage(made, first)
+        fields = CompiledRows(_after_join(body, joined), joined, this, self.workshop)
+        rows = CompiledRows(ready.body, source, ready, self.workshop)  # type: ignore[arg-type]
+        paths = 0 if not first else _paths(source.name, program)
+        return [
+            StageSpec(ready.name, (source.name,), lambda context: RowsStage(rows, context.metrics, paths)),
+            StageSpec(
+                joined.name,
+                (ready.name,),
+                lambda context: AttachStage(stage(context), ready.schema, keys, self._indexer),
+            ),
+            StageSpec(this.name, (joined.name,), lambda context: RowsStage(fields, context.metrics, 0)),
+        ]
+
+
+def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:
+    return lambda context: WindowStage(window, context.engine, context.metrics if first else None)
+
+
+# --- attach: aggregates beside rows, spelled out in simpler objects -------------------------------------
+
+
+def _hidden(taken: list[str], hint: str, place: int) -> str:
+    """A column name that no user's column has."""
+    return next(each for n in range(len(taken) + 1) if (each := f"{hint}{place}{'_' * n}") not in taken)
+
+
+def _with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.Object, tuple[str, ...]]:
+    """The source's rows that pass, with a column for each key that is not one already."""
+    fields = [ex.Field(name, ex.Column(name)) for name in source.schema.names]
+    keys = []
+    for place, key in enumerate(body.keys):
+        if isinstance(key.expr, ex.Column):
+            keys.append(key.expr.name)
+            continue
+        keys.append(_hidden(source.schema.names, "key", place))
+        fields.append(ex.Field(keys[-1], key.expr))
+    schema = pa.schema([pa.field(each.name, type_of(each.expr, source.schema)) for each in fields])
+    time = replace(source.time, period=None, start=0)
+    return ir.Object(f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time), tuple(keys)
+
+
+def _beside(
+    this: ir.Object, body: ir.Attach, ready: ir.Object, keys: tuple[str, ...]
+) -> tuple[tuple[ir.Reduce, ir.Object, ir.Object], ir.Object]:
+    """The aggregation over those rows, and the rows as they look after the join."""
+    bounds = [ex.Field(name, ex.Column(name)) for name in BOUNDS]
+    results = [ex.Field(_hidden(ready.schema.names, "reduced", i), ex.Reduced(i)) for i in range(len(body.reductions))]
+    fields = (*bounds, *(ex.Field(name, ex.Column(name)) for name in keys), *results)
+    types = [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), ready.schema) for r in body.reductions]
+    time_type = ready.time.type
+    schema = pa.schema(
+        [
+            *(pa.field(name, time_type) for name in BOUNDS),
+            *(pa.field(name, ready.schema.field(name).type) for name in keys),
+            *(pa.field(each.name, dtype) for each, dtype in zip(results, types, strict=True)),
+        ]
+    )
+    reduce = ir.Reduce(
+        ready.name, body.domain, tuple(ex.Field(name, ex.Column(name)) for name in keys), body.reductions, fields
+    )
+    added = [each for each in schema if each.name not in ready.schema.names]
+    joined = ir.Object(f"{this.name}.join", reduce, pa.schema([*ready.schema, *added]), ready.time)
+    return (reduce, ready, ir.Object(f"{this.name}.window", reduce, schema, ready.time)), joined
+
+
+def _after_join(body: ir.Attach, joined: ir.Object) -> ir.Samples:
+    """The fields, with each reduction read from its column: the last ones of the join."""
+    names = joined.schema.names[len(joined.schema.names) - len(body.reductions) :]
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        return ex.Column(names[node.index]) if isinstance(node, ex.Reduced) else node
+
+    return ir.Samples("", None, tuple(ex.Field(each.name, ex.rewrite(each.expr, rule)) for each in body.fields))
+
+
+# --- who counts rows -------------------------------------------------------------------------------------
+
+
+def _stateful(this: ir.Object, program: ir.Program) -> bool:
+    """Whether rows of an object have been through a window, or another stage that counts them."""
+    if isinstance(this.body, ir.Reduce | ir.Attach | ir.Distinct | ir.Top):
+        return True
+    return any(_stateful(program[name], program) for name in ir.sources_of(this.body))
+
+
+def _paths(name: str, program: ir.Program) -> int:
+    """How many ways lead from an object to a stage that counts its rows as accepted."""
+    found = 1 if name == program.output else 0
+    for each in program.objects:
+        uses = ir.sources_of(each.body).count(name)
+        counts = isinstance(each.body, ir.Reduce | ir.Attach | ir.Distinct | ir.Top)
+        found += uses * (1 if counts else _paths(each.name, program)) if uses else 0
+    return found
+
+
+def _sequence(plan: Plan, schema: pa.Schema) -> str | None:
+    named = {source.sequence for source in sources_of(plan) if isinstance(source, Source)}
+    return next((name for name in named if name is not None and name in schema.names), None)

@@ -1,0 +1,110 @@
+"""Compute host columns: by Arrow's own functions where their meaning is ours, else row by row.
+
+The row-by-row way is the definition itself (`expr/evaluate.py`): slow, and never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.expr import nodes as ex
+from penstock.expr.evaluate import evaluator
+from penstock.expr.typing import type_of
+from penstock.lower.machine import is_text
+from penstock.types.arrow import from_physical, physical_values
+
+Compute = Callable[[pa.RecordBatch], pa.Array]
+
+
+def host_function(fields: Mapping[ex.Expr, str], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """Give the function that adds host columns to a batch."""
+    computes = [(name, type_of(expr, schema), compute(expr, schema)) for expr, name in fields.items()]
+
+    def prepare(batch: pa.RecordBatch) -> pa.RecordBatch:
+        for name, dtype, run in computes:
+            batch = batch.append_column(pa.field(name, dtype), run(batch))
+        return batch
+
+    return prepare
+
+
+def compute(expr: ex.Expr, schema: pa.Schema) -> Compute:
+    """Choose the way to compute an expression over a batch."""
+    return _by_arrow(expr, schema) or _row_by_row(expr, schema)
+
+
+def _row_by_row(expr: ex.Expr, schema: pa.Schema) -> Compute:
+    dtype = type_of(expr, schema)
+    run = evaluator(expr, schema)
+    names = sorted(ex.columns_of(expr))
+
+    def slow(batch: pa.RecordBatch) -> pa.Array:
+        columns = [physical_values(batch.column(name)) for name in names]
+        rows = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
+        found = [run(row, ()) for row in rows] if names else [run({}, ())] * batch.num_rows
+        return from_physical(found, dtype)
+
+    return slow
+
+
+def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
+    """Arrow's function for a text operation on a column; None where there is none with our meaning."""
+    match expr:
+        case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if is_text(
+            schema.field(name).type
+        ):
+            run = _TEXT.get(function)
+            settings = dict(options)
+            dtype = type_of(expr, schema)
+            return None if run is None else lambda batch: run(_plain(batch, name), settings).cast(dtype)
+        case ex.Call(function="eq" | "ne" | "lt" | "le" | "gt" | "ge" as function, args=args):
+            return _comparison(function, args, schema)
+        case _:
+            return None
+
+
+def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:
+    array = batch.column(name)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+_TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
+    "str_len_chars": lambda array, _: pc.utf8_length(array),
+    "str_len_bytes": lambda array, _: pc.binary_length(array),
+    "starts_with": lambda array, options: pc.starts_with(array, pattern=options["pattern"]),
+    "ends_with": lambda array, options: pc.ends_with(array, pattern=options["pattern"]),
+    "contains": lambda array, options: pc.match_substring(array, pattern=options["pattern"]),
+    "replace": lambda array, options: pc.replace_substring(
+        array, pattern=options["pattern"], replacement=options["value"]
+    ),
+}
+
+_COMPARE = {
+    "eq": pc.equal,
+    "ne": pc.not_equal,
+    "lt": pc.less,
+    "le": pc.less_equal,
+    "gt": pc.greater,
+    "ge": pc.greater_equal,
+}
+
+
+def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> Compute | None:
+    """Compare texts with each other: Arrow orders them by bytes, as we do."""
+    operands = [_operand(arg, schema) for arg in args]
+    if any(each is None for each in operands):
+        return None
+    return lambda batch: _COMPARE[function](*(each(batch) for each in operands if each is not None))
+
+
+def _operand(arg: ex.Expr, schema: pa.Schema) -> Callable[[pa.RecordBatch], object] | None:
+    match arg:
+        case ex.Column(name=name) if is_text(schema.field(name).type):
+            return lambda batch: _plain(batch, name).cast(pa.large_string())
+        case ex.Literal(value=value, type=dtype) if is_text(dtype):
+            return lambda batch: pa.scalar(value, pa.large_string())
+        case _:
+            return None

@@ -1,0 +1,28 @@
+"""Whether an expression can be null, given which columns can."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, Var
+from penstock.lower.expressions import Lowering
+from penstock.lower.machine import machine_type
+
+
+def may_be_null(expr: ex.Expr, schema: pa.Schema, nullable: frozenset[str]) -> bool:
+    """Ask the lowering itself, on a scratch kernel: it knows best which results carry a validity."""
+    k = KernelBuilder("scratch")
+
+    def valid(name: str) -> Var | None:
+        return Var("ok", BOOL) if name in nullable else None
+
+    def column(name: str) -> Cell:
+        return Cell(Var("column", machine_type(schema.field(name).type) or I64), valid(name))
+
+    lowering = Lowering(
+        k, schema, column, lambda condition: None, lambda name, text: Cell(Var("same", BOOL), valid(name)), valid
+    )
+    return lowering.lower(expr).valid is not None

@@ -1,0 +1,165 @@
+"""A windowed aggregation as a set of kernels, made on demand for the variant the data calls for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.kernels.monoids import Monoid
+from penstock.loop.nodes import Kernel
+from penstock.lower.absorb import build_absorb
+from penstock.lower.emit import EmitKernel, EmitSpec, build_emit
+from penstock.lower.fold import FoldSpec, RowKernel, build_fold
+from penstock.lower.host import HostColumns
+from penstock.lower.machine import is_text
+from penstock.lower.nullability import may_be_null
+from penstock.lower.partials import Partial, monoid_of, origin, partials_of
+
+BOUNDS = ("window_start", "window_end")
+
+
+@dataclass(frozen=True)
+class Window:
+    """A `Reduce` with everything its kernels need worked out once.
+
+    Under a carried domain the window itself is a pair of keys, and panes are single ticks.
+    """
+
+    body: ir.Reduce
+    source: ir.Object
+    result: ir.Object
+    host: HostColumns = field(init=False)
+    keys: tuple[ex.Field, ...] = field(init=False)
+    where: ex.Expr | None = field(init=False)
+    reductions: tuple[ir.Reduction, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        host = HostColumns(self.source.schema)
+        set_field = object.__setattr__
+        set_field(self, "host", host)
+        keys = (*self.body.keys, *self._carried_bounds())
+        set_field(self, "keys", tuple(ex.Field(key.name, host.key(key.expr)) for key in keys))
+        set_field(self, "where", None if self.body.where is None else host.value(self.body.where))
+        set_field(self, "reductions", tuple(self._reduction(each, host) for each in self.body.reductions))
+
+    @property
+    def carried(self) -> bool:
+        return isinstance(self.body.domain, ir.Carried)
+
+    def _carried_bounds(self) -> tuple[ex.Field, ...]:
+        return tuple(ex.Field(name, ex.Column(name)) for name in BOUNDS) if self.carried else ()
+
+    @staticmethod
+    def _reduction(reduction: ir.Reduction, host: HostColumns) -> ir.Reduction:
+        args = tuple(host.argument(arg) for arg in reduction.args)
+        where = None if reduction.where is None else host.value(reduction.where)
+        return ir.Reduction(reduction.function, args, where, reduction.options)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.host.schema
+
+    @property
+    def grid(self) -> tuple[int, int, int, int]:
+        """Size, slide, offset, and the width of a pane: the largest that divides both."""
+        match self.body.domain:
+            case ir.Grid(size=size, every=every, offset=offset):
+                return size, every, offset, math.gcd(size, every)
+            case _:
+                return 1, 1, 0, 1
+
+    @property
+    def reduction_types(self) -> tuple[pa.DataType, ...]:
+        return tuple(
+            type_of(ex.Aggregate(each.function, each.args, each.where, each.options), self.schema)
+            for each in self.reductions
+        )
+
+    @property
+    def interned(self) -> frozenset[str]:
+        """Text columns that kernels see as codes: keys, and whatever is dictionary-encoded already."""
+        keys = {key.expr.name for key in self.keys if isinstance(key.expr, ex.Column)}
+        return frozenset(
+            each.name
+            for each in self.schema
+            if is_text(each.type) and (each.name in keys or pa.types.is_dictionary(each.type))
+        )
+
+    def may_be_null(self, nullable: frozenset[str]) -> Callable[[ex.Expr], bool]:
+        return lambda expr: may_be_null(expr, self.schema, nullable)
+
+    def partials(self, nullable: frozenset[str]) -> tuple[Partial, ...]:
+        return partials_of(self.reductions, self.may_be_null(nullable))
+
+    def monoids(self, nullable: frozenset[str], wide: bool) -> tuple[Monoid, ...]:
+        return tuple(
+            monoid_of(each, None if each.arg is None else type_of(each.arg, self.schema), wide)
+            for each in self.partials(nullable)
+        )
+
+    def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
+        """For each state under the new assumption, the index of the state it continues."""
+        before = self.partials(old)
+        starts = _starts(self.monoids(old, wide=True))
+        found = []
+        for partial, monoid in zip(self.partials(new), self.monoids(new, wide=True), strict=True):
+            start = starts[before.index(origin(partial, before))]
+            found += range(start, start + len(monoid.states))
+        return found
+
+    def fold(self, key_table: str, nullable: frozenset[str], wide: bool) -> RowKernel:
+        _, _, offset, width = self.grid
+        return build_fold(
+            FoldSpec(
+                self.schema,
+                self.source.time,
+                width,
+                offset,
+                self.where,
+                tuple(key.expr for key in self.keys),
+                self.partials(nullable),
+                self.monoids(nullable, wide),
+                key_table,
+                nullable,
+                self.interned,
+            )
+        )
+
+    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool) -> EmitKernel:
+        types = [type_of(key.expr, self.schema) for key in self.keys]
+        return build_emit(
+            EmitSpec(
+                tuple((key.name, dtype) for key, dtype in zip(self.keys, types, strict=True)),
+                () if self.carried else BOUNDS,
+                self.source.time.type,
+                self.partials(nullable),
+                self.monoids(nullable, wide),
+                self.reductions,
+                self.reduction_types,
+                self.computed,
+                self.body.having,
+                self.may_be_null(nullable),
+                several_panes,
+            )
+        )
+
+    @property
+    def computed(self) -> tuple[ex.Field, ...]:
+        """The result's fields that are more than a key or a bound of the window."""
+        return tuple(each for each in self.body.fields if not isinstance(each.expr, ex.Column))
+
+    def absorb(self, nullable: frozenset[str]) -> Kernel:
+        return build_absorb(self.monoids(nullable, wide=True))
+
+
+def _starts(monoids: Sequence[Monoid]) -> list[int]:
+    starts = [0]
+    for monoid in monoids:
+        starts.append(starts[-1] + len(monoid.states))
+    return starts

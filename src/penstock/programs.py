@@ -1,0 +1,183 @@
+"""Join kernels with the back end that runs them: what the compiler hands to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import cached_property
+from threading import Lock
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.kernels.tables.index import index_kernel
+from penstock.kernels.text import intern_kernel
+from penstock.loop.nodes import I32, I64, Kernel
+from penstock.lower.arrow_compute import host_function
+from penstock.lower.emit import Output
+from penstock.lower.host import HostColumns
+from penstock.lower.machine import is_text
+from penstock.lower.nullability import may_be_null
+from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
+from penstock.lower.window_program import BOUNDS, Window
+from penstock.runtime.programs import Call, Grid, Key, OutputCall, OutputColumn, ResultColumn, RowsCall, Texts, Variant
+from penstock.runtime.table import StateSpec
+
+Backend = Callable[[Kernel], Callable[[Mapping[str, object]], int]]
+
+
+class Workshop:
+    """Makes callables of kernels, each once, whichever thread asks first; keeps the kernels to show."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._calls: dict[Hashable, Call] = {}
+        self._lock = Lock()
+        self.kernels: list[Kernel] = []
+        self.texts = Texts(self._intern)
+
+    def call(self, key: Hashable, build: Callable[[], Kernel]) -> Call:
+        with self._lock:
+            if key not in self._calls:
+                kernel = build()
+                self.kernels.append(kernel)
+                self._calls[key] = self._backend(kernel)
+            return self._calls[key]
+
+    def index(self, width: int) -> Call:
+        return self.call(("index", width), lambda: index_kernel(width))
+
+    def _intern(self, large: bool, nullable: bool) -> Call:
+        return self.call(("intern", large, nullable), lambda: intern_kernel(I64 if large else I32, nullable))
+
+
+class CompiledWindow:
+    """A windowed aggregation with its kernels on demand (the runtime's `WindowProgram`)."""
+
+    def __init__(self, window: Window, workshop: Workshop) -> None:
+        self._window, self._workshop = window, workshop
+        self.time = window.source.time
+        self.grid = Grid(*window.grid)
+        self.carried = window.carried
+        self.interned = window.interned
+        self.texts = workshop.texts
+        self.schema = window.result.schema
+        self.keys = tuple(self._key(key.expr) for key in window.keys)
+        self.result = tuple(self._result(each) for each in window.body.fields)
+        self.prepare = host_function(window.host.fields, window.source.schema)
+        self._built: dict[Hashable, object] = {}
+
+    def _key(self, expr: ex.Expr) -> Key:
+        dtype = type_of(expr, self._window.schema)
+        return Key(dtype, expr.name if isinstance(expr, ex.Column) else None, is_text(dtype))
+
+    def _result(self, field: ex.Field) -> ResultColumn:
+        dtype = self.schema.field(field.name).type
+        if not isinstance(field.expr, ex.Column):
+            return ResultColumn(field.name, dtype, "computed")
+        name = field.expr.name
+        keys = [key.name for key in self._window.keys]
+        if name in keys:
+            return ResultColumn(field.name, dtype, "key", keys.index(name))
+        return ResultColumn(field.name, dtype, "start" if name == BOUNDS[0] else "end")
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The batch columns that kernels read."""
+        window = self._window
+        exprs = [key.expr for key in window.keys] + ([] if window.where is None else [window.where])
+        for each in window.reductions:
+            exprs += [*each.args, *([] if each.where is None else [each.where])]
+        used = frozenset().union(*(ex.columns_of(expr) for expr in exprs)) if exprs else frozenset()
+        return tuple(name for name in window.schema.names if name in used and not self._is_implied(name))
+
+    def _is_implied(self, name: str) -> bool:
+        return self.time.period is not None and name == self.time.column
+
+    def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
+        return tuple(
+            StateSpec(state.type, state.identity, monoid.guarded)
+            for monoid in self._window.monoids(nullable, wide)
+            for state in monoid.states
+        )
+
+    def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
+        return self._window.sources(old, new)
+
+    def key_may_be_null(self, nullable: frozenset[str]) -> bool:
+        return any(may_be_null(key.expr, self._window.schema, nullable) for key in self._window.keys)
+
+    def fold(self, variant: Variant) -> RowsCall:
+        kernel = self._once(
+            ("fold", variant), lambda: self._window.fold(variant.key_table, variant.nullable, variant.wide)
+        )
+        return RowsCall(self._workshop.call((self, "fold", variant), lambda: kernel.kernel), kernel.bindings)
+
+    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
+        kernel = self._once(
+            ("emit", variant.nullable, variant.wide, several_panes),
+            lambda: self._window.emit(variant.nullable, variant.wide, several_panes),
+        )
+        call = self._workshop.call(
+            (self, "emit", variant.nullable, variant.wide, several_panes), lambda: kernel.kernel
+        )
+        return OutputCall(call, _columns(kernel.outputs), (), kernel.key_words)
+
+    def absorb(self, nullable: frozenset[str]) -> Call:
+        return self._workshop.call((self, "absorb", nullable), lambda: self._window.absorb(nullable))
+
+    def index(self, width: int) -> Call:
+        return self._workshop.index(width)
+
+    def _once(self, key: Hashable, build: Callable[[], object]):  # type: ignore[no-untyped-def]
+        if key not in self._built:
+            self._built[key] = build()
+        return self._built[key]
+
+
+class CompiledRows:
+    """Filter and computed columns (the runtime's `RowsProgram`)."""
+
+    def __init__(self, body: ir.Samples, source: ir.Object, result: ir.Object, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._host = host = HostColumns(source.schema)
+        self.time, self.schema = source.time, result.schema
+        self._where = None if body.where is None else host.value(body.where)
+        passing = [self._passes(each, host) for each in body.fields]
+        self._computed = tuple(
+            ex.Field(each.name, host.value(each.expr)) for each, name in zip(body.fields, passing) if name is None
+        )
+        self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing))
+        self.filters = body.where is not None
+        self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
+        self.texts = workshop.texts
+        self.prepare = host_function(host.fields, source.schema)
+        self._kernels: dict[frozenset[str], RowsKernel] = {}
+
+    @staticmethod
+    def _passes(field: ex.Field, host: HostColumns) -> str | None:
+        """The column that a field merely hands on, possibly one that Arrow computes."""
+        expr = host.key(field.expr) if is_text(type_of(field.expr, host.source)) else field.expr
+        return expr.name if isinstance(expr, ex.Column) else None
+
+    def _result(self, field: ex.Field, passing: str | None) -> ResultColumn:
+        dtype = self.schema.field(field.name).type
+        if passing is None:
+            return ResultColumn(field.name, dtype, "computed")
+        return ResultColumn(field.name, dtype, "row", source=passing)
+
+    def rows(self, nullable: frozenset[str]) -> OutputCall | None:
+        if self._where is None and not self._computed:
+            return None
+        known = nullable & frozenset(self._host.schema.names)
+        kernel = self._kernels.get(known)
+        if kernel is None:
+            spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, known, self.interned)
+            kernel = self._kernels[known] = build_rows(spec)
+        call = self._workshop.call((self, known), lambda: kernel.kernel)
+        return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
+
+
+def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
+    return tuple(OutputColumn(each.name, each.type, each.values, each.valid) for each in outputs)

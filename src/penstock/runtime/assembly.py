@@ -1,0 +1,232 @@
+"""From panes to windows: which windows exist, which are complete, and their results as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import ERRORS, OUTPUT, numbered
+from penstock.runtime.buffers import filled, numpy_type, time_array, to_arrow
+from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.interner import Interner
+from penstock.runtime.keys import Keys
+from penstock.runtime.programs import Grid, Key, OutputCall, ResultColumn
+from penstock.runtime.table import PaneTable
+from penstock.runtime.worker import OVERFLOW, Worker
+
+MOST_ROWS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Arithmetic of windows on a grid. Window n covers panes n * step … n * step + span - 1."""
+
+    grid: Grid
+
+    @property
+    def step(self) -> int:
+        return self.grid.every // self.grid.width
+
+    @property
+    def span(self) -> int:
+        return self.grid.size // self.grid.width
+
+    def last_complete(self, watermark: int) -> int:
+        """The last window that ends at or before a watermark."""
+        if watermark >= FOREVER:
+            return FOREVER
+        if watermark <= NEVER:
+            return NEVER
+        return (watermark - self.grid.offset - self.grid.size) // self.grid.every
+
+    def last_holding(self, times: np.ndarray) -> np.ndarray:
+        """The last window that starts at or before each time."""
+        return np.floor_divide(times - self.grid.offset, self.grid.every)
+
+    def holds(self, times: np.ndarray) -> np.ndarray:
+        """Whether any window holds each time: not so in the gaps between windows shorter than the slide."""
+        inside = (times - self.grid.offset) - self.last_holding(times) * self.grid.every
+        return inside < self.grid.size
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        """Which rows came when every window that holds them had been complete."""
+        done = np.floor_divide(frontier - self.grid.offset - self.grid.size, self.grid.every)
+        done = np.where(frontier <= NEVER + self.grid.size + abs(self.grid.offset), NEVER, done)
+        return (self.last_holding(times) <= done) & self.holds(times)
+
+    def of_panes(self, panes: np.ndarray, after: int, upto: int) -> np.ndarray:
+        """The windows after `after` up to `upto` that hold at least one of the sorted panes."""
+        low = np.maximum((panes - self.span) // self.step + 1, after + 1 if after > NEVER else NEVER)
+        high = np.minimum(panes // self.step, upto)
+        return _union_of_ranges(low, high)
+
+    def finished(self, panes: np.ndarray, upto: int) -> np.ndarray:
+        """Which panes no window after `upto` will need."""
+        return panes // self.step <= upto
+
+    def next_result(self, upto: int) -> int:
+        """The earliest time a result after window `upto` can have."""
+        if upto in (NEVER, FOREVER):
+            return upto
+        return self.grid.offset + (upto + 1) * self.grid.every + self.grid.size - 1
+
+
+def _union_of_ranges(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """All integers in any of the ranges low[i] … high[i], whose bounds ascend."""
+    some = high >= low
+    low, high = low[some], high[some]
+    if len(low) == 0:
+        return np.zeros(0, np.int64)
+    low = np.maximum(low, np.concatenate([[low[0]], np.maximum.accumulate(high)[:-1] + 1]))
+    counts = np.maximum(high - low + 1, 0)
+    starts = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
+    return starts + np.arange(int(counts.sum()))
+
+
+def emit(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    """Give the results of complete windows, ordered by their ends."""
+    table = worker.table
+    if table is None or table.slots == 0:
+        return
+    panes = table.panes[: table.slots]
+    order = np.argsort(panes, kind="stable")
+    numbers = windows.of_panes(panes[order], after, upto)
+    if len(numbers) == 0:
+        return
+    yield from _Emission(worker, table, windows, order, panes[order], numbers).batches()
+
+
+class _Emission:
+    """One pass of the emit kernel over some windows, as many calls as the output needs."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        table: PaneTable,
+        windows: Windows,
+        order: np.ndarray,
+        panes: np.ndarray,
+        numbers: np.ndarray,
+    ) -> None:
+        self.worker, self.table, self.program = worker, table, worker.program
+        self.order = order.astype(np.int64)
+        self.first = np.searchsorted(panes, numbers * windows.step).astype(np.int64)
+        self.last = np.searchsorted(panes, numbers * windows.step + windows.span).astype(np.int64)
+        self.starts = windows.grid.offset + numbers * windows.grid.every
+        self.ends = self.starts + windows.grid.size
+        self.several = bool((self.last - self.first > 1).any())
+        self.kernel: OutputCall = self.program.emit(worker.variant, self.several)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        arguments = {**self.table.arguments(), **self._scratch(), **self._key_words()}
+        capacity = self._capacity()
+        done, total = 0, len(self.first)
+        while done < total:
+            outputs = self._outputs(capacity)
+            limits = {"lo": done, "hi": total, "capacity": capacity}
+            done = self.kernel.call({**arguments, **self._windows(), **outputs, **limits})
+            if self.table.head[ERRORS]:
+                raise OverflowError(OVERFLOW)
+            rows = int(self.table.head[OUTPUT])
+            if rows:
+                yield self._batch(outputs, rows)
+
+    def _windows(self) -> dict[str, object]:
+        return {"order": self.order, "first": self.first, "last": self.last, "starts": self.starts, "ends": self.ends}
+
+    def _scratch(self) -> dict[str, object]:
+        if not self.several:
+            return {}
+        specs = self.table.specs
+        return {
+            numbered("merged", place): filled(spec.type, 0, self.table.keys.columns)
+            for place, spec in enumerate(specs)
+        }
+
+    def _key_words(self) -> dict[str, object]:
+        if not self.kernel.key_words:
+            return {}
+        words, nulls = self.table.keys.words_of(np.arange(self.table.keys.columns))
+        return {
+            parameter: np.ascontiguousarray(nulls if role == "nulls" else words[key])
+            for parameter, key, role in self.kernel.key_words
+        }
+
+    def _capacity(self) -> int:
+        """Room for whole windows: exactly enough if each is one pane, else up to MOST_ROWS at a time."""
+        columns = self.table.keys.columns
+        if not self.several:
+            rows = np.count_nonzero(self.table.present())
+            return int(rows) + columns
+        return min(len(self.first) * columns, max(MOST_ROWS, columns)) + columns
+
+    def _outputs(self, capacity: int) -> dict[str, object]:
+        outputs: dict[str, object] = {
+            "out_window": np.empty(capacity, np.int32),
+            "out_key": np.empty(capacity, np.int32),
+        }
+        for each in self.kernel.outputs:
+            outputs[each.values] = np.empty(capacity, numpy_type(each.type))
+            if each.valid is not None:
+                outputs[each.valid] = np.empty(capacity, np.uint8)
+        return outputs
+
+    def _batch(self, outputs: dict[str, object], rows: int) -> pa.RecordBatch:
+        def cut(name: str) -> np.ndarray:
+            found = outputs[name]
+            assert isinstance(found, np.ndarray)
+            return found[:rows]
+
+        window, key = cut("out_window"), cut("out_key")
+        computed = {
+            each.name: (cut(each.values), None if each.valid is None else cut(each.valid))
+            for each in self.kernel.outputs
+        }
+        reader = _ResultReader(self.table.keys, self.program.keys, self.worker.interners, key)
+        arrays = []
+        for column in self.program.result:
+            match column.origin:
+                case "start":
+                    arrays.append(time_array(self.starts[window], column.type))
+                case "end":
+                    arrays.append(time_array(self.ends[window], column.type))
+                case "key":
+                    arrays.append(reader.key(column))
+                case _:
+                    arrays.append(to_arrow(*computed[column.name], column.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
+
+
+class _ResultReader:
+    """Reads keys back from the columns of a table."""
+
+    def __init__(
+        self, keys: Keys, described: Sequence[Key], interners: dict[str, Interner], columns: np.ndarray
+    ) -> None:
+        self._described, self._interners = described, interners
+        self._words, self._nulls = keys.words_of(columns.astype(np.int64))
+
+    def key(self, column: ResultColumn) -> pa.Array:
+        key, word = self._described[column.key], self._words[column.key]
+        null = ((self._nulls >> column.key) & 1) != 0
+        if key.text:
+            assert key.column is not None
+            return self._interners[key.column].decode(np.where(null, -1, word), column.type)
+        valid = None if not null.any() else ~null
+        return to_arrow(_from_words(word, column.type), valid, column.type)
+
+
+def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
+    if pa.types.is_floating(dtype):
+        values = np.ascontiguousarray(words).view(np.float64)
+        return values.astype(np.float32) if dtype.bit_width == 32 else values
+    if pa.types.is_boolean(dtype):
+        return words.astype(np.uint8)
+    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}"))
+
+

@@ -1,0 +1,88 @@
+"""Fill a kernel's column parameters from a batch, without copying."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import Binding
+from penstock.runtime.buffers import values_view
+from penstock.runtime.interner import Interner
+
+_NOTHING = np.zeros(64, np.uint8)
+
+
+class BatchArguments:
+    """The arguments a batch gives to kernels; what is derived (codes, bitmaps) is derived once."""
+
+    def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
+        self._batch = batch
+        self._interners = interners
+        self._codes: dict[str, np.ndarray] = {}
+
+    def fill(self, bindings: Sequence[Binding]) -> dict[str, object]:
+        return {binding.parameter: self._fill(binding) for binding in bindings}
+
+    def _fill(self, binding: Binding) -> object:
+        column, text = binding.column, binding.text
+        array = self._batch.column(column)
+        match binding.role:
+            case "values":
+                return values_view(array)
+            case "bits":
+                return _bytes(array.buffers()[1])
+            case "validity":
+                return _validity(array)
+            case "shift":
+                return array.offset
+            case "offsets":
+                return _offsets(array)
+            case "bytes":
+                return _padded(_bytes(array.buffers()[2]))
+            case "size":
+                return len(_padded(_bytes(array.buffers()[2])))
+            case "codes":
+                return self.codes(column)
+            case "literal":
+                assert text is not None
+                return np.frombuffer(text.encode() or b"\0", np.uint8)
+            case "code":
+                assert text is not None
+                return self._interners[column].code_of(text)
+        raise AssertionError(f"unknown role {binding.role}")
+
+    def codes(self, column: str) -> np.ndarray:
+        found = self._codes.get(column)
+        if found is None:
+            found = self._codes[column] = self._interners[column].encode(self._batch.column(column))
+        return found
+
+
+def _bytes(buffer: pa.Buffer | None) -> np.ndarray:
+    return _NOTHING if buffer is None or len(buffer) == 0 else np.frombuffer(buffer, np.uint8)
+
+
+def _padded(data: np.ndarray) -> np.ndarray:
+    """Kernels read a literal's length at any clamped place: tiny buffers get room for the longest."""
+    if len(data) >= len(_NOTHING):
+        return data
+    larger = np.zeros(len(_NOTHING), np.uint8)
+    larger[: len(data)] = data
+    return larger
+
+
+def _validity(array: pa.Array) -> np.ndarray:
+    buffer = array.buffers()[0]
+    if buffer is None:
+        return np.full((array.offset + len(array) + 7) // 8 + 1, 0xFF, np.uint8)
+    return np.frombuffer(buffer, np.uint8)
+
+
+def _offsets(array: pa.Array) -> np.ndarray:
+    width = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None or len(buffer) == 0:
+        return np.zeros(1, width)
+    return np.frombuffer(buffer, width, len(array) + 1, array.offset * width.itemsize)

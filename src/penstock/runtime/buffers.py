@@ -1,0 +1,75 @@
+"""Between Arrow arrays, NumPy views and machine types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.nodes import I128, Type
+
+_NUMPY = {
+    "bool": np.uint8,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "i128": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
+    "f32": np.float32,
+    "f64": np.float64,
+}
+
+
+def numpy_type(type: Type) -> np.dtype:
+    return np.dtype(_NUMPY[type.name])
+
+
+def words_per_cell(type: Type) -> int:
+    """A 128-bit cell takes two 64-bit words, the low one first."""
+    return 2 if type == I128 else 1
+
+
+def filled(type: Type, identity: float, cells: int) -> np.ndarray:
+    """Allocate cells that hold an identity. Zeros come from the system untouched, so they cost nothing yet."""
+    size = cells * words_per_cell(type)
+    if identity == 0:
+        return np.zeros(size, numpy_type(type))
+    return np.full(size, identity, numpy_type(type))
+
+
+def packed(flags: np.ndarray) -> pa.Buffer:
+    """Pack bytes that are 0 or 1 into Arrow's bits."""
+    return pa.py_buffer(np.packbits(flags.view(np.uint8), bitorder="little"))
+
+
+def to_arrow(values: np.ndarray, valid: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    """View a kernel's output column as an Arrow array, without copying the values."""
+    validity = None if valid is None or bool(valid.all()) else packed(valid)
+    data = packed(values) if pa.types.is_boolean(dtype) else pa.py_buffer(values)
+    return pa.Array.from_buffers(dtype, len(values), [validity, data])
+
+
+def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
+    """Ticks as an array of a stream's time type."""
+    bits = dtype.bit_width
+    signed = not pa.types.is_unsigned_integer(dtype)
+    return to_arrow(np.ascontiguousarray(ticks.astype(f"{'i' if signed else 'u'}{bits // 8}")), None, dtype)
+
+
+def ticks_of(array: pa.Array) -> np.ndarray:
+    """The times of an array that has no nulls, as 64-bit ticks."""
+    return values_view(array).astype(np.int64, copy=False)
+
+
+def values_view(array: pa.Array) -> np.ndarray:
+    """A view of a fixed-width array's values, nulls holding whatever is stored there."""
+    dtype = array.type
+    kind = "f" if pa.types.is_floating(dtype) else "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    numpy_dtype = np.dtype(f"{kind}{dtype.bit_width // 8}")
+    buffer = array.buffers()[1]
+    if buffer is None or len(array) == 0:
+        return np.zeros(0, numpy_dtype)
+    return np.frombuffer(buffer, numpy_dtype, len(array), array.offset * numpy_dtype.itemsize)

@@ -1,0 +1,71 @@
+"""How much of the machine a query may use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from penstock.errors import UnsupportedError
+
+T = TypeVar("T")
+
+DEFAULT_TASK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The resources of a run: threads, the size of a task, and which back end executes kernels.
+
+    Results do not depend on any of them. `adaptive=False` compiles for the general case at once instead
+    of speculating (no nulls, small keys, small sums) and recompiling when a speculation fails.
+    `backend="interpret"` runs kernels in plain Python: slow, the definition of their meaning.
+
+    >>> Engine(threads=2).threads
+    2
+    """
+
+    threads: int | None = None
+    devices: Sequence[str] = ("cpu",)
+    scheduler: str = "fcfs"
+    task_bytes: int = DEFAULT_TASK_BYTES
+    adaptive: bool = True
+    backend: str = "native"
+
+    def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads must be at least 1, not {self.threads}")
+        if self.task_bytes < 1:
+            raise ValueError(f"task_bytes must be positive, not {self.task_bytes}")
+        if tuple(self.devices) != ("cpu",):
+            raise UnsupportedError(f"devices={list(self.devices)!r}: this version runs on 'cpu' only")
+        if self.scheduler != "fcfs":
+            raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
+        if self.backend not in ("native", "interpret"):
+            raise ValueError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
+
+    @property
+    def workers(self) -> int:
+        """How many threads run: as asked, or one for each core this process may use."""
+        return self.threads or len(os.sched_getaffinity(0))
+
+    def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
+        """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
+        smallest = max(self.task_bytes // max(row_bytes, 1), 1)
+        step = max(smallest, -(-rows // (self.workers * 8))) if self.task_bytes >= DEFAULT_TASK_BYTES else smallest
+        for begin in range(0, rows, step):
+            yield begin, min(begin + step, rows)
+
+
+def run_on_threads(work: Sequence[Callable[[], None]]) -> None:
+    """Run each function on a thread of its own, the first on this one, and raise what any raised."""
+    if len(work) == 1:
+        work[0]()
+        return
+    with ThreadPoolExecutor(len(work) - 1) as pool:
+        others = [pool.submit(each) for each in work[1:]]
+        work[0]()
+        for other in others:
+            other.result()

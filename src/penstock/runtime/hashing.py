@@ -1,0 +1,47 @@
+"""The kernels' hash functions in NumPy, to rebuild a table's buckets after it has grown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX = np.uint64(0xBF58476D1CE4E5B9)
+
+
+def hash_words(words: np.ndarray) -> np.ndarray:
+    """`kernels.tables.probe.hash_word` over an array."""
+    x = words.view(np.uint64) * _GOLDEN
+    return (x ^ (x >> np.uint64(32))) * _MIX
+
+
+def hash_keys(words: Sequence[np.ndarray], nulls: np.ndarray | None) -> np.ndarray:
+    """The hash of key tuples; `nulls` takes part only when the kernels consider nulls."""
+    hashed = hash_words(words[0])
+    for word in (*words[1:], *([] if nulls is None else [nulls])):
+        hashed = hash_words(((hashed ^ (hashed >> np.uint64(29))) + hash_words(word)).view(np.int64))
+    return hashed
+
+
+def buckets_for(hashes: np.ndarray, size: int) -> np.ndarray:
+    """Place entries 0, 1, 2 … into `size` buckets (a power of two) by linear probing.
+
+    All entries probe at once; of those that meet at a free bucket the first takes it, and the others
+    move on. An entry passes only buckets that are taken, so later look-ups find it.
+    """
+    buckets = np.zeros(size, np.int32)
+    waiting = np.arange(len(hashes))
+    place = ((hashes ^ (hashes >> np.uint64(32))) & np.uint64(size - 1)).astype(np.int64)
+    while len(waiting):
+        free = buckets[place] == 0
+        spots, winners = np.unique(place[free], return_index=True)
+        buckets[spots] = waiting[free][winners] + 1
+        lost = buckets[place] != waiting + 1
+        waiting, place = waiting[lost], (place[lost] + 1) & (size - 1)
+    return buckets
+
+
+def bucket_count(entries: int) -> int:
+    """The power of two that keeps a table at most half full."""
+    return max(16, 1 << (2 * max(entries, 1) - 1).bit_length())

@@ -1,0 +1,149 @@
+"""Stages that hold rows until time has passed them: distinct and top-k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.metrics import Metrics
+from penstock.types.time import Time
+
+
+class Held:
+    """Rows waiting for the watermark, in order of arrival. Late ones are dropped and counted."""
+
+    def __init__(self, schema: pa.Schema, time: Time, counted: Metrics | None) -> None:
+        self.rows = schema.empty_table()
+        self.time, self.counted = time, counted
+        self.watermark = NEVER
+
+    def add(self, flows: list[Flow]) -> None:
+        batches = [self._on_time(flow) for flow in flows]
+        self.rows = pa.concat_tables([self.rows, *(pa.Table.from_batches([batch]) for batch in batches)])
+
+    def _on_time(self, flow: Flow) -> pa.RecordBatch:
+        batch = flow.batch
+        if flow.frontier is not None:
+            late = self.times(batch.column(self.time.column)) < flow.frontier
+            batch = batch.filter(pa.array(~late))
+            if self.counted is not None:
+                self.counted.late += int(late.sum())
+        if self.counted is not None:
+            self.counted.accepted += batch.num_rows
+        return batch
+
+    def times(self, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
+        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        return ticks_of(whole) + self.time.shift
+
+    def release(self, watermark: int) -> pa.Table:
+        """Take out the rows before the watermark."""
+        self.watermark = max(self.watermark, watermark)
+        if self.watermark == FOREVER:
+            passed, self.rows = self.rows, self.rows.slice(0, 0)
+            return passed.combine_chunks()
+        before = pa.array(self.times(self.rows.column(self.time.column)) < self.watermark)
+        passed, self.rows = self.rows.filter(before), self.rows.filter(pc.invert(before))
+        return passed.combine_chunks()
+
+
+def _flows(table: pa.Table) -> list[Flow]:
+    return [Flow(batch) for batch in table.combine_chunks().to_batches() if batch.num_rows]
+
+
+class DistinctStage:
+    """One row for each value of the subset: the first in time order, or the last once input has ended."""
+
+    def __init__(
+        self, held: Held, subset: Sequence[str], keep: str, sequence: str | None, new_index: Callable[[], Indexer]
+    ) -> None:
+        self.held, self.subset, self.keep, self.sequence = held, list(subset), keep, sequence
+        self.seen = new_index()
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        self.held.add(flows)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        if self.keep == "last" and watermark != FOREVER:
+            return [], NEVER
+        rows = self.held.release(watermark)
+        if rows.num_rows == 0:
+            return [], watermark
+        order = self._order(rows)
+        known = len(self.seen)
+        arrays = [rows.column(name).combine_chunks() for name in self.subset]
+        numbers = self.seen.number([array.take(pa.array(order)) for array in arrays])
+        found, first = np.unique(numbers, return_index=True)
+        kept = np.sort(order[first[found >= known]])
+        return _flows(rows.take(pa.array(kept))), watermark
+
+    def _order(self, rows: pa.Table) -> np.ndarray:
+        times = self.held.times(rows.column(self.held.time.column))
+        if self.sequence is not None:
+            sequence = pc.rank(rows.column(self.sequence).combine_chunks(), tiebreaker="min").to_numpy()
+            order = np.lexsort((np.arange(len(times)), sequence, times))
+        else:
+            order = np.argsort(times, kind="stable")
+        return order if self.keep == "first" else order[::-1]
+
+
+@dataclass
+class TopStage:
+    """The k largest rows of each window, released when the window is complete."""
+
+    held: Held
+    k: int
+    by: str
+    ties: str
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        self.held.add(flows)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        rows = self.held.release(watermark)
+        if rows.num_rows == 0:
+            return [], watermark
+        window = self._window_numbers(rows)
+        level = self._levels(rows)
+        order = np.lexsort((-level, window))
+        return _flows(rows.take(pa.array(order[self._kept(window[order], level[order])]))), watermark
+
+    @staticmethod
+    def _window_numbers(rows: pa.Table) -> np.ndarray:
+        """Number windows by end, then start."""
+        starts, ends = (ticks_of(rows.column(name).combine_chunks()) for name in ("window_start", "window_end"))
+        order = np.lexsort((starts, ends))
+        changes = np.diff(starts[order], prepend=starts[order][:1]) | np.diff(ends[order], prepend=ends[order][:1])
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = np.cumsum(changes != 0)
+        return numbers
+
+    def _levels(self, rows: pa.Table) -> np.ndarray:
+        """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
+        column = rows.column(self.by).combine_chunks()
+        rank = pc.rank(column, sort_keys="ascending", null_placement="at_start", tiebreaker="min")
+        level = rank.to_numpy().astype(np.int64)
+        if pa.types.is_floating(column.type):
+            nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
+            level = np.where(nan, len(level) + 1, level)
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        return np.where(null, 0, level)
+
+    def _kept(self, window: np.ndarray, level: np.ndarray) -> np.ndarray:
+        """Which rows, sorted by window and falling level, are among the first k of their window."""
+        index = np.arange(len(window))
+        begins = np.diff(window, prepend=window[:1] - 1) != 0
+        position = index - np.maximum.accumulate(np.where(begins, index, 0))
+        if self.ties == "all":
+            changes = begins | (np.diff(level, prepend=level[:1] + 1) != 0)
+            position = position[np.maximum.accumulate(np.where(changes, index, 0))]
+        return position < self.k

@@ -1,0 +1,120 @@
+"""Texts to numbers and back: kernels see codes, never characters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import DONE, KEYS, STATUS, WORDS
+from penstock.runtime.hashing import bucket_count, buckets_for
+
+Call = Callable[[Mapping[str, object]], int]
+InternKernel = Callable[[bool, bool], Call]  # (large offsets, nullable) → kernel
+
+
+class Interner:
+    """Numbers distinct texts 0, 1, 2 … in order of first appearance.
+
+    Each worker has its own, so there is no lock; `translate` maps another one's codes to ours.
+    """
+
+    def __init__(self, kernel: InternKernel) -> None:
+        self._kernel = kernel
+        self._head = np.zeros(WORDS, np.int64)
+        self._capacity = 64
+        self._offsets = np.zeros(self._capacity + 1, np.int64)
+        self._hashes = np.zeros(self._capacity, np.uint64)
+        self._text = np.zeros(1024, np.uint8)
+        self._buckets = np.zeros(bucket_count(self._capacity), np.int32)
+
+    def __len__(self) -> int:
+        return int(self._head[KEYS])
+
+    def encode(self, array: pa.Array) -> np.ndarray:
+        """Give the code of each text, -1 for null."""
+        if pa.types.is_dictionary(array.type):
+            return self._encode_dictionary(array)
+        codes = np.empty(len(array), np.int32)
+        arguments = _text_arguments(array)
+        call = self._kernel(pa.types.is_large_string(array.type), "validity" in arguments)
+        done = 0
+        while done < len(array):
+            done = call({**arguments, **self._arguments(), "lo": done, "hi": len(array), "out": codes})
+            if self._head[STATUS] != DONE:
+                self._grow(arguments, done)
+        return codes
+
+    def code_of(self, text: str) -> int:
+        return int(self.encode(pa.array([text], pa.string()))[0])
+
+    def texts(self) -> pa.Array:
+        """All texts, by code."""
+        count = len(self)
+        end = int(self._offsets[count])
+        offsets, data = self._offsets[: count + 1].copy(), self._text[:end].copy()
+        return pa.Array.from_buffers(pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+    def decode(self, codes: np.ndarray, dtype: pa.DataType) -> pa.Array:
+        """Give texts for codes, negative ones being null."""
+        index = pa.array(codes, pa.int64(), mask=codes < 0)
+        found = self.texts().take(index)
+        if pa.types.is_dictionary(dtype):
+            return found.cast(dtype.value_type).dictionary_encode().cast(dtype)
+        return found.cast(dtype)
+
+    def translate(self, other: Interner) -> np.ndarray:
+        """For each code of `other`, our code."""
+        return self.encode(other.texts())
+
+    def _encode_dictionary(self, array: pa.DictionaryArray) -> np.ndarray:
+        known = np.append(self.encode(array.dictionary.cast(pa.large_string())), np.int32(-1))
+        index = array.indices.fill_null(len(known) - 1) if array.indices.null_count else array.indices
+        return known[index.to_numpy(zero_copy_only=False)].astype(np.int32)
+
+    def _arguments(self) -> dict[str, object]:
+        return {
+            "head": self._head,
+            "buckets": self._buckets,
+            "bucket_mask": len(self._buckets) - 1,
+            "key_capacity": self._capacity,
+            "text_capacity": len(self._text),
+            "hashes": self._hashes,
+            "text_offsets": self._offsets,
+            "text": self._text,
+        }
+
+    def _grow(self, arguments: dict[str, object], row: int) -> None:
+        """Double whatever is short: entries, or bytes for the text that did not fit."""
+        offsets = arguments["offsets"]
+        assert isinstance(offsets, np.ndarray)
+        needed = int(self._offsets[len(self)]) + int(offsets[row + 1] - offsets[row])
+        if needed > len(self._text):
+            self._text = _extended(self._text, max(2 * len(self._text), needed))
+        if len(self) == self._capacity:
+            self._capacity *= 2
+            self._offsets = _extended(self._offsets, self._capacity + 1)
+            self._hashes = _extended(self._hashes, self._capacity)
+            self._buckets = buckets_for(self._hashes[: len(self)], bucket_count(self._capacity))
+
+
+def _extended(array: np.ndarray, size: int) -> np.ndarray:
+    larger = np.zeros(size, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _text_arguments(array: pa.Array) -> dict[str, object]:
+    validity, offsets, data = array.buffers()
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    found: dict[str, object] = {
+        "offsets": np.frombuffer(offsets, width, len(array) + 1, array.offset * np.dtype(width).itemsize)
+        if offsets is not None and len(offsets)
+        else np.zeros(1, width),
+        "bytes": np.frombuffer(data, np.uint8) if data is not None and len(data) else np.zeros(1, np.uint8),
+    }
+    if array.null_count:
+        found["validity"] = np.frombuffer(validity, np.uint8)
+        found["shift"] = array.offset
+    return found

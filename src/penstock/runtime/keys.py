@@ -1,0 +1,146 @@
+"""The columns of a pane table: which key is which column, in three ways.
+
+Keys are words (see kernels/tables/keys.py). `columns` is how many the table has room for; when a key
+table grows or changes its kind, `moved` says where old columns went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.loop.abi import KEYS, numbered
+from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
+
+# A dense table may have this many columns for each row seen, and always at least SMALL.
+SMALL = 1 << 16
+SPARSEST = 4
+LARGEST = 1 << 27
+
+
+@dataclass
+class NoKeys:
+    kind = "none"
+    columns = 1
+
+    def arguments(self) -> dict[str, object]:
+        return {}
+
+    def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        return [], np.zeros(len(columns), np.int64)
+
+
+@dataclass
+class DenseKeys:
+    """Component c holds words bases[c] … bases[c] + sizes[c] - 2, and null as its digit 0."""
+
+    bases: tuple[int, ...]
+    sizes: tuple[int, ...]
+    kind = "dense"
+
+    @property
+    def columns(self) -> int:
+        return int(np.prod(self.sizes, dtype=object))
+
+    def arguments(self) -> dict[str, object]:
+        return {
+            **{numbered("key_base", c): base for c, base in enumerate(self.bases)},
+            **{numbered("key_size", c): size for c, size in enumerate(self.sizes)},
+        }
+
+    def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        """The words and null masks of columns."""
+        digits = np.unravel_index(columns, self.sizes)
+        words = [np.where(d == 0, 0, d - 1 + base) for d, base in zip(digits, self.bases, strict=True)]
+        nulls = sum(((d == 0).astype(np.int64) << c for c, d in enumerate(digits)), np.zeros(len(columns), np.int64))
+        return words, nulls
+
+    def columns_of(self, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
+        """The columns of keys that lie inside the ranges."""
+        place = np.zeros(len(nulls), np.int64)
+        for c, (word, base, size) in enumerate(zip(words, self.bases, self.sizes, strict=True)):
+            place = place * size + np.where((nulls >> c) & 1, 0, word - base + 1)
+        return place
+
+    def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:
+        """A table that also covers other ranges, with some room to spare where it has to grow."""
+        spans = [_span(base, size, low, high) for base, size, low, high in zip(self.bases, self.sizes, lows, highs)]
+        return DenseKeys(tuple(base for base, _ in spans), tuple(size for _, size in spans))
+
+
+def _span(base: int, size: int, low: int, high: int) -> tuple[int, int]:
+    top = base + size - 2
+    if size > 1 and base <= low and high <= top:
+        return base, size
+    first, last = (low, high) if size <= 1 else (min(base, low), max(top, high))
+    room = (last - first) // 8 if size > 1 else 0  # the first guess is exact; a second growth is a trend
+    first, last = max(first - (room if first < base else 0), -(1 << 63)), min(last + room, (1 << 63) - 2)
+    return first, last - first + 2
+
+
+def dense_allowed(columns: int, rows: int) -> bool:
+    """Whether a dense table of this size pays for the rows seen."""
+    return columns <= min(max(SMALL, SPARSEST * rows), LARGEST)
+
+
+@dataclass
+class HashKeys:
+    """Keys in order of arrival. `head[KEYS]` counts them; kernels read and write these arrays."""
+
+    width: int
+    head: np.ndarray
+    nullable: bool
+    capacity: int = 0
+    words: list[np.ndarray] = field(default_factory=list)
+    nulls: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(16, np.int32))
+    kind = "hash"
+
+    def __post_init__(self) -> None:
+        if not self.words:
+            self.words = [np.zeros(0, np.int64) for _ in range(self.width)]
+            self.reserve(4096)
+
+    @property
+    def columns(self) -> int:
+        return self.capacity
+
+    @property
+    def count(self) -> int:
+        return int(self.head[KEYS])
+
+    def arguments(self) -> dict[str, object]:
+        return {
+            **{numbered("key_words", c): words for c, words in enumerate(self.words)},
+            "key_nulls": self.nulls,
+            "buckets": self.buckets,
+            "bucket_mask": len(self.buckets) - 1,
+            "key_capacity": self.capacity,
+        }
+
+    def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+        return [words[columns] for words in self.words], self.nulls[columns]
+
+    def reserve(self, capacity: int) -> None:
+        """Make room for more keys; columns stay where they are."""
+        self.words = [_longer(words, capacity) for words in self.words]
+        self.nulls = _longer(self.nulls, capacity)
+        self.capacity = capacity
+        self.rehash()
+
+    def rehash(self) -> None:
+        count = self.count
+        nulls = self.nulls[:count] if self.nullable else None
+        hashes = hash_keys([words[:count] for words in self.words], nulls)
+        self.buckets = buckets_for(hashes, bucket_count(self.capacity))
+
+
+Keys = NoKeys | DenseKeys | HashKeys
+
+
+def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    larger = np.zeros(size, array.dtype)
+    larger[: len(array)] = array
+    return larger

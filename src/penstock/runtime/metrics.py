@@ -1,0 +1,43 @@
+"""Counts of what happened to every row: nothing is lost in silence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from penstock.errors import PenstockError
+
+
+@dataclass
+class Metrics:
+    """Row counts of one run. `accepted + late + malformed + filtered = read` holds after every batch.
+
+    A row is *malformed* without a time, *late* when every window that holds it has been emitted,
+    *filtered* when a filter before the first window rejects it, and *accepted* otherwise. A stream that
+    is read by two branches of a query counts once for each.
+
+    >>> Metrics(read=3, accepted=2, late=1).balanced
+    True
+    """
+
+    read: int = 0
+    accepted: int = 0
+    late: int = 0
+    malformed: int = 0
+    filtered: int = 0
+    emitted: int = 0
+    batches: int = 0
+
+    @property
+    def balanced(self) -> bool:
+        """Whether every row read is accounted for."""
+        return self.accepted + self.late + self.malformed + self.filtered == self.read
+
+    def check(self) -> None:
+        """Raise if a row went missing: that would be a bug in Penstock."""
+        if not self.balanced:
+            raise PenstockError(f"rows are unaccounted for, please report this: {self}")
+
+    def update(self, other: Metrics) -> None:
+        """Take over the counts of another object, in place."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))

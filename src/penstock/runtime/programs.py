@@ -1,0 +1,149 @@
+"""What the runtime receives from the compiler: kernels as callables, and facts about their shapes.
+
+The runtime never sees a query. A program answers `fold(variant)`, compiling it when it is new: that is
+how a run changes its mind about keys, nulls and overflow while it is running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from penstock.loop.abi import Binding
+from penstock.loop.nodes import Type
+from penstock.runtime.table import StateSpec
+from penstock.types.time import Time
+
+Call = Callable[[Mapping[str, object]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """What a kernel may assume: how keys are found, which columns hold nulls, how wide sums are."""
+
+    key_table: str
+    nullable: frozenset[str]
+    wide: bool
+
+
+@dataclass(frozen=True)
+class RowsCall:
+    """A kernel over rows, and what fills its column parameters."""
+
+    call: Call
+    bindings: tuple[Binding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """A computed column: its type, and the parameters that receive values and validity bytes."""
+
+    name: str
+    type: Type
+    values: str
+    valid: str | None
+
+
+@dataclass(frozen=True)
+class OutputCall:
+    """A kernel that writes columns. `key_words` lists (parameter, key, "words" | "nulls") it reads."""
+
+    call: Call
+    outputs: tuple[OutputColumn, ...]
+    bindings: tuple[Binding, ...] = ()
+    key_words: tuple[tuple[str, int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """Where a result's column comes from.
+
+    "start" or "end" of the window · "key", by its index · "row": the input's column `source` ·
+    "computed" by the kernel.
+    """
+
+    name: str
+    type: pa.DataType
+    origin: str
+    key: int = 0
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Kernels that turn texts into codes: (large offsets, nullable) → kernel."""
+
+    intern: Callable[[bool, bool], Call]
+
+
+@dataclass(frozen=True)
+class Key:
+    """A grouping key: its type, and the batch column it is read from (None when it is computed)."""
+
+    type: pa.DataType
+    column: str | None
+    text: bool
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Windows [start, start + size), start = offset + n * every, made of panes of `width` ticks."""
+
+    size: int
+    every: int
+    offset: int
+    width: int
+
+
+class WindowProgram(Protocol):
+    """A windowed aggregation, ready to run."""
+
+    time: Time
+    grid: Grid
+    carried: bool
+    keys: tuple[Key, ...]
+    columns: tuple[str, ...]
+    interned: frozenset[str]
+    texts: Texts
+    schema: pa.Schema
+    result: tuple[ResultColumn, ...]
+
+    def prepare(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add the columns that kernels need and Arrow computes."""
+
+    def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
+        """The states of a pane under an assumption."""
+
+    def sources(self, old: frozenset[str], new: frozenset[str]) -> Sequence[int]:
+        """For each state of the new layout, the state of the old one that it continues."""
+
+    def key_may_be_null(self, nullable: frozenset[str]) -> bool:
+        """Whether kernels consider nulls when they hash keys."""
+
+    def fold(self, variant: Variant) -> RowsCall: ...
+
+    def emit(self, variant: Variant, several_panes: bool) -> OutputCall: ...
+
+    def absorb(self, nullable: frozenset[str]) -> Call:
+        """Merge fragments into a table with wide sums."""
+
+    def index(self, width: int) -> Call: ...
+
+
+class RowsProgram(Protocol):
+    """A filter and computed columns, ready to run."""
+
+    time: Time
+    interned: frozenset[str]
+    texts: Texts
+    schema: pa.Schema
+    result: tuple[ResultColumn, ...]
+    filters: bool
+
+    def prepare(self, batch: pa.RecordBatch) -> pa.RecordBatch: ...
+
+    def rows(self, nullable: frozenset[str]) -> OutputCall | None:
+        """The kernel, or None when nothing is computed or filtered."""

@@ -1,0 +1,167 @@
+"""Stages over rows: the source's gate, filter and projection, union."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError, SourceError
+from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import numpy_type, ticks_of, time_array, to_arrow
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.interner import Interner
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import OutputCall, RowsProgram
+from penstock.runtime.worker import OVERFLOW
+from penstock.types.time import Time
+
+
+class SourceStage:
+    """The gate of a stream: drops rows without a time, keeps the watermark.
+
+    The watermark is the largest time seen minus the lateness. Rows behind it at their arrival carry it
+    along (`Flow.frontier`), so that later stages can tell which of their windows were complete then.
+    """
+
+    def __init__(self, time: Time, lateness: int, bounded: bool, on_bad: str, readers: int, metrics: Metrics) -> None:
+        self.time, self.lateness, self.bounded, self.on_bad = time, lateness, bounded, on_bad
+        self.readers, self.metrics = readers, metrics
+        self.rows = 0
+        self.watermark = NEVER
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        return [self._admit(flow.batch) for flow in flows if flow.batch.num_rows]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        self.watermark = max(self.watermark, watermark)
+        return [], self.watermark
+
+    def _admit(self, batch: pa.RecordBatch) -> Flow:
+        self.metrics.read += batch.num_rows * self.readers
+        first = self.rows
+        self.rows += batch.num_rows
+        if self.time.period is not None:
+            self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
+            return Flow(batch, None, first)
+        batch = self._with_time(batch)
+        if self.bounded or batch.num_rows == 0:
+            return Flow(batch, None, first)
+        times = ticks_of(batch.column(self.time.column))
+        return Flow(batch, self._frontier(times), first)
+
+    def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        times = batch.column(self.time.column)
+        if times.null_count == 0:
+            return batch
+        if self.on_bad == "fail":
+            raise SourceError(
+                f"{times.null_count} rows have no time in column {self.time.column!r}; "
+                "filter them out, or use on_bad='drop' to count and skip them"
+            )
+        self.metrics.malformed += times.null_count * self.readers
+        return batch.filter(times.is_valid())
+
+    def _frontier(self, times: np.ndarray) -> np.ndarray | None:
+        """Move the watermark over the rows; None when no row was behind it at its arrival."""
+        before = self.watermark
+        self._raise_to(int(times.max()))
+        if int(times.min()) >= self.watermark:
+            return None
+        ahead = np.maximum.accumulate(times) - self.lateness
+        return np.maximum(ahead, before)
+
+    def _raise_to(self, time: int) -> None:
+        self.watermark = max(self.watermark, time - self.lateness)
+
+
+class RowsStage:
+    """Filter and projection: one kernel for what is computed, `take` for what passes through."""
+
+    def __init__(self, program: RowsProgram, metrics: Metrics, paths: int) -> None:
+        """`paths` is how often a row that is filtered out here would have been counted further on."""
+        self.program, self.metrics, self.paths = program, metrics, paths
+        self.nullable: frozenset[str] = frozenset()
+        self.interners = {name: Interner(program.texts.intern) for name in program.interned}
+        self._positions = positions_table()
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        return [self._rows(flow) for flow in flows]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        return [], watermark
+
+    def _rows(self, flow: Flow) -> Flow:
+        batch = self.program.prepare(flow.batch)
+        self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
+        kernel = self.program.rows(self.nullable)
+        if kernel is None:
+            return Flow(self._arranged(batch, {}, flow, None), flow.frontier, flow.first_row)
+        outputs, count = self._run(kernel, batch, flow)
+        chosen = outputs["out_row"][:count] if self.program.filters else None
+        self.metrics.filtered += (batch.num_rows - count) * self.paths
+        computed = {
+            each.name: (outputs[each.values][:count], None if each.valid is None else outputs[each.valid][:count])
+            for each in kernel.outputs
+        }
+        frontier = flow.frontier if flow.frontier is None or chosen is None else flow.frontier[chosen]
+        return Flow(self._arranged(batch, computed, flow, chosen), frontier, flow.first_row)
+
+    def _run(self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow) -> tuple[dict[str, np.ndarray], int]:
+        rows = batch.num_rows
+        outputs: dict[str, np.ndarray] = {"out_row": np.empty(rows, np.int64)}
+        for each in kernel.outputs:
+            outputs[each.values] = np.empty(rows, numpy_type(each.type))
+            if each.valid is not None:
+                outputs[each.valid] = np.empty(rows, np.uint8)
+        head = np.zeros(WORDS, np.int64)
+        given = BatchArguments(batch, self.interners).fill(kernel.bindings)
+        limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}
+        kernel.call({**given, **outputs, **limits, "positions": self._positions})
+        if head[ERRORS]:
+            raise OverflowError(OVERFLOW)
+        return outputs, int(head[ACCEPTED])
+
+    def _arranged(
+        self,
+        batch: pa.RecordBatch,
+        computed: dict[str, tuple[np.ndarray, np.ndarray | None]],
+        flow: Flow,
+        chosen: np.ndarray | None,
+    ) -> pa.RecordBatch:
+        arrays = []
+        for column in self.program.result:
+            if column.origin == "computed":
+                arrays.append(to_arrow(*computed[column.name], column.type))
+            else:
+                arrays.append(_taken(self._source(batch, column.source, flow), chosen))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
+
+    def _source(self, batch: pa.RecordBatch, name: str, flow: Flow) -> pa.Array:
+        time = self.program.time
+        if time.period is not None and name == time.column:
+            numbers = np.arange(flow.first_row, flow.first_row + batch.num_rows)
+            return time_array(numbers * time.period + time.start, time.type)
+        return batch.column(name)
+
+
+def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
+    return array if chosen is None else array.take(pa.array(chosen))
+
+
+class MergeStage:
+    """Union: rows pass as they come; time has advanced as far as on the slowest input."""
+
+    def __init__(self, ports: int) -> None:
+        self.watermarks = [NEVER] * ports
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        others = min((w for place, w in enumerate(self.watermarks) if place != port), default=FOREVER)
+        return [
+            Flow(flow.batch, None if flow.frontier is None else np.minimum(flow.frontier, others), flow.first_row)
+            for flow in flows
+        ]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        self.watermarks[port] = max(self.watermarks[port], watermark)
+        return [], min(self.watermarks)

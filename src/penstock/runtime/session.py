@@ -1,0 +1,125 @@
+"""A query while it runs: stages wired together, rows and watermarks flowing from sources to the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import BindingError
+from penstock.runtime.engine import Engine
+from penstock.runtime.flow import FOREVER, Flow, Stage
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.row_stages import SourceStage
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stages are made with."""
+
+    engine: Engine
+    metrics: Metrics
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class StageSpec:
+    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream if a source."""
+
+    name: str
+    inputs: tuple[str, ...]
+    make: Callable[[Context], Stage]
+    stream: str | None = None
+
+
+class Session:
+    """Push batches in, get result batches out.
+
+    `bounded` input is complete when `finish` is called, so nothing is late and nothing leaves early.
+    Otherwise every push moves the watermark and gives the windows it completes. `counts_output` says that
+    rows of the output are the accepted ones: so it is in a query without windows.
+    """
+
+    def __init__(
+        self, specs: Sequence[StageSpec], output: str, counts_output: bool, schema: pa.Schema, context: Context
+    ) -> None:
+        self.metrics = context.metrics
+        self.schema = schema
+        self._bounded = context.bounded
+        self._output, self._counts_output = output, counts_output
+        self._stages = {spec.name: spec.make(context) for spec in specs}
+        self._streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
+        self._readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
+        for spec in specs:
+            for port, source in enumerate(spec.inputs):
+                self._readers[source].append((spec.name, port))
+        self._results: list[pa.RecordBatch] = []
+        self._finished = False
+
+    def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Take rows of a stream; give the results that are complete with them."""
+        name = self._source(stream)
+        flows = [Flow(batch) for batch in batches]
+        self.metrics.batches += len(flows)
+        self._spread(name, self._stages[name].push(0, flows))
+        if not self._bounded:
+            stage = self._stages[name]
+            assert isinstance(stage, SourceStage)
+            self._advance(name, stage.watermark)
+        return self._taken()
+
+    def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
+        """Declare that no row before a time will come, on one stream or on all."""
+        for name in self._streams.values() if stream is None else [self._source(stream)]:
+            self._advance(name, watermark)
+        return self._taken()
+
+    def finish(self) -> list[pa.RecordBatch]:
+        """Declare the end of all streams; give everything that is left."""
+        if not self._finished:
+            results = self.advance(FOREVER)
+            self._finished = True
+            return results
+        return []
+
+    @property
+    def watermark(self) -> int:
+        """How far time is known to have advanced on every stream."""
+        stages = [self._stages[name] for name in self._streams.values()]
+        return min(stage.watermark for stage in stages if isinstance(stage, SourceStage))
+
+    def _source(self, stream: str) -> str:
+        if self._finished:
+            raise BindingError("this run has finished; open the query again to push more rows")
+        if stream not in self._streams:
+            raise BindingError(f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._streams))}")
+        return self._streams[stream]
+
+    def _advance(self, name: str, watermark: int, port: int = 0) -> None:
+        """Move time at a stage, then behind it: results first, so that they are not late there."""
+        flows, ahead = self._stages[name].advance(port, watermark)
+        self._spread(name, flows)
+        for reader, input_port in self._readers[name]:
+            self._advance(reader, ahead, input_port)
+
+    def _spread(self, name: str, flows: list[Flow]) -> None:
+        if not flows:
+            return
+        if name == self._output:
+            self._leave(flows)
+        for reader, port in self._readers[name]:
+            self._spread(reader, self._stages[reader].push(port, flows))
+
+    def _leave(self, flows: list[Flow]) -> None:
+        batches = [flow.batch for flow in flows if flow.batch.num_rows]
+        rows = sum(batch.num_rows for batch in batches)
+        self.metrics.emitted += rows
+        if self._counts_output:
+            self.metrics.accepted += rows
+        self._results += batches
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        self.metrics.check()
+        results, self._results = self._results, []
+        return results

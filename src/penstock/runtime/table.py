@@ -1,0 +1,204 @@
+"""The pane table: rows are panes of time, columns are keys, cells hold partial states.
+
+Kernels fill it and stop when it is full; here it grows, changes shape, gives up what is finished, and
+turns into *fragments*, its canonical form: one row for each (pane, key) with its partial states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.loop.abi import SLOTS, WORDS, numbered
+from penstock.loop.nodes import I64, I128, Type
+from penstock.runtime.buffers import filled, words_per_cell
+from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
+from penstock.runtime.keys import HashKeys, Keys
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """One state array: its type, its content before any row, and whether its sum is guarded."""
+
+    type: Type
+    identity: float
+    guarded: bool = False
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """State on the move: keys as words, states as flat arrays (two words for each 128-bit cell)."""
+
+    panes: np.ndarray
+    words: list[np.ndarray]
+    nulls: np.ndarray
+    states: list[np.ndarray]
+    specs: tuple[StateSpec, ...]
+
+    def __len__(self) -> int:
+        return len(self.panes)
+
+
+class PaneTable:
+    """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
+
+    def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
+        self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
+        self.specs = tuple(specs)
+        self.keys = keys
+        self.capacity = slots
+        self.panes = np.zeros(slots, np.int64)
+        self.pane_buckets = np.zeros(bucket_count(slots), np.int32)
+        self.states = [filled(each.type, each.identity, slots * keys.columns) for each in specs]
+        self.budgets = np.zeros(max(len(specs), 1))
+
+    @property
+    def slots(self) -> int:
+        return int(self.head[SLOTS])
+
+    @property
+    def wide(self) -> bool:
+        return not any(each.guarded for each in self.specs)
+
+    def arguments(self) -> dict[str, object]:
+        """Everything kernels need to know of the table."""
+        return {
+            "head": self.head,
+            "columns": self.keys.columns,
+            "panes": self.panes,
+            "pane_buckets": self.pane_buckets,
+            "pane_mask": len(self.pane_buckets) - 1,
+            "pane_capacity": self.capacity,
+            "budgets": self.budgets,
+            **{numbered("state", place): state for place, state in enumerate(self.states)},
+            **self.keys.arguments(),
+        }
+
+    # -- growth and change of shape ------------------------------------------------------------------
+
+    def grow_slots(self) -> None:
+        self._reshape(self.keys, 2 * self.capacity, lambda old, new: _copy_rows(old, new, self.slots))
+
+    def grow_keys(self) -> None:
+        """Double a hash table's room for keys."""
+        assert isinstance(self.keys, HashKeys)
+        old = self.keys.columns
+        kept = self.keys.count
+        keys = self.keys
+        keys.reserve(2 * old)
+        self._reshape(keys, self.capacity, lambda before, after: _copy_columns(before, after, kept), old)
+
+    def change_keys(self, keys: Keys, source: np.ndarray, target: np.ndarray) -> None:
+        """Take another key table; old column source[i] becomes column target[i]."""
+        old = self.keys.columns
+        if isinstance(keys, HashKeys):
+            keys.head[:] = np.where(np.arange(WORDS) == 1, keys.head, self.head)
+            self.head = keys.head
+
+        def move(before: np.ndarray, after: np.ndarray) -> None:
+            after[:, target] = before[:, source]
+
+        self._reshape(keys, self.capacity, move, old)
+
+    def widen(self) -> None:
+        """Turn 64-bit sums into 128-bit ones: the sign fills the upper word."""
+        for place, spec in enumerate(self.specs):
+            if spec.guarded:
+                low = self.states[place]
+                self.states[place] = np.stack([low, low >> 63], axis=1).ravel()
+        self.specs = tuple(StateSpec(I128, 0) if each.guarded else each for each in self.specs)
+
+    def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
+        """Hold other states: the i-th new one continues old one `sources[i]` (a count may become a flag)."""
+        self.states = [
+            old if old.dtype == _word_type(spec) else (old != 0).astype(_word_type(spec))
+            for spec, old in ((spec, self.states[source].copy()) for spec, source in zip(specs, sources, strict=True))
+        ]
+        budgets = self.budgets
+        self.budgets = np.zeros(max(len(specs), 1))
+        self.budgets[: min(len(budgets), len(self.budgets))] = budgets.max(initial=0.0)
+        self.specs = tuple(specs)
+
+    def _reshape(
+        self,
+        keys: Keys,
+        capacity: int,
+        move: Callable[[np.ndarray, np.ndarray], None],
+        old_columns: int | None = None,
+    ) -> None:
+        before_columns = self.keys.columns if old_columns is None else old_columns
+        for place, spec in enumerate(self.specs):
+            words = words_per_cell(spec.type)
+            before = self.states[place].reshape(self.capacity, before_columns, words)
+            after = filled(spec.type, spec.identity, capacity * keys.columns).reshape(capacity, keys.columns, words)
+            move(before[: self.slots], after[: self.slots])
+            self.states[place] = after.ravel()
+        self.keys = keys
+        self._resize_panes(capacity)
+
+    def _resize_panes(self, capacity: int) -> None:
+        panes = np.zeros(capacity, np.int64)
+        panes[: self.slots] = self.panes[: self.slots]
+        self.panes, self.capacity = panes, capacity
+        self.pane_buckets = buckets_for(hash_words(panes[: self.slots]), bucket_count(capacity))
+
+    def drop(self, finished: np.ndarray) -> None:
+        """Forget the slots for which `finished` is true."""
+        kept = np.flatnonzero(~finished)
+        capacity = max(2, 1 << int(len(kept)).bit_length())
+        for place, spec in enumerate(self.specs):
+            words = words_per_cell(spec.type)
+            before = self.states[place].reshape(self.capacity, self.keys.columns, words)
+            after = filled(spec.type, spec.identity, capacity * self.keys.columns)
+            after.reshape(capacity, self.keys.columns, words)[: len(kept)] = before[kept]
+            self.states[place] = after
+        panes = self.panes[kept]
+        self.head[SLOTS] = len(kept)
+        self.panes = np.zeros(capacity, np.int64)
+        self.panes[: len(kept)] = panes
+        self._resize_panes(capacity)
+
+    # -- the canonical form --------------------------------------------------------------------------
+
+    def present(self) -> np.ndarray:
+        """Which (slot, column) cells hold anything."""
+        columns = self.keys.columns
+        return self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
+
+    def fragments(self) -> Fragments:
+        """One row for each pane and key that holds something."""
+        columns = self.keys.columns
+        places = np.flatnonzero(self.present())
+        words, nulls = self.keys.words_of(places % columns)
+        states = [_take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)]
+        return Fragments(self.panes[places // columns], words, nulls, states, self.specs)
+
+
+def widened(fragments: Fragments) -> Fragments:
+    """The same fragments with every guarded sum in 128 bits."""
+    states, specs = [], []
+    for state, spec in zip(fragments.states, fragments.specs, strict=True):
+        if spec.guarded:
+            state, spec = np.stack([state, state >> 63], axis=1).ravel(), StateSpec(I128, 0)
+        states.append(state)
+        specs.append(spec)
+    return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
+
+
+def _word_type(spec: StateSpec) -> np.dtype:
+    return filled(spec.type if spec.type != I128 else I64, 0, 0).dtype
+
+
+def _take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.ndarray:
+    words = words_per_cell(spec.type)
+    return np.ascontiguousarray(state.reshape(-1, words)[places]).ravel()
+
+
+def _copy_rows(before: np.ndarray, after: np.ndarray, rows: int) -> None:
+    after[:rows] = before[:rows]
+
+
+def _copy_columns(before: np.ndarray, after: np.ndarray, columns: int) -> None:
+    after[:, :columns] = before[:, :columns]

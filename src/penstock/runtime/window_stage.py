@@ -1,0 +1,155 @@
+"""Windowed aggregation as a stage: rows in on all threads, complete windows out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import ACCEPTED, FILTERED
+from penstock.runtime.assembly import Windows, emit
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.engine import Engine, run_on_threads
+from penstock.runtime.flow import NEVER, Flow
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import WindowProgram
+from penstock.runtime.worker import Worker
+
+# Fewer rows than this are not worth a second thread's table and the merge it costs.
+ROWS_PER_THREAD = 1 << 17
+
+
+class WindowStage:
+    """Folds rows into the tables of its workers and emits windows as the watermark passes them.
+
+    Each worker takes a stretch of neighbouring tasks, so that on ordered data threads share few panes,
+    and helps itself from the others' far ends when its own stretch is done.
+    """
+
+    def __init__(self, program: WindowProgram, engine: Engine, metrics: Metrics | None) -> None:
+        self.program, self.engine, self.metrics = program, engine, metrics
+        self.windows = Windows(program.grid)
+        nullable = frozenset() if engine.adaptive else frozenset(program.columns)
+        self.workers = [Worker(program, nullable, engine.adaptive)]
+        self.emitted = NEVER
+        self.carried = program.carried
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        kept = [each for flow in flows for each in self.on_time(flow)]
+        prepared = [Flow(self.program.prepare(flow.batch), None, flow.first_row) for flow in kept]
+        self._assume_nulls(prepared)
+        self._fold(prepared)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        """Emit every window that ends at or before the watermark."""
+        upto = self.windows.last_complete(watermark)
+        if upto <= self.emitted:
+            return [], self.windows.next_result(self.emitted)
+        main = self._merged()
+        flows = [Flow(batch) for batch in emit(main, self.windows, self.emitted, upto)]
+        self.emitted = upto
+        self._forget(main, upto)
+        return flows, self.windows.next_result(upto)
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def on_time(self, flow: Flow) -> Iterable[Flow]:
+        """Drop and count the rows whose windows had all been complete when they came."""
+        if flow.frontier is None:
+            yield flow
+            return
+        times = ticks_of(flow.batch.column(self.program.time.column)) + self.program.time.shift
+        late = self.windows.late(times, flow.frontier)
+        if self.metrics is not None:
+            self.metrics.late += int(late.sum())
+        yield Flow(flow.batch.filter(pa.array(~late)), None, flow.first_row)
+
+    def _assume_nulls(self, flows: list[Flow]) -> None:
+        """Once a column has held a null, all kernels from then on expect it to."""
+        seen = {name for flow in flows for name in self.program.columns if flow.batch.column(name).null_count}
+        nullable = self.workers[0].nullable | seen
+        if nullable != self.workers[0].nullable:
+            for worker in self.workers:
+                worker.assume_nulls(nullable)
+
+    def _fold(self, flows: list[Flow]) -> None:
+        rows = sum(flow.batch.num_rows for flow in flows)
+        threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
+        while len(self.workers) < threads:
+            first = self.workers[0]
+            self.workers.append(Worker(self.program, first.nullable, first.adaptive))
+        tasks = [task for flow in flows for task in self._cut(flow)] if threads > 1 else flows
+        queues = _stretches(tasks, threads)
+        run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
+        self._count()
+
+    def _tasks_worth(self, rows: int) -> int:
+        """How many threads the rows can keep busy; small tasks are asked for by tests."""
+        small = self.engine.task_bytes < 1 << 20
+        return rows if small else rows // ROWS_PER_THREAD
+
+    def _cut(self, flow: Flow) -> Iterable[Flow]:
+        batch = flow.batch
+        row_bytes = max(batch.nbytes // max(batch.num_rows, 1), 1)
+        for begin, end in self.engine.slices(batch.num_rows, row_bytes):
+            yield Flow(batch.slice(begin, end - begin), None, flow.first_row + begin)
+
+    def _count(self) -> None:
+        for worker in self.workers:
+            if worker.table is None:
+                continue
+            head = worker.table.head
+            if self.metrics is not None:
+                self.metrics.accepted += int(head[ACCEPTED])
+                self.metrics.filtered += int(head[FILTERED])
+            head[ACCEPTED] = head[FILTERED] = 0
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _merged(self) -> Worker:
+        """Bring everything into the first worker's table."""
+        main, *others = self.workers
+        for other in others:
+            main.absorb(other)
+        return main
+
+    def _forget(self, worker: Worker, upto: int) -> None:
+        table = worker.table
+        if table is None:
+            return
+        finished = self.windows.finished(table.panes[: table.slots], upto)
+        if finished.all():
+            worker.reset()
+        elif finished.any():
+            table.drop(finished)
+            worker.compact()
+
+
+def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:
+    bounds = np.linspace(0, len(tasks), threads + 1).astype(int)
+    return [deque(tasks[begin:end]) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _work(worker: Worker, place: int, queues: list[deque[Flow]]) -> Callable[[], None]:
+    def run() -> None:
+        while (task := _next_task(place, queues)) is not None:
+            worker.fold(task)
+
+    return run
+
+
+def _next_task(place: int, queues: list[deque[Flow]]) -> Flow | None:
+    """Take the next task of one's own stretch, else the last of the longest other one."""
+    try:
+        return queues[place].popleft()
+    except IndexError:
+        pass
+    for queue in sorted(queues, key=len, reverse=True):
+        try:
+            return queue.pop()
+        except IndexError:
+            continue
+    return None

@@ -1,0 +1,273 @@
+"""One thread's share of a windowed aggregation: its own table, so that threads never wait for each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import DONE, ERRORS, KEYS, NEED_KEYS, NEED_SLOTS, NEED_WIDE, SLOTS, STATUS, WORDS, numbered, positions_table
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import values_view
+from penstock.runtime.flow import Flow
+from penstock.runtime.interner import Interner
+from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
+from penstock.runtime.programs import Variant, WindowProgram
+from penstock.runtime.table import Fragments, PaneTable, widened
+
+SAMPLE = 1 << 16
+OVERFLOW = (
+    "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
+)
+
+
+class Worker:
+    """Folds batches into a pane table, making room and changing variants as the data demands."""
+
+    def __init__(self, program: WindowProgram, nullable: frozenset[str], adaptive: bool) -> None:
+        self.program = program
+        self.nullable = nullable
+        self.adaptive = adaptive
+        self.rows = 0
+        self.interners: dict[str, Interner] = {}
+        self.table: PaneTable | None = None
+        self.reset()
+        self._positions = positions_table()
+
+    # -- folding -------------------------------------------------------------------------------------
+
+    def fold(self, flow: Flow) -> None:
+        """Add the rows of a batch to the table."""
+        batch = flow.batch
+        arguments = BatchArguments(batch, self.interners)
+        if self.table is None:
+            self.table = PaneTable(self.program.layout(self.nullable, not self.adaptive), self._first_keys(batch, arguments))
+        self.rows += batch.num_rows
+        done = 0
+        while done < batch.num_rows:
+            done = self._call(arguments, done, flow)
+            self._make_room(batch, arguments)
+        if self.table.head[ERRORS]:
+            raise OverflowError(OVERFLOW)
+
+    def _call(self, arguments: BatchArguments, done: int, flow: Flow) -> int:
+        assert self.table is not None
+        kernel = self.program.fold(self.variant)
+        given = arguments.fill(kernel.bindings)
+        limits = {"lo": done, "hi": flow.batch.num_rows, "first_row": flow.first_row}
+        return kernel.call({**given, **self.table.arguments(), **limits, "positions": self._positions})
+
+    @property
+    def variant(self) -> Variant:
+        assert self.table is not None
+        return Variant(self.table.keys.kind, self.nullable, self.table.wide)
+
+    def _make_room(self, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
+        table = self.table
+        assert table is not None
+        match int(table.head[STATUS]):
+            case status if status == DONE:
+                return
+            case status if status == NEED_SLOTS:
+                table.grow_slots()
+            case status if status == NEED_WIDE:
+                table.widen()
+            case status if status == NEED_KEYS:
+                self._more_keys(table, batch, arguments)
+
+    def assume_nulls(self, nullable: frozenset[str]) -> None:
+        """Continue under another assumption about which columns hold nulls."""
+        if self.table is not None:
+            sources = self.program.sources(self.nullable, nullable)
+            self.table.relayout(self.program.layout(nullable, self.table.wide), sources)
+            if isinstance(self.table.keys, HashKeys):
+                self.table.keys.nullable = self.program.key_may_be_null(nullable)
+                self.table.keys.rehash()
+        self.nullable = nullable
+
+    # -- keys ----------------------------------------------------------------------------------------
+
+    def _new_hash_keys(self) -> HashKeys:
+        nullable = self.program.key_may_be_null(self.nullable)
+        return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), nullable)
+
+    def _first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
+        """Guess from the first rows whether the keys' range is small enough for a dense table."""
+        if not self.program.keys:
+            return NoKeys()
+        sample = batch.slice(0, SAMPLE)
+        ranges = self._key_ranges(sample, arguments) if self.adaptive else None
+        if ranges is not None:
+            width = len(self.program.keys)
+            dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
+            if dense_allowed(dense.columns, batch.num_rows):
+                return dense
+        return self._new_hash_keys()
+
+    def _key_ranges(self, batch: pa.RecordBatch, arguments: BatchArguments) -> tuple[list[int], list[int]] | None:
+        """The lowest and highest word of each key; None where that is not known without computing."""
+        lows, highs = [], []
+        for key in self.program.keys:
+            if key.column is None or (not key.text and not _is_whole(key.type)):
+                return None
+            words = self._words(batch, key.column, key.text, arguments)
+            lows.append(int(words.min()) if len(words) else 0)
+            highs.append(int(words.max()) if len(words) else 0)
+        return lows, highs
+
+    def _words(self, batch: pa.RecordBatch, column: str, text: bool, arguments: BatchArguments) -> np.ndarray:
+        if text:
+            return arguments.codes(column)[: batch.num_rows]
+        array = batch.column(column)
+        if pa.types.is_boolean(array.type):
+            return np.array([0, 1])
+        values = values_view(array)
+        if array.null_count:
+            values = values[array.is_valid().to_numpy(zero_copy_only=False)]
+        return values.view(np.int64) if values.dtype == np.uint64 else values
+
+    def _more_keys(self, table: PaneTable, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
+        if isinstance(table.keys, HashKeys):
+            table.grow_keys()
+            return
+        assert isinstance(table.keys, DenseKeys)
+        ranges = self._key_ranges(batch, arguments)
+        assert ranges is not None
+        self.cover(*ranges)
+
+    def cover(self, lows: Sequence[int], highs: Sequence[int]) -> None:
+        """Extend a dense table to other keys, or give up density when it would grow too large."""
+        table = self.table
+        assert table is not None and isinstance(table.keys, DenseKeys)
+        larger = table.keys.covering(lows, highs)
+        if larger == table.keys:
+            return
+        if not dense_allowed(larger.columns, self.rows):
+            self.use_hash()
+            return
+        source = np.arange(table.keys.columns)
+        words, nulls = table.keys.words_of(source)
+        table.change_keys(larger, source, larger.columns_of(words, nulls))
+
+    def use_hash(self) -> None:
+        """Replace a dense key table by a hash table that holds the keys in use."""
+        table = self.table
+        assert table is not None
+        used = np.flatnonzero(table.present().any(axis=0))
+        words, nulls = table.keys.words_of(used)
+        keys = self._new_hash_keys()
+        keys.reserve(max(keys.capacity, 1 << (2 * len(used)).bit_length()))
+        for own, word in zip(keys.words, words, strict=True):
+            own[: len(used)] = word
+        keys.nulls[: len(used)] = nulls
+        keys.head[KEYS] = len(used)
+        keys.rehash()
+        table.change_keys(keys, used, np.arange(len(used)))
+
+    # -- merging -------------------------------------------------------------------------------------
+
+    def absorb(self, other: Worker) -> None:
+        """Take over everything another worker has gathered."""
+        if other.table is None or other.table.slots == 0:
+            return
+        if self.table is None or self.table.slots == 0:
+            self.table, self.interners, self.rows = other.table, other.interners, other.rows
+        else:
+            self.rows += other.rows
+            fragments = other.table.fragments()
+            self._translate(fragments, other)
+            self.add_fragments(fragments)
+        other.reset()
+
+    def reset(self) -> None:
+        """Start again with nothing: tables and texts of the past are let go."""
+        self.table, self.rows = None, 0
+        self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
+
+    def compact(self) -> None:
+        """Let go of keys that no pane holds any more, once they are the larger part."""
+        table = self.table
+        assert table is not None
+        used = np.flatnonzero(table.present().any(axis=0))
+        held = table.keys.count if isinstance(table.keys, HashKeys) else table.keys.columns
+        if held <= SAMPLE or 4 * len(used) > held:
+            return
+        fragments = table.fragments()
+        old = Worker(self.program, self.nullable, self.adaptive)
+        old.interners = self.interners
+        self.reset()
+        self._translate(fragments, old)
+        keys = self._new_hash_keys() if self.program.keys else NoKeys()
+        self.table = PaneTable(self.program.layout(self.nullable, True), keys)
+        self.add_fragments(fragments)
+
+    def _translate(self, fragments: Fragments, other: Worker) -> None:
+        """Rewrite text keys from the other's codes to ours."""
+        for place, key in enumerate(self.program.keys):
+            if key.text:
+                assert key.column is not None
+                codes = self.interners[key.column].translate(other.interners[key.column])
+                word = fragments.words[place]
+                here = ((fragments.nulls >> place) & 1) == 0
+                word[here] = codes[word[here]]
+
+    def add_fragments(self, fragments: Fragments) -> None:
+        """Merge fragments, whose keys are in our words, into the table."""
+        table = self.table
+        assert table is not None
+        if not table.wide:
+            table.widen()
+        columns = self._columns_for(fragments)
+        wide = widened(fragments)
+        call = self.program.absorb(self.nullable)
+        inputs = {numbered("in_state", place): state for place, state in enumerate(wide.states)}
+        done = 0
+        while done < len(wide):
+            limits = {"lo": done, "hi": len(wide), "in_panes": wide.panes, "in_keys": columns}
+            done = call({**table.arguments(), **inputs, **limits})
+            if table.head[STATUS] == NEED_SLOTS:
+                table.grow_slots()
+
+    def _columns_for(self, fragments: Fragments) -> np.ndarray:
+        """Give each fragment's key a column of our table."""
+        table = self.table
+        assert table is not None
+        if isinstance(table.keys, NoKeys):
+            return np.zeros(len(fragments), np.int64)
+        if isinstance(table.keys, DenseKeys):
+            here = [((fragments.nulls >> c) & 1) == 0 for c in range(len(fragments.words))]
+            found = [words[mask] for words, mask in zip(fragments.words, here, strict=True)]
+            bounds = [(int(w.min()), int(w.max())) if len(w) else (b, b) for w, b in zip(found, table.keys.bases)]
+            self.cover([low for low, _ in bounds], [high for _, high in bounds])
+        if isinstance(table.keys, DenseKeys):
+            return table.keys.columns_of(fragments.words, fragments.nulls)
+        return self._index(table, fragments)
+
+    def _index(self, table: PaneTable, fragments: Fragments) -> np.ndarray:
+        assert isinstance(table.keys, HashKeys)
+        if not table.keys.nullable:
+            table.keys.nullable = True
+            table.keys.rehash()  # the index kernel always considers nulls
+        call = self.program.index(len(fragments.words))
+        columns = np.empty(len(fragments), np.int64)
+        inputs = {numbered("in_words", place): words for place, words in enumerate(fragments.words)}
+        done = 0
+        while done < len(fragments):
+            given = {**inputs, "in_nulls": fragments.nulls, "out": columns, "lo": done, "hi": len(fragments)}
+            done = call({**table.keys.arguments(), **given, "head": table.head})
+            if table.head[STATUS] == NEED_KEYS:
+                table.grow_keys()
+        if not self.program.key_may_be_null(self.nullable):
+            table.keys.nullable = False
+            table.keys.rehash()
+        return columns
+
+    @property
+    def slots(self) -> int:
+        return 0 if self.table is None else int(self.table.head[SLOTS])
+
+
+def _is_whole(dtype: pa.DataType) -> bool:
+    return not (pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
