@@ -60,6 +60,9 @@ class Expr:
             "and, or, not, write a < b < c as (a < b) & (b < c), and use .is_in(...) instead of in"
         )
 
+    def __contains__(self, value: object) -> bool:
+        raise ExpressionTypeError(f"use .is_in(...) instead of in: {show(self._node)}")
+
     def __iter__(self) -> Any:
         raise ExpressionTypeError(f"an expression cannot be iterated over: {show(self._node)}")
 

@@ -81,7 +81,7 @@ def _to_float(exact: Fraction) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def float_sum(values: Sequence[float]) -> float:

@@ -38,7 +38,10 @@ def test_a_scalar_expression_has_the_value_the_document_says(example: Example) -
 def reduced_by_definition(example: Example) -> object:
     """Reduce each aggregate over the rows where its condition holds, then evaluate around them."""
     names = list(example.columns)
-    rows = [dict(zip(names, row)) for row in zip(*(values for _, values in example.columns.values()))]
+    rows = [
+        dict(zip(names, row, strict=True))
+        for row in zip(*(values for _, values in example.columns.values()), strict=True)
+    ]
     values: list[object] = []
     types = []
 

@@ -1,0 +1,137 @@
+"""Arrow data of any origin is bound without copies, and brought to the declared schema or refused."""
+
+from __future__ import annotations
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from penstock.errors import OverflowError as PenstockOverflow
+from penstock.errors import SchemaMismatchError, SourceError
+from penstock.sources.arrow import bind
+from penstock.sources.conform import check, conformer, harmless
+
+TABLE = pa.table({"a": pa.array([1, 2, 3], pa.int64()), "s": ["x", "y", None]})
+
+
+class OnlyArray:
+    """The least an object can be to count as Arrow data."""
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return TABLE.to_batches()[0].__arrow_c_array__(requested_schema)
+
+
+ORIGINS = {
+    "table": lambda: TABLE,
+    "batch": lambda: TABLE.to_batches()[0],
+    "list of batches": lambda: TABLE.to_batches(),
+    "reader": lambda: TABLE.to_reader(),
+    "polars": lambda: pl.from_arrow(TABLE),
+    "pandas": lambda: pd.DataFrame({"a": [1, 2, 3], "s": ["x", "y", None]}),
+    "duckdb": lambda: duckdb.sql("select * from (values (1::bigint, 'x'), (2, 'y'), (3, null)) t(a, s)"),
+    "array protocol": OnlyArray,
+}
+
+
+@pytest.mark.parametrize("origin", ORIGINS)
+def test_data_of_any_origin_is_read(origin):
+    bound = bind(ORIGINS[origin]())
+    assert bound.schema.names == ["a", "s"]
+    assert bound.rows in {3, None}
+    read = pa.Table.from_batches(bound.batches(["s", "a"]))
+    assert read.to_pydict() == {"s": ["x", "y", None], "a": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("origin", [each for each in ORIGINS if each != "reader"])
+def test_data_that_is_there_can_be_read_again(origin):
+    bound = bind(ORIGINS[origin]())
+    assert (
+        [batch.num_rows for batch in bound.batches()] == [batch.num_rows for batch in bound.batches()] == [3]
+    )
+
+
+def test_a_reader_is_read_once_and_says_so_the_second_time():
+    bound = bind(TABLE.to_reader())
+    list(bound.batches())
+    with pytest.raises(SourceError, match="read before"):
+        bound.batches()
+
+
+def test_batches_in_memory_are_neither_copied_nor_cut():
+    table = pa.table({"a": pa.array(range(300_000))})
+    (batch,) = bind(table).batches(["a"])
+    assert batch.column(0).buffers()[1].address == table.column(0).chunk(0).buffers()[1].address
+
+
+def test_no_column_at_all_still_counts_rows():
+    assert [batch.num_rows for batch in bind(TABLE).batches([])] == [3]
+
+
+@pytest.mark.parametrize("data", [3, "table", None, [1, 2], {"a": [1]}])
+def test_what_is_not_arrow_data_is_refused(data):
+    with pytest.raises(SourceError, match="not Arrow data"):
+        bind(data)
+
+
+DICT = pa.dictionary(pa.int32(), pa.string())
+HARMLESS = [
+    (pa.int8(), pa.int64()),
+    (pa.uint8(), pa.int16()),
+    (pa.uint32(), pa.uint64()),
+    (pa.float32(), pa.float64()),
+    (pa.large_string(), pa.string()),
+    (pa.string_view(), pa.string()),
+    (DICT, pa.string()),
+    (pa.string(), DICT),
+    (pa.dictionary(pa.int8(), pa.large_string()), DICT),
+    (pa.timestamp("s"), pa.timestamp("us")),
+    (pa.timestamp("us", "Etc/UTC"), pa.timestamp("us", "UTC")),
+    (pa.duration("s"), pa.duration("ms")),
+    (pa.null(), pa.int64()),
+]
+HARMFUL = [
+    (pa.int64(), pa.int32()),
+    (pa.uint64(), pa.int64()),
+    (pa.int64(), pa.float64()),
+    (pa.float64(), pa.float32()),
+    (pa.string(), pa.int64()),
+    (pa.bool_(), pa.int64()),
+    (pa.timestamp("us"), pa.timestamp("s")),
+    (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+    (pa.date32(), pa.timestamp("us")),
+]
+
+
+@pytest.mark.parametrize(("given", "declared"), HARMLESS, ids=str)
+def test_a_harmless_difference_is_cast_away(given, declared):
+    assert harmless(given, declared)
+    values = ["1", None] if pa.types.is_string(declared) or pa.types.is_dictionary(declared) else [None, None]
+    array = pa.array(values, pa.string()).cast(given) if values[0] else pa.nulls(2, given)
+    batch = pa.record_batch({"x": array})
+    made = conformer(batch.schema, pa.schema({"x": declared}), ["x"], "the data")(batch)
+    assert made.schema.field("x").type == declared
+    assert made.column("x").to_pylist() == values
+
+
+@pytest.mark.parametrize(("given", "declared"), HARMFUL, ids=str)
+def test_any_other_difference_is_refused_naming_column_and_types(given, declared):
+    with pytest.raises(SchemaMismatchError, match="column 'x' of the data is .* but the stream declares"):
+        check(pa.schema({"x": given}), pa.schema({"x": declared}), "the data")
+
+
+def test_a_missing_column_is_named_with_the_nearest_there_is():
+    with pytest.raises(SchemaMismatchError, match=r"no column 'value'.*it has 'valeu'"):
+        check(pa.schema({"valeu": pa.int64()}), pa.schema({"value": pa.int64()}), "the data")
+
+
+def test_a_column_that_is_there_twice_is_refused():
+    with pytest.raises(SchemaMismatchError, match="2 columns named 'x'"):
+        check(pa.schema([("x", pa.int64()), ("x", pa.int64())]), pa.schema({"x": pa.int64()}), "the data")
+
+
+def test_values_that_overflow_on_the_way_to_a_finer_unit_are_refused():
+    batch = pa.record_batch({"x": pa.array([2**60], pa.timestamp("s"))})
+    with pytest.raises(PenstockOverflow, match="'x'"):
+        conformer(batch.schema, pa.schema({"x": pa.timestamp("ns")}), ["x"], "the data")(batch)
