@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,7 @@ class Example:
 def examples(text: str) -> Iterator[Example]:
     """Pair each Python block with the text block that follows it directly, if one does."""
     fences = list(FENCE.finditer(text))
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+    for fence, after in zip_longest(fences, fences[1:]):
         if fence[1] != "python" or LEFT_OUT.search(text[: fence.start()]):
             continue
         follows = after is not None and after[1] == "text" and not text[fence.end() : after.start()].strip()
