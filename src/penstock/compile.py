@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 
@@ -29,8 +29,12 @@ from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
 
 
+@lru_cache(maxsize=128)
 def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
-    """Compile a logical plan. `off` names optimiser passes to leave out."""
+    """Compile a logical plan. `off` names optimiser passes to leave out.
+
+    Plans compare by structure: asking the same query again, even one written anew, finds its kernels.
+    """
     verify_plan(plan)
     trace: list[tuple[str, ir.Program]] = []
     raw = to_ir(plan)
@@ -46,7 +50,7 @@ class Compiled:
     raw: ir.Program
     program: ir.Program
     trace: tuple[tuple[str, ir.Program], ...]
-    workshops: dict[str, Workshop] = field(default_factory=dict)
+    _wired: dict[str, tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -64,18 +68,22 @@ class Compiled:
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""
-        specs = Wiring(self, self.workshop(engine.backend)).stages()
+        _, specs = self.wired(engine.backend)
         counts_output = not _stateful(self.program[self.program.output], self.program)
         context = Context(engine, Metrics(), bounded)
         return Session(specs, self.program.output, counts_output, schema_of(self.plan), context)
 
-    def workshop(self, backend: str) -> Workshop:
-        """The place where this query's kernels are made, kept so that a second run finds them ready."""
-        if backend not in self.workshops:
-            self.workshops[backend] = Workshop(backend_named(backend))
-        return self.workshops[backend]
+    def wired(self, backend: str) -> tuple[Workshop, list[StageSpec]]:
+        """The stages for a back end, and the place where their kernels are made.
 
-    def explain(self, stage: str = "plan") -> str:
+        Kept, so that a second run of the same query finds its kernels ready.
+        """
+        if backend not in self._wired:
+            workshop = Workshop(backend_named(backend))
+            self._wired[backend] = workshop, Wiring(self, workshop).stages()
+        return self._wired[backend]
+
+    def explain(self, stage: str | None = None) -> str:
         """Show the query at one stage of its way."""
         from penstock.explain import explain  # noqa: PLC0415 - only readers of plans pay for it
 

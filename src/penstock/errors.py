@@ -46,6 +46,10 @@ class OverflowError(PenstockError, ArithmeticError):  # noqa: A001 - the name us
     """An integer result does not fit its 64-bit type."""
 
 
+class EngineError(PenstockError, ValueError):
+    """An engine is asked for that cannot be: no threads, empty tasks, an unknown back end."""
+
+
 class UnsupportedError(PenstockError, NotImplementedError):
     """The query is meaningful, but this version cannot run it."""
 

@@ -171,12 +171,17 @@ class CompiledRows:
         if self._where is None and not self._computed:
             return None
         known = nullable & frozenset(self._host.schema.names)
-        kernel = self._kernels.get(known)
-        if kernel is None:
-            spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, known, self.interned)
-            kernel = self._kernels[known] = build_rows(spec)
+        kernel = self.kernel(known)
         call = self._workshop.call((self, known), lambda: kernel.kernel)
         return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
+
+    def kernel(self, nullable: frozenset[str]) -> RowsKernel:
+        """The kernel for an assumption about which columns hold nulls."""
+        found = self._kernels.get(nullable)
+        if found is None:
+            spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
+            found = self._kernels[nullable] = build_rows(spec)
+        return found
 
 
 def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:

@@ -165,22 +165,24 @@ class _Fold:
 
     def _enter_pane(self, time: Value) -> None:
         k = self.k
-        k.set(self.pane, floor_div(time - self.spec.offset, const(self.spec.width, I64)))
+        at = k.var("time", time)
+        k.set(self.pane, floor_div(at - self.spec.offset, const(self.spec.width, I64)))
         k.set(self.begin, self.pane * self.spec.width + self.spec.offset)
         k.set(self.end, self.begin + self.spec.width)
+        k.set(self.errors, self.errors | ~self._inside(at))  # bounds beyond 64 bits have wrapped around
 
     def _inside(self, time: Value) -> Value:
         return (time >= self.begin) & (time < self.end)
 
     def _all_inside(self) -> Value:
-        """Whether all times of the chunk lie in the pane: differences are OR-ed, the sign tells."""
+        """Whether all times of the chunk lie in the pane."""
         k = self.k
-        signs = k.var("signs", 0)
+        outside = k.var("outside", False, BOOL)
         last = k.var("last", self.end - 1)
         with k.for_(0, self.n, "r") as r:
             time = k.var("time", self._time(self.at + r))
-            k.set(signs, signs | (time - self.begin) | (last - time))
-        return signs >= 0
+            k.set(outside, outside | (time < self.begin) | (time > last))
+        return ~outside
 
     def _shorten_to_run(self) -> None:
         """Cut the chunk where its first pane ends, if that leaves enough rows."""

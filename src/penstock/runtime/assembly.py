@@ -52,11 +52,18 @@ class Windows:
         inside = (times - self.grid.offset) - self.last_holding(times) * self.grid.every
         return inside < self.grid.size
 
+    def first_holding(self, times: np.ndarray) -> np.ndarray:
+        """The first window that ends after each time."""
+        return np.floor_divide(times - self.grid.offset - self.grid.size, self.grid.every) + 1
+
+    def complete_at(self, frontier: np.ndarray) -> np.ndarray:
+        """The last window complete at each watermark."""
+        never = frontier <= NEVER + self.grid.size + abs(self.grid.offset)
+        return np.where(never, NEVER, np.floor_divide(frontier - self.grid.offset - self.grid.size, self.grid.every))
+
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         """Which rows came when every window that holds them had been complete."""
-        done = np.floor_divide(frontier - self.grid.offset - self.grid.size, self.grid.every)
-        done = np.where(frontier <= NEVER + self.grid.size + abs(self.grid.offset), NEVER, done)
-        return (self.last_holding(times) <= done) & self.holds(times)
+        return (self.last_holding(times) <= self.complete_at(frontier)) & self.holds(times)
 
     def of_panes(self, panes: np.ndarray, after: int, upto: int) -> np.ndarray:
         """The windows after `after` up to `upto` that hold at least one of the sorted panes."""
@@ -100,6 +107,15 @@ def emit(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa
     yield from _Emission(worker, table, windows, order, panes[order], numbers).batches()
 
 
+def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
+    """Refuse windows whose bounds the time column's type cannot hold."""
+    least, most = grid.offset + int(numbers[0]) * grid.every, grid.offset + int(numbers[-1]) * grid.every + grid.size
+    signed = not pa.types.is_unsigned_integer(dtype)
+    low, high = (-(1 << (dtype.bit_width - 1)), (1 << (dtype.bit_width - 1)) - 1) if signed else (0, (1 << dtype.bit_width) - 1)
+    if least < low or most > high:
+        raise OverflowError(f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one")
+
+
 class _Emission:
     """One pass of the emit kernel over some windows, as many calls as the output needs."""
 
@@ -116,6 +132,7 @@ class _Emission:
         self.order = order.astype(np.int64)
         self.first = np.searchsorted(panes, numbers * windows.step).astype(np.int64)
         self.last = np.searchsorted(panes, numbers * windows.step + windows.span).astype(np.int64)
+        _check_bounds(windows.grid, numbers, self.program.time.type)
         self.starts = windows.grid.offset + numbers * windows.grid.every
         self.ends = self.starts + windows.grid.size
         self.several = bool((self.last - self.first > 1).any())

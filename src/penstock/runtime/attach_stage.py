@@ -23,22 +23,33 @@ class AttachStage:
         self, stage: WindowStage, schema: pa.Schema, keys: Sequence[str], new_index: Callable[[int], Indexer]
     ) -> None:
         self.stage, self.schema, self.keys, self.new_index = stage, schema, list(keys), new_index
-        self.rows: list[pa.RecordBatch] = []
+        self.rows = schema.empty_table()
+        self.complete = np.zeros(0, np.int64)  # for each row, the last window complete when it came
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
-        kept = [each for flow in flows for each in self.stage.on_time(flow)]
-        self.rows += [flow.batch for flow in kept]
-        return self.stage.push(port, kept)
+        kept = [self.stage.on_time(flow) for flow in flows]
+        for flow in kept:
+            self.rows = pa.concat_tables([self.rows, pa.Table.from_batches([flow.batch])])
+            self.complete = np.concatenate([self.complete, self._complete(flow)])
+        before = self.stage.emitted
+        return self._matched(self.stage.push(port, kept), before)
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         before = self.stage.emitted
         results, ahead = self.stage.advance(port, watermark)
+        return self._matched(results, before), self._behind(ahead)
+
+    def _complete(self, flow: Flow) -> np.ndarray:
+        if flow.frontier is None:
+            return np.full(flow.batch.num_rows, NEVER)
+        return self.stage.windows.complete_at(flow.frontier)
+
+    def _matched(self, results: list[Flow], before: int) -> list[Flow]:
         if self.stage.emitted == before:
-            return [], self._behind(ahead)
-        rows = pa.Table.from_batches(self.rows, schema=self.rows[0].schema) if self.rows else None
-        joined = self._join(rows, results, before) if rows is not None and results else []
-        self._forget(rows)
-        return joined, self._behind(ahead)
+            return []
+        joined = self._join(self.rows.combine_chunks(), results, before) if results else []
+        self._forget()
+        return joined
 
     def _behind(self, watermark: int) -> int:
         """A row's own time may lie a whole window before the end of its window."""
@@ -54,7 +65,7 @@ class AttachStage:
         self._number(index, number, found, None)
         place = self._number(index, window, rows, row)
         added = found.drop_columns([name for name in self.keys if name in found.schema.names])
-        taken = rows.combine_chunks().take(pa.array(row))
+        taken = rows.take(pa.array(row))
         for name in added.schema.names:
             if name not in taken.schema.names:
                 taken = taken.append_column(added.schema.field(name), added.column(name).take(pa.array(place)))
@@ -76,7 +87,7 @@ class AttachStage:
         for back in range(overlap):
             window = last - back
             start = windows.grid.offset + window * windows.grid.every
-            good = (times < start + windows.grid.size) & (window <= upto) & (window > after)
+            good = (times < start + windows.grid.size) & (window <= upto) & (window > np.maximum(after, self.complete))
             pairs_row.append(np.flatnonzero(good))
             pairs_window.append(window[good])
         row, window = np.concatenate(pairs_row), np.concatenate(pairs_window)
@@ -87,8 +98,7 @@ class AttachStage:
         time = self.stage.program.time
         return ticks_of(rows.column(time.column).combine_chunks()) + time.shift
 
-    def _forget(self, rows: pa.Table | None) -> None:
-        if rows is None:
-            return
-        waiting = self.stage.windows.last_holding(self._times(rows)) > self.stage.emitted
-        self.rows = rows.filter(pa.array(waiting)).combine_chunks().to_batches()
+    def _forget(self) -> None:
+        waiting = self.stage.windows.last_holding(self._times(self.rows)) > self.stage.emitted
+        self.rows = self.rows.filter(pa.array(waiting)).combine_chunks()
+        self.complete = self.complete[waiting]

@@ -6,11 +6,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
 
-from penstock.errors import UnsupportedError
-
-T = TypeVar("T")
+from penstock.errors import EngineError, UnsupportedError
 
 DEFAULT_TASK_BYTES = 1 << 20
 
@@ -36,15 +33,15 @@ class Engine:
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads must be at least 1, not {self.threads}")
+            raise EngineError(f"threads must be at least 1, not {self.threads}")
         if self.task_bytes < 1:
-            raise ValueError(f"task_bytes must be positive, not {self.task_bytes}")
+            raise EngineError(f"task_bytes must be positive, not {self.task_bytes}")
         if tuple(self.devices) != ("cpu",):
             raise UnsupportedError(f"devices={list(self.devices)!r}: this version runs on 'cpu' only")
         if self.scheduler != "fcfs":
             raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
         if self.backend not in ("native", "interpret"):
-            raise ValueError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
+            raise EngineError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
 
     @property
     def workers(self) -> int:

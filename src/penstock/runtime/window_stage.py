@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -37,35 +37,61 @@ class WindowStage:
         self.carried = program.carried
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
-        kept = [each for flow in flows for each in self.on_time(flow)]
-        prepared = [Flow(self.program.prepare(flow.batch), None, flow.first_row) for flow in kept]
-        self._assume_nulls(prepared)
-        self._fold(prepared)
-        return []
+        """Fold rows in. Windows a row came too late for are emitted before it is added to the others."""
+        results: list[Flow] = []
+        waiting: list[Flow] = []
+        for flow in flows:
+            for part, complete in self._parts(self.on_time(flow)):
+                if complete > self.emitted:
+                    self._fold(waiting)
+                    waiting = []
+                    results += self._emit(complete)
+                waiting.append(part)
+        self._fold(waiting)
+        return results
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         """Emit every window that ends at or before the watermark."""
         upto = self.windows.last_complete(watermark)
-        if upto <= self.emitted:
-            return [], self.windows.next_result(self.emitted)
+        flows = self._emit(upto) if upto > self.emitted else []
+        return flows, self.windows.next_result(self.emitted)
+
+    def _emit(self, upto: int) -> list[Flow]:
         main = self._merged()
         flows = [Flow(batch) for batch in emit(main, self.windows, self.emitted, upto)]
         self.emitted = upto
         self._forget(main, upto)
-        return flows, self.windows.next_result(upto)
+        return flows
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def on_time(self, flow: Flow) -> Iterable[Flow]:
+    def on_time(self, flow: Flow) -> Flow:
         """Drop and count the rows whose windows had all been complete when they came."""
         if flow.frontier is None:
-            yield flow
-            return
-        times = ticks_of(flow.batch.column(self.program.time.column)) + self.program.time.shift
-        late = self.windows.late(times, flow.frontier)
+            return flow
+        late = self.windows.late(self.times(flow.batch), flow.frontier)
+        if not late.any():
+            return flow
         if self.metrics is not None:
             self.metrics.late += int(late.sum())
-        yield Flow(flow.batch.filter(pa.array(~late)), None, flow.first_row)
+        return Flow(flow.batch.filter(pa.array(~late)), flow.frontier[~late], flow.first_row)
+
+    def times(self, batch: pa.RecordBatch) -> np.ndarray:
+        return ticks_of(batch.column(self.program.time.column)) + self.program.time.shift
+
+    def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
+        """Cut before each row that came when some of its windows were newly complete; say up to which."""
+        if flow.frontier is None or self.windows.grid.size <= self.windows.grid.every:
+            yield flow, NEVER
+            return
+        complete = self.windows.complete_at(flow.frontier)
+        partly = np.flatnonzero(self.windows.first_holding(self.times(flow.batch)) <= complete)
+        begin, upto = 0, NEVER
+        for row in partly:
+            if complete[row] > max(self.emitted, upto):
+                yield Flow(flow.batch.slice(begin, row - begin)), upto
+                begin, upto = int(row), int(complete[row])
+        yield Flow(flow.batch.slice(begin)), upto
 
     def _assume_nulls(self, flows: list[Flow]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
@@ -76,6 +102,8 @@ class WindowStage:
                 worker.assume_nulls(nullable)
 
     def _fold(self, flows: list[Flow]) -> None:
+        flows = [Flow(self.program.prepare(flow.batch), None, flow.first_row) for flow in flows]
+        self._assume_nulls(flows)
         rows = sum(flow.batch.num_rows for flow in flows)
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
