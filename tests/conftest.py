@@ -1,7 +1,11 @@
-"""Hypothesis profiles (how hard each target tries, chosen with --hypothesis-profile) and golden files."""
+"""Hypothesis profiles (how hard each target tries, chosen with --hypothesis-profile), golden files, and a
+kernel cache that no run inherits."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +21,15 @@ settings.register_profile("quick", _COMMON, max_examples=10, derandomize=True)
 settings.register_profile("ci", _COMMON, max_examples=50, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5_000, print_blob=True)
 settings.load_profile("ci")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Share one new cache among the workers: code that an older compiler left behind proves nothing."""
+    if hasattr(config, "workerinput"):
+        return
+    folder = tempfile.mkdtemp(prefix="penstock-kernels-")
+    os.environ["PENSTOCK_CACHE_DIR"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
