@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.api.stream import Stream
-from penstock.compile import compile_plan
 from penstock.errors import BindingError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
@@ -28,12 +27,12 @@ def collect(
     """Push all data of all streams through the query and give the whole result."""
     plan = stream.plan
     bound = bind_all(stream, data, bindings)
-    compiled = compile_plan(plan)
+    compiled = stream.compiled()
     session = compiled.open(engine or Engine(), bounded=True)
     batches: list[pa.RecordBatch] = []
     for source in sources_of(plan):
-        for batch in read(source, bound[source.name], compiled.columns[source.name]):
-            batches += session.push(source.name, batch)
+        for group in grouped(read(source, bound[source.name], compiled.columns[source.name])):
+            batches += session.push(source.name, *group)
     batches += session.finish()
     if metrics is not None:
         metrics.update(session.metrics)
@@ -45,6 +44,20 @@ def read(source: Source, data: Bound, columns: Sequence[str]) -> Iterator[pa.Rec
     where = f"the data of stream {source.name!r}"
     for batch in data.batches(list(columns)):
         yield conformer(batch.schema, source.schema, columns, where)(batch)
+
+
+def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[list[pa.RecordBatch]]:
+    """Put small batches together, so that all threads find work in each push."""
+    group: list[pa.RecordBatch] = []
+    held = 0
+    for batch in batches:
+        group.append(batch)
+        held += batch.num_rows
+        if held >= rows:
+            yield group
+            group, held = [], 0
+    if group:
+        yield group
 
 
 def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from html import escape
+from typing import TYPE_CHECKING
 
 from penstock.errors import ExpressionTypeError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of
 from penstock.plan.show import show
 
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+
+OVERVIEW = ("plan", "ir", "passes")
 STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm")
 
 
@@ -24,15 +29,16 @@ class Explanation(str):
         return f"<pre>{escape(self)}</pre>"
 
 
-def explain(plan: Plan, stage: str | None) -> Explanation:
+def explain(stream: Stream, stage: str | None) -> Explanation:
     """Show a query at one stage, or an overview of all."""
     if stage == "plan":
-        return Explanation(show(plan))
+        return Explanation(show(stream.plan))
     if stage is not None and stage not in STAGES:
         raise ExpressionTypeError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
-    from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when it is asked
-
-    return Explanation(compile_plan(plan).explain(stage))
+    compiled = stream.compiled()
+    if stage is not None:
+        return Explanation(compiled.explain(stage))
+    return Explanation("\n\n".join(f"== {name} ==\n{compiled.explain(name)}" for name in OVERVIEW))
 
 
 def html(plan: Plan) -> str:

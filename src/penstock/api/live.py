@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from penstock.api.execute import as_bound, bind_all, named_bindings, read
 from penstock.api.times import instant
-from penstock.compile import compile_plan
 from penstock.errors import BindingError, UnsupportedError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
@@ -36,16 +35,15 @@ class Live:
 
     def __init__(self, stream: Stream, engine: Engine | None) -> None:
         self._sources = {source.name: source for source in sources_of(stream.plan)}
-        self._compiled = compile_plan(stream.plan)
+        self._compiled = stream.compiled()
         self._session = self._compiled.open(engine or Engine(), bounded=False)
 
     @property
     def metrics(self) -> Metrics:
         """What has been counted so far."""
-        counted: Metrics = self._session.metrics
-        return counted
+        return self._session.metrics
 
-    def push(self, batch: Any = None, **batches: Any) -> list[pa.RecordBatch]:
+    def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
@@ -117,7 +115,7 @@ def _interleaved(
             if batch is None:
                 del inputs[name]
             else:
-                yield from live.push(**{name: batch}) if name != "self" else live.push({name: batch})
+                yield from live.push({name: batch})
     if final:
         yield from live.finish()
 

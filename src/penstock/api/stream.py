@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.live import Live, Run
+    from penstock.compile import Compiled
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
 
@@ -37,12 +38,13 @@ class Stream:
     {'window_start': [0, 10], 'window_end': [10, 20], 'n': [1, 1]}
     """
 
-    __slots__ = ("_data", "_metrics", "_plan")
+    __slots__ = ("_compiled", "_data", "_metrics", "_plan")
 
     def __init__(self, plan: Plan, data: Mapping[str, Bound]) -> None:
         self._plan = plan
         self._data = dict(data)
         self._metrics: Metrics | None = None
+        self._compiled: Compiled | None = None
 
     # What it is
 
@@ -91,6 +93,14 @@ class Stream:
         """What the last run of this query counted; None before the first."""
         return self._metrics
 
+    def compiled(self) -> Compiled:
+        """Compile the query, once: a second run finds its kernels ready."""
+        from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when a query runs
+
+        if self._compiled is None:
+            self._compiled = compile_plan(self.plan)
+        return self._compiled
+
     def derived(self, plan: Plan) -> Stream:
         """Make the stream of another plan over the same data."""
         return Stream(plan, self._data)
@@ -101,7 +111,7 @@ class Stream:
         """Keep the rows for which every predicate is true (neither false nor null)."""
         return self.derived(rows.filtered(self._plan, predicates))
 
-    def select(self, *exprs: object, **named_exprs: object) -> Stream:
+    def select(self, /, *exprs: object, **named_exprs: object) -> Stream:
         """Choose and compute columns; the time column stays in front unless it is among them.
 
         >>> import penstock as pk
@@ -111,7 +121,7 @@ class Stream:
         """
         return self.derived(rows.selected(self._plan, exprs, named_exprs))
 
-    def with_columns(self, *exprs: object, **named_exprs: object) -> Stream:
+    def with_columns(self, /, *exprs: object, **named_exprs: object) -> Stream:
         """Add columns, or replace those of the same name."""
         return self.derived(rows.extended(self._plan, exprs, named_exprs))
 
@@ -186,6 +196,7 @@ class Stream:
     def run(
         self,
         batches: Any = None,
+        /,
         *,
         engine: Engine | None = None,
         state: object = None,
@@ -206,11 +217,11 @@ class Stream:
 
         return open_live(self, engine, state)
 
-    def head(self, n: int = 5, data: Any = None, **bindings: Any) -> pa.Table:
+    def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first rows of the result."""
         return self.collect(data, **bindings).slice(0, n)
 
-    def to_polars(self, data: Any = None, **bindings: Any) -> pl.DataFrame:
+    def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:
         """Run, and give the result as a Polars data frame."""
         import polars as pl  # noqa: PLC0415 - an optional dependency
 
@@ -218,7 +229,7 @@ class Stream:
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def to_pandas(self, data: Any = None, **bindings: Any) -> pd.DataFrame:
+    def to_pandas(self, data: Any = None, /, **bindings: Any) -> pd.DataFrame:
         """Run, and give the result as a pandas data frame."""
         return self.collect(data, **bindings).to_pandas()
 
@@ -230,7 +241,7 @@ class Stream:
 
     def explain(self, stage: str | None = None) -> Explanation:
         """Show what the query becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
-        return explain(self.plan, stage)
+        return explain(self, stage)
 
     def __repr__(self) -> str:
         columns = ", ".join(f"{field.name!r}: {field.type}" for field in self.schema)

@@ -53,7 +53,7 @@ class Windowed:
         self._window = window
         self._by = by
 
-    def agg(self, *exprs: object, **named: object) -> Stream:
+    def agg(self, /, *exprs: object, **named: object) -> Stream:
         """Reduce each window and key to one row: its bounds, the keys, and these aggregates."""
         plan = self._stream.raw_plan
         made = Aggregate(plan, self._window, self._by, ())
@@ -64,7 +64,7 @@ class Windowed:
         refuse_twice([*BOUNDS, *self._by, *(each.name for each in fields)], "agg")
         return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
 
-    def with_columns(self, *exprs: object, **named: object) -> Stream:
+    def with_columns(self, /, *exprs: object, **named: object) -> Stream:
         """Keep every row, once for each window it is in, and add the window's bounds and aggregates."""
         plan = self._stream.raw_plan
         schema = schema_of(plan)

@@ -41,17 +41,15 @@ def _check_column(actual: pa.Schema, field: pa.Field, where: str) -> None:
 
 
 def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
-    """Tell whether every value of one type is a value of the other."""
+    """Tell whether values of one type are values of the other, but for extremes that `cast` refuses."""
     source, target = plain_type(value_type(given)), plain_type(value_type(declared))
     if source == target or pa.types.is_null(source):
         return True
     match kind_of(source), kind_of(target):
         case ("string", "string"):
             return True
-        case ("int", "int") | ("uint", "uint") | ("float", "float"):
+        case ("int", "int") | ("uint", "uint") | ("float", "float") | ("uint", "int"):
             return bool(source.bit_width <= target.bit_width)
-        case ("uint", "int"):
-            return bool(source.bit_width < target.bit_width)
         case ("timestamp", "timestamp"):
             return (source.tz is None) == (target.tz is None) and _coarser(source, target)
         case ("duration", "duration"):

@@ -67,10 +67,12 @@ def _ipc_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
 
 def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     with _ipc(path) as file:
-        if isinstance(file, pa.ipc.RecordBatchFileReader):
-            yield from (file.get_batch(index) for index in range(file.num_record_batches))
-        else:
-            yield from file
+        whole = isinstance(file, pa.ipc.RecordBatchFileReader)
+        parts = map(file.get_batch, range(file.num_record_batches)) if whole else file
+        for part in parts:
+            needed = part.select(list(columns))
+            needed.validate(full=True)  # a file may lie about its offsets, and kernels believe them
+            yield needed
 
 
 def _csv(path: str, declared: pa.Schema | None, columns: Sequence[str] | None) -> Any:

@@ -31,6 +31,8 @@ _NAMED: dict[str, Callable[[], pa.DataType]] = {
     "date": pa.date32,
     "date32": pa.date32,
     "date64": pa.date64,
+    "date32[day]": pa.date32,
+    "date64[ms]": pa.date64,
     "null": pa.null,
     "timestamp": partial(pa.timestamp, "us"),
     "datetime": partial(pa.timestamp, "us"),
@@ -51,6 +53,7 @@ _PYTHON: dict[type, Callable[[], pa.DataType]] = {
 _PARAMETRIC = re.compile(
     r"(timestamp|datetime|duration)\s*\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^\]]+?)\s*)?\]"
 )
+_DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
 _DECIMAL = re.compile(r"decimal(?:128)?\s*[\[(]\s*(\d+)\s*,\s*(-?\d+)\s*[\])]")
 
 
@@ -66,6 +69,8 @@ def parse_type(text: str) -> pa.DataType:
     if found := _PARAMETRIC.fullmatch(name):
         family, unit, zone = found.groups()
         return pa.duration(unit) if family == "duration" else pa.timestamp(unit, zone)
+    if found := _DICTIONARY.fullmatch(name):
+        return pa.dictionary(parse_type(found[2]), parse_type(found[1]))
     if found := _DECIMAL.fullmatch(name):
         return pa.decimal128(int(found[1]), int(found[2]))
     raise SchemaMismatchError(

@@ -79,6 +79,7 @@ DICT = pa.dictionary(pa.int32(), pa.string())
 HARMLESS = [
     (pa.int8(), pa.int64()),
     (pa.uint8(), pa.int16()),
+    (pa.uint64(), pa.int64()),
     (pa.uint32(), pa.uint64()),
     (pa.float32(), pa.float64()),
     (pa.large_string(), pa.string()),
@@ -93,7 +94,7 @@ HARMLESS = [
 ]
 HARMFUL = [
     (pa.int64(), pa.int32()),
-    (pa.uint64(), pa.int64()),
+    (pa.uint64(), pa.int32()),
     (pa.int64(), pa.float64()),
     (pa.float64(), pa.float32()),
     (pa.string(), pa.int64()),
@@ -131,7 +132,14 @@ def test_a_column_that_is_there_twice_is_refused():
         check(pa.schema([("x", pa.int64()), ("x", pa.int64())]), pa.schema({"x": pa.int64()}), "the data")
 
 
-def test_values_that_overflow_on_the_way_to_a_finer_unit_are_refused():
-    batch = pa.record_batch({"x": pa.array([2**60], pa.timestamp("s"))})
+@pytest.mark.parametrize(
+    ("array", "declared"),
+    [
+        (pa.array([2**60], pa.timestamp("s")), pa.timestamp("ns")),
+        (pa.array([2**63], pa.uint64()), pa.int64()),
+    ],
+)
+def test_values_that_overflow_on_the_way_to_the_declared_type_are_refused(array, declared):
+    batch = pa.record_batch({"x": array})
     with pytest.raises(PenstockOverflow, match="'x'"):
-        conformer(batch.schema, pa.schema({"x": pa.timestamp("ns")}), ["x"], "the data")(batch)
+        conformer(batch.schema, pa.schema({"x": declared}), ["x"], "the data")(batch)

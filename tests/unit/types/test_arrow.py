@@ -39,6 +39,8 @@ NAMES = {
     "timestamp[ns,tz=Europe/Berlin]": pa.timestamp("ns", "Europe/Berlin"),
     "duration[ms]": pa.duration("ms"),
     "dictionary": pa.dictionary(pa.int32(), pa.string()),
+    "dictionary<values=string, indices=int8, ordered=0>": pa.dictionary(pa.int8(), pa.string()),
+    "date32[day]": pa.date32(),
     "decimal(10, 2)": pa.decimal128(10, 2),
 }
 
