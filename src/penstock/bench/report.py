@@ -32,7 +32,7 @@ def speed_table(case: Case) -> Table:
     """One row per contender."""
     table = Table(title=f"\n{case.name}: {case.rows:,} rows, {case.keys:,} keys", title_justify="left")
     table.add_column("contender", no_wrap=True)
-    for heading in ("threads", "best ms", "M rows/s", "x C++", "x best peer"):
+    for heading in ("threads", "ms", "cpu ms", "M rows/s", "x C++", "x peer"):
         table.add_column(heading, justify="right")
     table.add_column("answer", no_wrap=True)
     for outcome in case.outcomes:
@@ -44,12 +44,13 @@ def speed_cells(case: Case, outcome: Outcome) -> tuple[str, ...]:
     """The cells of one contender; ratios are on the same question, to C++ at the same thread count."""
     best = outcome.best
     if best is None:
-        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", "[red]failed[/]")
+        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", "-", "[red]failed[/]")
     same = [other for other in case.outcomes if other.question == outcome.question]
     return (
         outcome.name,
         str(outcome.threads),
         f"{best * 1e3:,.1f}",
+        f"{(outcome.best_cpu or 0) * 1e3:,.1f}",
         f"{case.rows / best / 1e6:,.1f}",
         times(ratio(fastest(of_group(same, CPP_GROUP, outcome.threads)), best)),
         times(ratio(fastest(rivals(same)), best)),
@@ -119,7 +120,11 @@ def case_json(case: Case) -> dict[str, Any]:
 def outcome_json(case: Case, outcome: Outcome) -> dict[str, Any]:
     """Give an outcome as plain data, with its speed."""
     best = outcome.best
-    return asdict(outcome) | {"best": best, "rows_per_second": None if best is None else case.rows / best}
+    return asdict(outcome) | {
+        "best": best,
+        "best_cpu": outcome.best_cpu,
+        "rows_per_second": None if best is None else case.rows / best,
+    }
 
 
 def figure_json(figure: Figure) -> dict[str, Any]:
