@@ -8,7 +8,7 @@ import pytest
 import penstock as pk
 from tests.security.hostile import HOSTILE, MARK
 
-GENERATED = ("loop", "llvm", "asm")
+GENERATED = ("loop", "llvm")
 SHOWN = ("plan", "ir", "passes")
 
 names = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
@@ -92,6 +92,13 @@ def test_hostile_literals_select_exactly_their_rows(text: str, dictionary: bool)
 @pytest.mark.parametrize("stage", GENERATED)
 def test_hostile_text_never_reaches_generated_code(text: str, stage: str) -> None:
     shown = str(query_of(text).explain(stage=stage))
+    assert shown.strip()
+    assert MARK not in shown
+
+
+@pytest.mark.parametrize("kind", ["llvm", "c", "assembly"])
+def test_hostile_text_never_reaches_assembly(kind: str) -> None:
+    shown = str(query_of(HOSTILE[kind]).explain(stage="asm"))
     assert shown.strip()
     assert MARK not in shown
 
