@@ -26,8 +26,8 @@ class OnlyArray:
 ORIGINS = {
     "table": lambda: TABLE,
     "batch": lambda: TABLE.to_batches()[0],
-    "list of batches": lambda: TABLE.to_batches(),
-    "reader": lambda: TABLE.to_reader(),
+    "list of batches": TABLE.to_batches,
+    "reader": TABLE.to_reader,
     "polars": lambda: pl.from_arrow(TABLE),
     "pandas": lambda: pd.DataFrame({"a": [1, 2, 3], "s": ["x", "y", None]}),
     "duckdb": lambda: duckdb.sql("select * from (values (1::bigint, 'x'), (2, 'y'), (3, null)) t(a, s)"),
