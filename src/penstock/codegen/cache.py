@@ -20,6 +20,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel
 from penstock.errors import StateError
 from penstock.loop.nodes import Kernel
@@ -34,6 +35,8 @@ _DIGEST = hashlib.sha256().digest_size
 _LONGEST_KEY = 1 << 16
 _ENVIRONMENT = "PENSTOCK_CACHE_DIR"
 
+Build = Callable[[Kernel, Effort], bytes]
+
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
     """Choose where object files go: PENSTOCK_CACHE_DIR (empty: nowhere), else the user's cache."""
@@ -44,11 +47,11 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
     return (Path(base) if base else Path.home() / ".cache") / "penstock"
 
 
-def object_key(kernel: Kernel) -> str:
-    """Name a kernel's code: what it computes, for which machine, made by which compiler."""
+def object_key(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
+    """Name a kernel's code: what it computes, for which machine, made by which compiler and how."""
     from penstock.codegen.target import host  # noqa: PLC0415 - loads LLVM
 
-    return f"{fingerprint(kernel)} {host()} penstock-{CODEGEN_VERSION}"
+    return f"{fingerprint(kernel)} {host()} penstock-{CODEGEN_VERSION} {effort}"
 
 
 class KernelCache:
@@ -65,27 +68,38 @@ class KernelCache:
         self.disabled = "" if directory is None else _problem(directory)
         self.directory = None if self.disabled else directory
 
-    def get(self, kernel: Kernel, build: Callable[[Kernel], bytes]) -> NativeKernel:
-        """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
+    def find(self, kernel: Kernel) -> NativeKernel | None:
+        """Give the fully compiled kernel if it is here already, in memory or on disk."""
         key = object_key(kernel)
+        with self._lock:
+            found = self._kernels.get(key)
+        code = None if found is not None else self._from_disk(key)
+        return found if code is None else self._keep(key, NativeKernel(kernel, code))
+
+    def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
+        """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
+        key = object_key(kernel, effort)
         with self._lock:
             found = self._kernels.get(key)
             lock = self._compiling.setdefault(key, threading.Lock())
         if found is not None:
             return found
         with lock:  # others may compile other kernels meanwhile
-            return self._kernels.get(key) or self._add(key, kernel, build)
+            return self._kernels.get(key) or self._keep(key, self._make(key, kernel, build, effort))
 
-    def _add(self, key: str, kernel: Kernel, build: Callable[[Kernel], bytes]) -> NativeKernel:
+    def _keep(self, key: str, loaded: NativeKernel) -> NativeKernel:
+        with self._lock:
+            self._compiling.pop(key, None)
+            return self._kernels.setdefault(key, loaded)
+
+    def _make(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> NativeKernel:
+        if effort is Effort.QUICK:  # made as fast as a file is read
+            return NativeKernel(kernel, build(kernel, effort), effort)
         code = self._from_disk(key)
         if code is None:
-            code = build(kernel)
+            code = build(kernel, effort)
             self._to_disk(key, code)
-        loaded = NativeKernel(kernel, code)
-        with self._lock:
-            self._kernels[key] = loaded
-            self._compiling.pop(key, None)
-        return loaded
+        return NativeKernel(kernel, code, effort)
 
     def path(self, key: str) -> Path | None:
         """Name the file of a key, if files are kept."""
@@ -114,7 +128,7 @@ class KernelCache:
 
 def save_object(path: Path, native: NativeKernel) -> None:
     """Write a compiled kernel to a file that another process on such a machine can load."""
-    save(path, object_key(native.kernel), native.object_code)
+    save(path, object_key(native.kernel, native.effort), native.object_code)
 
 
 def load_object(path: Path, kernel: Kernel) -> NativeKernel:

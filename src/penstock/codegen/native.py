@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
@@ -33,13 +34,14 @@ class NativeKernel:
     callers that hold the memory alive themselves, as its address.
     """
 
-    __slots__ = ("_call", "_frame", "_loaded", "_params", "kernel", "object_code")
+    __slots__ = ("_call", "_frame", "_loaded", "_params", "effort", "kernel", "object_code")
 
-    def __init__(self, kernel: Kernel, code: bytes) -> None:
+    def __init__(self, kernel: Kernel, code: bytes, effort: Effort = Effort.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
 
         self.kernel = kernel
         self.object_code = code
+        self.effort = effort
         self._loaded = Loaded(code)
         self._call: Callable[[bytes], int] = self._loaded.call
         self._params = tuple((each.name, _width(each)) for each in kernel.params)
@@ -79,19 +81,21 @@ def _width(parameter: Var | Buffer) -> str:
     return str(alignment(parameter.type)) if isinstance(parameter, Buffer) else ""
 
 
-def compile_kernel(kernel: Kernel, cache: KernelCache | None = None) -> NativeKernel:
+def compile_kernel(
+    kernel: Kernel, cache: KernelCache | None = None, effort: Effort = Effort.FULL
+) -> NativeKernel:
     """Compile a kernel for this machine, or take it from the cache."""
     if cache is not None:
-        return cache.get(kernel, compile_object)
-    return NativeKernel(kernel, compile_object(kernel))
+        return cache.get(kernel, compile_object, effort)
+    return NativeKernel(kernel, compile_object(kernel, effort), effort)
 
 
-def compile_object(kernel: Kernel) -> bytes:
+def compile_object(kernel: Kernel, effort: Effort = Effort.FULL) -> bytes:
     """Compile a kernel to the object code that is run, cached and shipped."""
     from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
 
     verify(kernel)
-    return to_object(llvm_module(kernel))
+    return to_object(llvm_module(kernel), effort)
 
 
 def llvm_text(kernel: Kernel) -> str:

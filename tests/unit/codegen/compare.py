@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.loop.interpret import dtype_of, interpret
 from penstock.loop.nodes import Buffer, Kernel, Type
@@ -29,11 +30,23 @@ def zeros(type: Type, length: int) -> npt.NDArray[Any]:
     return array(type, [0] * length)
 
 
-def agree(kernel: Kernel, values: Values, native: NativeKernel | None = None) -> None:
-    """Assert that both runs return the same status and leave the same memory behind."""
-    native = native or compile_kernel(kernel)
-    expected, found = _copies(values), _copies(values)
-    assert native(found) == interpret(kernel, expected)
+def agree(kernel: Kernel, values: Values, natives: tuple[NativeKernel, ...] = ()) -> None:
+    """Assert that all runs return the same status and leave the same memory behind."""
+    natives = natives or both(kernel)
+    expected = _copies(values)
+    status = interpret(kernel, expected)
+    for native in natives:
+        found = _copies(values)
+        assert native(found) == status
+        _same(kernel, found, expected)
+
+
+def both(kernel: Kernel) -> tuple[NativeKernel, ...]:
+    """Compile with each effort."""
+    return tuple(compile_kernel(kernel, effort=effort) for effort in Effort)
+
+
+def _same(kernel: Kernel, found: Values, expected: Values) -> None:
     for parameter in kernel.params:
         if isinstance(parameter, Buffer):
             np.testing.assert_array_equal(

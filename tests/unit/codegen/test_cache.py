@@ -20,6 +20,7 @@ from penstock.codegen.cache import (
     save,
     save_object,
 )
+from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel, compile_object
 from penstock.errors import StateError
 from penstock.loop.build import KernelBuilder
@@ -40,9 +41,9 @@ class Counting:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, kernel: Kernel) -> bytes:
+    def __call__(self, kernel: Kernel, effort: Effort) -> bytes:
         self.calls += 1
-        return compile_object(kernel)
+        return compile_object(kernel, effort)
 
 
 def adds(native, amount: int) -> bool:
@@ -87,6 +88,29 @@ def test_threads_that_ask_at_once_compile_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: cache.get(adding(1), build), range(16)))
     assert (len(found), build.calls) == (1, 1)
+
+
+def test_quick_code_is_kept_apart_and_never_written(directory: Path) -> None:
+    cache, build = KernelCache(directory), Counting()
+    quick = cache.get(adding(1), build, Effort.QUICK)
+    assert quick.effort is Effort.QUICK
+    assert adds(quick, 1)
+    assert list(directory.iterdir()) == []
+    assert cache.find(adding(1)) is None
+    full = cache.get(adding(1), build)
+    assert full.effort is Effort.FULL
+    assert cache.find(adding(1)) is full
+    assert cache.get(adding(1), build, Effort.QUICK) is quick
+    assert build.calls == 2
+
+
+def test_what_is_on_disk_is_found_without_compiling(directory: Path) -> None:
+    KernelCache(directory).get(adding(1), compile_object)
+    cache = KernelCache(directory)
+    found = cache.find(adding(1))
+    assert found is not None
+    assert adds(found, 1)
+    assert cache.find(adding(1)) is found
 
 
 def test_a_second_process_finds_the_file(directory: Path) -> None:

@@ -140,13 +140,35 @@ def test_a_kernel_outlives_the_name_that_made_it() -> None:
     assert out[0] == 6
 
 
-def test_importing_the_compiler_does_not_load_llvm() -> None:
-    program = "import sys, penstock.codegen.native, penstock.codegen.cache; print('llvmlite' in sys.modules)"
+def test_kernels_caught_in_reference_cycles_are_freed_safely() -> None:
+    """The collector frees a cycle's members in any order: an engine must not outlive what it needs."""
+    program = """
+import gc
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import compile_kernel
+from penstock.loop.build import KernelBuilder
+for _ in range(10):
+    cycle = [compile_kernel(KernelBuilder("k").build(), effort=Effort.QUICK)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+print("alive")
+"""
+    assert output_of(program) == "alive"
+
+
+def output_of(program: str) -> str:
+    """Run a program in a process of its own, which may then crash without taking the tests along."""
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=paths
     )
-    assert done.stdout.strip() == "False"
+    return done.stdout.strip()
+
+
+def test_importing_the_compiler_does_not_load_llvm() -> None:
+    program = "import sys, penstock.codegen.native, penstock.codegen.cache; print('llvmlite' in sys.modules)"
+    assert output_of(program) == "False"
 
 
 def test_names_never_repeat() -> None:

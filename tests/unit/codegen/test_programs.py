@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.codegen.native import compile_kernel
+from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     BOOL,
@@ -30,14 +30,14 @@ from penstock.loop.nodes import (
 )
 from penstock.loop.show import show
 from penstock.loop.verify import BINARY_OPS, verify
-from tests.unit.codegen.compare import agree, array
+from tests.unit.codegen.compare import agree, array, both
 from tests.unit.codegen.numbers_of import numbers
 from tests.unit.codegen.programs import LENGTH, STORED, kernels
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
 @given(kernels(), st.data())
 def test_a_random_kernel_compiled_does_what_it_does_interpreted(kernel: Kernel, data: st.DataObject) -> None:
     verify(kernel)
@@ -49,7 +49,7 @@ def test_a_random_kernel_compiled_does_what_it_does_interpreted(kernel: Kernel, 
     agree(kernel, buffers | scalars)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=30, deadline=None, suppress_health_check=SLOW)
 @given(kernels(), kernels())
 def test_kernels_that_differ_print_differently(one: Kernel, other: Kernel) -> None:
     assert (show(one) == show(other)) == (one == other)
@@ -122,9 +122,9 @@ def scalar_kernel(type: Type) -> Kernel:
     return k.build()
 
 
-class _Compiled(dict[Kernel, object]):
-    def __missing__(self, kernel: Kernel) -> object:
-        self[kernel] = compile_kernel(kernel)
+class _Compiled(dict[Kernel, tuple[NativeKernel, ...]]):
+    def __missing__(self, kernel: Kernel) -> tuple[NativeKernel, ...]:
+        self[kernel] = both(kernel)
         return self[kernel]
 
 

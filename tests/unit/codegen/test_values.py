@@ -37,13 +37,13 @@ from penstock.loop.nodes import (
 )
 from penstock.loop.numbers import limits
 from penstock.loop.verify import BINARY_OPS, GROUP_OPS, OVERFLOW_OPS, UNARY_OPS
-from tests.unit.codegen.compare import agree, array, zeros
+from tests.unit.codegen.compare import agree, array, both, zeros
 from tests.unit.codegen.numbers_of import numbers
 
 ALL = sorted(TYPES.values(), key=str)
 WHOLE = [type for type in ALL if type.kind in ("int", "uint")]
 Results = dict[str, Value]
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=15, deadline=None)
 
 
 def table(types: list[Type], results: Callable[..., Results]) -> Kernel:
@@ -63,8 +63,8 @@ def _rows(inputs: list[Buffer], index: Value, results: Callable[..., Results]) -
 
 
 @cache
-def compiled(kernel: Kernel) -> NativeKernel:
-    return compile_kernel(kernel)
+def compiled(kernel: Kernel) -> tuple[NativeKernel, ...]:
+    return both(kernel)
 
 
 def check(kernel: Kernel, *columns: list[object]) -> None:

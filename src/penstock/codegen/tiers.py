@@ -1,0 +1,77 @@
+"""Begin with code that is ready in milliseconds, go on with code that is fast.
+
+A small query is over before optimised code would exist; a large one would run for long on slow code.
+So a kernel starts quick, and once its calls have taken longer than `patience` it is compiled fully in
+the background and swapped in between two calls. Both compute the same bits, so the moment of the swap
+cannot be seen in a result.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from penstock.codegen.cache import KernelCache
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import Argument, NativeKernel, compile_kernel
+from penstock.loop.nodes import Kernel
+
+# Long enough that a query of some ten thousand rows never compiles twice.
+PATIENCE = 0.004
+
+Start = Callable[[Callable[[], None]], None]
+
+
+def _in_background(work: Callable[[], None]) -> None:
+    # Not a daemon: a process that ends while LLVM compiles would crash on its way out.
+    threading.Thread(target=work, name="penstock-compile").start()
+
+
+class TieredKernel:
+    """A kernel that gets faster once it has proved to be worth it; called like a `NativeKernel`."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        cache: KernelCache | None = None,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.perf_counter,
+        start: Start = _in_background,
+    ) -> None:
+        self.kernel = kernel
+        self._cache = cache
+        self._patience, self._clock, self._start = patience, clock, start
+        ready = None if cache is None else cache.find(kernel)
+        self._settled = ready is not None
+        self._current: NativeKernel = ready or compile_kernel(kernel, cache, Effort.QUICK)
+        self._spent = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def effort(self) -> Effort:
+        """The effort that went into the code now in use."""
+        return self._current.effort
+
+    def __call__(self, values: Mapping[str, Argument]) -> int:
+        if self._settled:
+            return self._current(values)
+        started = self._clock()
+        result = self._current(values)
+        # Threads may lose each other's additions; the sum only has to be roughly right.
+        self._spent += self._clock() - started
+        if self._spent > self._patience:
+            self._improve()
+        return result
+
+    def _improve(self) -> None:
+        with self._lock:
+            if self._settled:
+                return
+            self._settled = True
+        self._start(self.optimise)
+
+    def optimise(self) -> None:
+        """Compile fully now and use that from the next call on."""
+        self._settled = True
+        self._current = compile_kernel(self.kernel, self._cache, Effort.FULL)

@@ -1,0 +1,98 @@
+"""Kernels start quick and are replaced by fast ones when it pays."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import count
+
+import numpy as np
+
+from penstock.codegen.cache import KernelCache
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import compile_kernel
+from penstock.codegen.tiers import TieredKernel
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel
+
+
+def total() -> Kernel:
+    k = KernelBuilder("total")
+    x, n = k.buffer("x", I64), k.scalar("n")
+    t = k.var("t", 0)
+    with k.for_(0, n) as i:
+        k.set(t, t + x[i])
+    k.ret(t)
+    return k.build()
+
+
+ARGUMENTS = {"x": np.arange(100), "n": 100}
+
+
+class Later:
+    """Collects background work until it is told to do it."""
+
+    def __init__(self) -> None:
+        self.work: list[Callable[[], None]] = []
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self.work.append(work)
+
+
+def ticking() -> Callable[[], float]:
+    """A clock that advances a second at every look."""
+    seconds = count()
+    return lambda: float(next(seconds))
+
+
+def test_a_new_kernel_is_quick_until_it_has_run_for_longer_than_the_patience() -> None:
+    later = Later()
+    run = TieredKernel(total(), patience=2.5, clock=ticking(), start=later)
+    assert [run(ARGUMENTS), run(ARGUMENTS)] == [4950, 4950]
+    assert later.work == []
+    assert run(ARGUMENTS) == 4950  # three seconds spent
+    assert (len(later.work), run.effort) == (1, Effort.QUICK)
+    assert run(ARGUMENTS) == 4950
+    assert len(later.work) == 1
+    later.work[0]()
+    assert (run(ARGUMENTS), run.effort) == (4950, Effort.FULL)
+
+
+def test_a_kernel_that_is_fully_compiled_already_is_used_at_once() -> None:
+    cache = KernelCache()
+    compile_kernel(total(), cache)
+    assert TieredKernel(total(), cache).effort is Effort.FULL
+
+
+def test_what_one_kernel_learns_serves_the_next() -> None:
+    cache, later = KernelCache(), Later()
+    first = TieredKernel(total(), cache, patience=0.0, clock=ticking(), start=later)
+    assert first(ARGUMENTS) == 4950
+    later.work[0]()
+    assert TieredKernel(total(), cache).effort is Effort.FULL
+
+
+def test_optimising_can_be_asked_for() -> None:
+    run = TieredKernel(total())
+    run.optimise()
+    assert (run.effort, run(ARGUMENTS)) == (Effort.FULL, 4950)
+
+
+def test_many_threads_start_one_compilation() -> None:
+    later = Later()
+    run = TieredKernel(total(), patience=0.0, clock=ticking(), start=later)
+    threads = [threading.Thread(target=run, args=(ARGUMENTS,)) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(later.work) == 1
+
+
+def test_the_real_background_thread_ends_with_fast_code() -> None:
+    run = TieredKernel(total(), patience=0.0)
+    run(ARGUMENTS)
+    for each in threading.enumerate():
+        if each.name == "penstock-compile":
+            each.join()
+    assert (run.effort, run(ARGUMENTS)) == (Effort.FULL, 4950)
