@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 
-from penstock.expr import nodes as ex
-from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.lower.plan_to_ir import to_ir
-from penstock.lower.window_program import BOUNDS, Window
+from penstock.lower.split import after_join, beside, fits_emission, split_results, with_keys
+from penstock.lower.window_program import Window
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
@@ -123,9 +122,7 @@ class Wiring:
                 rows = CompiledRows(body, program[body.source], this, self.workshop)
                 return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
             case ir.Reduce() as body:
-                window = CompiledWindow(Window(body, program[body.source], this), self.workshop)
-                first = not _stateful(program[body.source], program)
-                return [StageSpec(this.name, (body.source,), _window_stage(window, first))]
+                return self._reduce(this, body, program[body.source])
             case ir.Attach() as body:
                 return self._attach(this, body, program[body.source])
             case ir.Merge(sources=sources):
@@ -135,11 +132,27 @@ class Wiring:
             case ir.Top() as body:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
 
+    def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
+        """One stage; two where results need what kernels leave to Arrow."""
+        first = not _stateful(source, self.compiled.program)
+        if fits_emission(body, source):
+            window = CompiledWindow(Window(body, source, this), self.workshop)
+            return [StageSpec(this.name, (source.name,), _window_stage(window, first))]
+        plain, after = split_results(this, body, source)
+        window = CompiledWindow(Window(plain.body, source, plain), self.workshop)  # type: ignore[arg-type]
+        rows = CompiledRows(after, plain, this, self.workshop)
+        return [
+            StageSpec(plain.name, (source.name,), _window_stage(window, first)),
+            StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
+        ]
+
     def _source(self, this: ir.Object, stream: str) -> Callable[[Context], Stage]:
         source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)
-        readers = _paths(this.name, self.compiled.program)
+        program = self.compiled.program
+        schema = this.schema if _needs_stored_time(this, program) else _without(this.schema, this.time.column)
+        readers = _paths(this.name, program)
         return lambda context: SourceStage(
-            this.time, source.lateness, context.bounded, source.on_bad, readers, context.metrics
+            this.time, source.lateness, source.on_bad, schema, readers, context.bounded, context.metrics
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
@@ -170,11 +183,11 @@ class Wiring:
         """Three stages: filter and compute keys; aggregate and join; compute the fields over both."""
         program = self.compiled.program
         first = not _stateful(source, program)
-        ready, keys = _with_keys(this, body, source)
-        window, joined = _beside(this, body, ready, keys)
+        ready, keys = with_keys(this, body, source)
+        window, joined = beside(this, body, ready, keys)
         made = CompiledWindow(Window(*window), self.workshop)
         stage = _window_stage(made, first)
-        fields = CompiledRows(_after_join(body, joined), joined, this, self.workshop)
+        fields = CompiledRows(after_join(body, joined), joined, this, self.workshop)
         rows = CompiledRows(ready.body, source, ready, self.workshop)  # type: ignore[arg-type]
         paths = 0 if not first else _paths(source.name, program)
         return [
@@ -192,61 +205,19 @@ def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], Wi
     return lambda context: WindowStage(window, context.engine, context.metrics if first else None)
 
 
-# --- attach: aggregates beside rows, spelled out in simpler objects -------------------------------------
+# --- implied times ----------------------------------------------------------------------------------------
 
 
-def _hidden(taken: list[str], hint: str, place: int) -> str:
-    """A column name that no user's column has."""
-    return next(each for n in range(len(taken) + 1) if (each := f"{hint}{place}{'_' * n}") not in taken)
-
-
-def _with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.Object, tuple[str, ...]]:
-    """The source's rows that pass, with a column for each key that is not one already."""
-    fields = [ex.Field(name, ex.Column(name)) for name in source.schema.names]
-    keys = []
-    for place, key in enumerate(body.keys):
-        if isinstance(key.expr, ex.Column):
-            keys.append(key.expr.name)
-            continue
-        keys.append(_hidden(source.schema.names, "key", place))
-        fields.append(ex.Field(keys[-1], key.expr))
-    schema = pa.schema([pa.field(each.name, type_of(each.expr, source.schema)) for each in fields])
-    time = replace(source.time, period=None, start=0)
-    return ir.Object(f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time), tuple(keys)
-
-
-def _beside(
-    this: ir.Object, body: ir.Attach, ready: ir.Object, keys: tuple[str, ...]
-) -> tuple[tuple[ir.Reduce, ir.Object, ir.Object], ir.Object]:
-    """The aggregation over those rows, and the rows as they look after the join."""
-    bounds = [ex.Field(name, ex.Column(name)) for name in BOUNDS]
-    results = [ex.Field(_hidden(ready.schema.names, "reduced", i), ex.Reduced(i)) for i in range(len(body.reductions))]
-    fields = (*bounds, *(ex.Field(name, ex.Column(name)) for name in keys), *results)
-    types = [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), ready.schema) for r in body.reductions]
-    time_type = ready.time.type
-    schema = pa.schema(
-        [
-            *(pa.field(name, time_type) for name in BOUNDS),
-            *(pa.field(name, ready.schema.field(name).type) for name in keys),
-            *(pa.field(each.name, dtype) for each, dtype in zip(results, types, strict=True)),
-        ]
+def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
+    """Whether somebody reads an input's rows as they are: kernels compute an implied time themselves."""
+    readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
+    return program.output == this.name or any(
+        isinstance(body, ir.Merge | ir.Distinct | ir.Top) for body in readers
     )
-    reduce = ir.Reduce(
-        ready.name, body.domain, tuple(ex.Field(name, ex.Column(name)) for name in keys), body.reductions, fields
-    )
-    added = [each for each in schema if each.name not in ready.schema.names]
-    joined = ir.Object(f"{this.name}.join", reduce, pa.schema([*ready.schema, *added]), ready.time)
-    return (reduce, ready, ir.Object(f"{this.name}.window", reduce, schema, ready.time)), joined
 
 
-def _after_join(body: ir.Attach, joined: ir.Object) -> ir.Samples:
-    """The fields, with each reduction read from its column: the last ones of the join."""
-    names = joined.schema.names[len(joined.schema.names) - len(body.reductions) :]
-
-    def rule(node: ex.Expr) -> ex.Expr:
-        return ex.Column(names[node.index]) if isinstance(node, ex.Reduced) else node
-
-    return ir.Samples("", None, tuple(ex.Field(each.name, ex.rewrite(each.expr, rule)) for each in body.fields))
+def _without(schema: pa.Schema, name: str) -> pa.Schema:
+    return pa.schema([each for each in schema if each.name != name])
 
 
 # --- who counts rows -------------------------------------------------------------------------------------

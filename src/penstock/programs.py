@@ -97,7 +97,7 @@ class CompiledWindow:
 
     def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
         return tuple(
-            StateSpec(state.type, state.identity, monoid.guarded)
+            StateSpec(state.type, state.identity, monoid.guarded, monoid.text)
             for monoid in self._window.monoids(nullable, wide)
             for state in monoid.states
         )
@@ -122,10 +122,11 @@ class CompiledWindow:
         call = self._workshop.call(
             (self, "emit", variant.nullable, variant.wide, several_panes), lambda: kernel.kernel
         )
-        return OutputCall(call, _columns(kernel.outputs), (), kernel.key_words)
+        return OutputCall(call, _columns(kernel.outputs), kernel.bindings, kernel.key_words)
 
-    def absorb(self, nullable: frozenset[str]) -> Call:
-        return self._workshop.call((self, "absorb", nullable), lambda: self._window.absorb(nullable))
+    def absorb(self, nullable: frozenset[str]) -> RowsCall:
+        kernel = self._once(("absorb", nullable), lambda: self._window.absorb(nullable))
+        return RowsCall(self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel), kernel.bindings)
 
     def index(self, width: int) -> Call:
         return self._workshop.index(width)
@@ -185,4 +186,4 @@ class CompiledRows:
 
 
 def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
-    return tuple(OutputColumn(each.name, each.type, each.values, each.valid) for each in outputs)
+    return tuple(OutputColumn(each.name, each.type, each.values, each.valid, each.text) for each in outputs)

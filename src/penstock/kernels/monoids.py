@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I64, I128, U8, Type, Value, const
+from penstock.kernels.text import comes_before
+from penstock.loop.nodes import F64, I32, I64, I128, U8, Type, Value, const, select
 from penstock.kernels.cells import larger, smaller
 
 Values = tuple[Value, ...]
@@ -31,7 +32,8 @@ class Monoid:
 
     `step(k, state, value)` adds one value; `merge(k, a, b)` joins two states. `in_chunk` is the monoid
     used inside one chunk of rows, where a cheaper state is exact enough: its total is stepped as one
-    value. `guarded` marks 64-bit integer sums that are exact only while the runtime's bound holds.
+    value. `guarded` marks 64-bit integer sums that are exact only while the runtime's bound holds; `text`
+    names the column whose interned codes are the state.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Monoid:
     invertible: bool = False
     in_chunk: Monoid | None = None
     guarded: bool = False
+    text: str | None = None
 
 
 def present() -> Monoid:
@@ -133,6 +136,26 @@ def greatest(type: Type) -> Monoid:
         (State(type, identity),),
         lambda k, state, value: (larger(state[0], value.to(type)),),
         lambda k, a, b: (larger(a[0], b[0]),),
+    )
+
+
+def text_extreme(column: str, largest: bool) -> Monoid:
+    """The first or last text of a column in the order of bytes. The state is its code, -1 for none."""
+
+    def pick(k: KernelBuilder, state: Values, value: Value) -> Values:
+        code = k.var("code", value.to(I32))
+        old = k.var("old_code", state[0])
+        first, second = (old, code) if largest else (code, old)
+        better = comes_before(k, column, first, second)
+        takes = (old < 0) | ((code >= 0) & better)
+        return (select(takes, code, old),)
+
+    return Monoid(
+        "last_text" if largest else "first_text",
+        (State(I32, -1),),
+        pick,
+        lambda k, a, b: pick(k, a, b[0]),
+        text=column,
     )
 
 

@@ -41,6 +41,7 @@ class KernelBuilder:
         self._locals: list[Buffer] = []
         self._blocks: list[list[Stmt]] = [[]]
         self._used: dict[str, int] = {}
+        self.shared: dict[tuple[str, str], Buffer] = {}
 
     def _unique(self, hint: str) -> str:
         count = self._used.get(hint, 0)
@@ -58,6 +59,12 @@ class KernelBuilder:
         buffer = Buffer(self._unique(hint), type, space)
         self._params.append(buffer)
         return buffer
+
+    def shared_buffer(self, role: str, owner: str, type: Type) -> Buffer:
+        """Give the buffer parameter that plays a role for an owner, declared on first use."""
+        if (role, owner) not in self.shared:
+            self.shared[role, owner] = self.buffer(role, type)
+        return self.shared[role, owner]
 
     def local(self, hint: str, type: Type, length: int) -> Buffer:
         """Add a scratch buffer that lives for one call. Its contents start undefined."""

@@ -11,10 +11,11 @@ from penstock.kernels.monoids import Monoid
 from penstock.kernels.tables.panes import PaneSlots
 from penstock.loop.abi import DONE, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Kernel
+from penstock.loop.nodes import I64
+from penstock.lower.fold import RowKernel, arenas
 
 
-def build_absorb(monoids: Sequence[Monoid]) -> Kernel:
+def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     """Write the kernel for a list of monoids; keys arrive as columns of the target table."""
     k = KernelBuilder("absorb")
     lo, hi, columns = k.scalar("lo"), k.scalar("hi"), k.scalar("columns")
@@ -33,4 +34,4 @@ def build_absorb(monoids: Sequence[Monoid]) -> Kernel:
                 k.store(buffer, place, value)
     k.store(head, STATUS, DONE)
     k.ret(hi)
-    return k.build()
+    return RowKernel(k.build(), arenas(k))

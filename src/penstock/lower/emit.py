@@ -16,11 +16,12 @@ from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.kernels.cells import Cell, is_true
 from penstock.kernels.monoids import Monoid, Values
-from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS
+from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS, Binding
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Kernel, Type, Value
 from penstock.lower.expressions import Lowering
-from penstock.lower.machine import machine_type
+from penstock.lower.fold import arenas
+from penstock.lower.machine import is_text, machine_type
 from penstock.lower.partials import Finish, MayBeNull, Partial
 
 
@@ -43,12 +44,16 @@ class EmitSpec:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls)."""
+    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls).
+
+    `text` names the column whose interned codes the values are.
+    """
 
     name: str
     type: Type
     values: str
     valid: str | None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,13 +63,14 @@ class EmitKernel:
     kernel: Kernel
     outputs: tuple[Output, ...]
     key_words: tuple[tuple[str, int, str], ...]
+    bindings: tuple[Binding, ...]
 
 
 def build_emit(spec: EmitSpec) -> EmitKernel:
     """Write the emit kernel for a specification."""
     emit = _Emit(spec)
     emit.write()
-    return EmitKernel(emit.k.build(), tuple(emit.outputs), tuple(emit.key_words))
+    return EmitKernel(emit.k.build(), tuple(emit.outputs), tuple(emit.key_words), arenas(emit.k))
 
 
 @dataclass
@@ -186,19 +192,25 @@ class _Emit:
         k.store(self.out_window, self.rows, w.to(I32))
         k.store(self.out_key, self.rows, key.to(I32))
         for each in self.spec.fields:
-            self._write_field(each.name, lowering.lower(each.expr), lowering.type_of(each.expr))
+            self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr))
         k.set(self.rows, self.rows + 1)
 
-    def _write_field(self, name: str, cell: Cell, dtype: pa.DataType) -> None:
+    def _write_field(self, field: ex.Field, cell: Cell, dtype: pa.DataType) -> None:
         k = self.k
-        machine = machine_type(dtype)
-        assert machine is not None
+        machine = machine_type(dtype) or I32
         values = k.buffer("out", machine)
         k.store(values, self.rows, cell.value.to(machine))
         valid = None if cell.valid is None else k.buffer("out_valid", U8)
         if valid is not None and cell.valid is not None:
             k.store(valid, self.rows, cell.valid.to(U8))
-        self.outputs.append(Output(name, machine, values.name, valid.name if valid else None))
+        text = self._text_of(field.expr) if is_text(dtype) else None
+        self.outputs.append(Output(field.name, machine, values.name, valid.name if valid else None, text))
+
+    def _text_of(self, expr: ex.Expr) -> str:
+        assert isinstance(expr, ex.Reduced), "other texts are computed behind this kernel"
+        (arg,) = self.spec.reductions[expr.index].args
+        assert isinstance(arg, ex.Column)
+        return arg.name
 
 
 def _flat(buffers: Sequence[tuple[Buffer, ...]]) -> list[Buffer]:

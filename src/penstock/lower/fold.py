@@ -69,7 +69,12 @@ def build_fold(spec: FoldSpec) -> RowKernel:
     """Write the fold kernel for a specification."""
     fold = _Fold(spec)
     fold.write()
-    return RowKernel(fold.k.build(), tuple(fold.columns.bindings))
+    return RowKernel(fold.k.build(), (*fold.columns.bindings, *arenas(fold.k)))
+
+
+def arenas(k: KernelBuilder) -> tuple[Binding, ...]:
+    """What fills the buffers of interned texts that a kernel compares."""
+    return tuple(Binding(buffer.name, column, role) for (role, column), buffer in k.shared.items())
 
 
 @dataclass

@@ -51,8 +51,8 @@ class HostColumns:
         return self._column(expr) if is_text(type_of(expr, self.source)) else self.value(expr)
 
     def argument(self, expr: ex.Expr) -> ex.Expr:
-        """Make an aggregate's argument: any column can at least be counted."""
-        return expr if isinstance(expr, ex.Column) else self.value(expr)
+        """Make an aggregate's argument: a column as it is, of whatever type; computed text becomes one."""
+        return self.key(expr)
 
     def _column(self, expr: ex.Expr) -> ex.Expr:
         if isinstance(expr, ex.Column):

@@ -19,8 +19,8 @@ from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, is_nan
 from penstock.kernels.monoids import Monoid
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I64, I128, Value, const, select
-from penstock.lower.machine import machine_type
+from penstock.loop.nodes import BOOL, F64, I32, I64, I128, U8, Value, const, select
+from penstock.lower.machine import is_text, machine_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,14 @@ def monoid_of(partial: Partial, dtype: pa.DataType | None, wide: bool) -> Monoid
     if partial.kind == "count":
         return monoids.count()
     assert dtype is not None
+    if is_text(dtype) and partial.kind in ("least", "greatest"):
+        assert isinstance(partial.arg, ex.Column)
+        return monoids.text_extreme(partial.arg.name, largest=partial.kind == "greatest")
     machine = machine_type(dtype)
     if machine is None:
         raise UnsupportedError(f"{partial.kind} over {dtype} is not available")
+    if machine == BOOL:
+        machine = U8
     if partial.kind == "sum":
         return monoids.float_sum() if machine.is_float else monoids.integer_sum(wide)
     return monoids.least(machine) if partial.kind == "least" else monoids.greatest(machine)
@@ -118,7 +123,8 @@ class Finish:
         valid = self._valid(reduction)
         if reduction.function == "sum":
             return Cell(self._sum(self._state(value), dtype, valid), valid)
-        return Cell(self._state(value)[0], valid)
+        machine = machine_type(dtype) or I32
+        return Cell(self._state(value)[0].to(machine), valid)
 
     def _state(self, partial: Partial) -> tuple[Value, ...]:
         return self.states[self.partials.index(partial)]

@@ -12,7 +12,6 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.kernels.monoids import Monoid
-from penstock.loop.nodes import Kernel
 from penstock.lower.absorb import build_absorb
 from penstock.lower.emit import EmitKernel, EmitSpec, build_emit
 from penstock.lower.fold import FoldSpec, RowKernel, build_fold
@@ -83,8 +82,10 @@ class Window:
 
     @property
     def interned(self) -> frozenset[str]:
-        """Text columns that kernels see as codes: keys, and whatever is dictionary-encoded already."""
-        keys = {key.expr.name for key in self.keys if isinstance(key.expr, ex.Column)}
+        """Text columns that kernels see as codes: keys, what is compared, what is dictionary-encoded."""
+        named = [key.expr for key in self.keys]
+        named += [arg for each in self.reductions if each.function in ("min", "max") for arg in each.args]
+        keys = {expr.name for expr in named if isinstance(expr, ex.Column)}
         return frozenset(
             each.name
             for each in self.schema
@@ -154,7 +155,7 @@ class Window:
         """The result's fields that are more than a key or a bound of the window."""
         return tuple(each for each in self.body.fields if not isinstance(each.expr, ex.Column))
 
-    def absorb(self, nullable: frozenset[str]) -> Kernel:
+    def absorb(self, nullable: frozenset[str]) -> RowKernel:
         return build_absorb(self.monoids(nullable, wide=True))
 
 

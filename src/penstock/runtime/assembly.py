@@ -139,7 +139,8 @@ class _Emission:
         self.kernel: OutputCall = self.program.emit(worker.variant, self.several)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        arguments = {**self.table.arguments(), **self._scratch(), **self._key_words()}
+        texts = self.worker.arenas(self.kernel.bindings)
+        arguments = {**self.table.arguments(), **self._scratch(), **self._key_words(), **texts}
         capacity = self._capacity()
         done, total = 0, len(self.first)
         while done < total:
@@ -200,7 +201,7 @@ class _Emission:
 
         window, key = cut("out_window"), cut("out_key")
         computed = {
-            each.name: (cut(each.values), None if each.valid is None else cut(each.valid))
+            each.name: (cut(each.values), None if each.valid is None else cut(each.valid), each.text)
             for each in self.kernel.outputs
         }
         reader = _ResultReader(self.table.keys, self.program.keys, self.worker.interners, key)
@@ -214,8 +215,17 @@ class _Emission:
                 case "key":
                     arrays.append(reader.key(column))
                 case _:
-                    arrays.append(to_arrow(*computed[column.name], column.type))
+                    arrays.append(self._computed(*computed[column.name], column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
+
+
+    def _computed(
+        self, values: np.ndarray, valid: np.ndarray | None, text: str | None, dtype: pa.DataType
+    ) -> pa.Array:
+        if text is None:
+            return to_arrow(values, valid, dtype)
+        codes = values if valid is None else np.where(valid != 0, values, -1)
+        return self.worker.interners[text].decode(codes, dtype)
 
 
 class _ResultReader:

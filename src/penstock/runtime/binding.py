@@ -45,6 +45,9 @@ class BatchArguments:
                 return len(_padded(_bytes(array.buffers()[2])))
             case "codes":
                 return self.codes(column)
+            case "text_offsets" | "text":
+                self.codes(column)  # interning may move the arena
+                return self._interners[column].arena(binding.role)
             case "literal":
                 assert text is not None
                 return np.frombuffer(text.encode() or b"\0", np.uint8)

@@ -130,7 +130,7 @@ class TopStage:
     def _levels(self, rows: pa.Table) -> np.ndarray:
         """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
         column = rows.column(self.by).combine_chunks()
-        rank = pc.rank(column, sort_keys="ascending", null_placement="at_start", tiebreaker="min")
+        rank = pc.rank(column, sort_keys="ascending", tiebreaker="min")
         level = rank.to_numpy().astype(np.int64)
         if pa.types.is_floating(column.type):
             nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)

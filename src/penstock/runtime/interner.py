@@ -56,6 +56,10 @@ class Interner:
         offsets, data = self._offsets[: count + 1].copy(), self._text[:end].copy()
         return pa.Array.from_buffers(pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
+    def arena(self, role: str) -> np.ndarray:
+        """The buffers kernels compare texts in: "text_offsets" or "text"."""
+        return self._offsets if role == "text_offsets" else self._text
+
     def decode(self, codes: np.ndarray, dtype: pa.DataType) -> pa.Array:
         """Give texts for codes, negative ones being null."""
         index = pa.array(codes, pa.int64(), mask=codes < 0)

@@ -39,12 +39,16 @@ class RowsCall:
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """A computed column: its type, and the parameters that receive values and validity bytes."""
+    """A computed column: its type, and the parameters that receive values and validity bytes.
+
+    `text` names the column whose interned codes the values are.
+    """
 
     name: str
     type: Type
     values: str
     valid: str | None
+    text: str | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ class WindowProgram(Protocol):
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall: ...
 
-    def absorb(self, nullable: frozenset[str]) -> Call:
+    def absorb(self, nullable: frozenset[str]) -> RowsCall:
         """Merge fragments into a table with wide sums."""
 
     def index(self, width: int) -> Call: ...

@@ -24,9 +24,12 @@ class SourceStage:
     along (`Flow.frontier`), so that later stages can tell which of their windows were complete then.
     """
 
-    def __init__(self, time: Time, lateness: int, bounded: bool, on_bad: str, readers: int, metrics: Metrics) -> None:
-        self.time, self.lateness, self.bounded, self.on_bad = time, lateness, bounded, on_bad
-        self.readers, self.metrics = readers, metrics
+    def __init__(
+        self, time: Time, lateness: int, on_bad: str, schema: pa.Schema, readers: int, bounded: bool, metrics: Metrics
+    ) -> None:
+        """`schema` is what readers expect of a batch: with the column of an implied time, or without."""
+        self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
+        self.readers, self.bounded, self.metrics = readers, bounded, metrics
         self.rows = 0
         self.watermark = NEVER
 
@@ -43,7 +46,7 @@ class SourceStage:
         self.rows += batch.num_rows
         if self.time.period is not None:
             self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
-            return Flow(batch, None, first)
+            return Flow(with_implied_time(batch, self.time, first, self.schema), None, first)
         batch = self._with_time(batch)
         if self.bounded or batch.num_rows == 0:
             return Flow(batch, None, first)
@@ -73,6 +76,23 @@ class SourceStage:
 
     def _raise_to(self, time: int) -> None:
         self.watermark = max(self.watermark, time - self.lateness)
+
+
+def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:
+    """The times of rows that are known from their numbers."""
+    assert time.period is not None
+    return time_array(np.arange(first_row, first_row + rows) * time.period + time.start, time.type)
+
+
+def with_implied_time(batch: pa.RecordBatch, time: Time, first_row: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Store the column of an implied time, where a reader needs it stored."""
+    if time.column not in schema.names:
+        return batch
+    arrays = [
+        implied_times(time, first_row, batch.num_rows) if name == time.column else batch.column(name)
+        for name in schema.names
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class RowsStage:
@@ -140,8 +160,7 @@ class RowsStage:
     def _source(self, batch: pa.RecordBatch, name: str, flow: Flow) -> pa.Array:
         time = self.program.time
         if time.period is not None and name == time.column:
-            numbers = np.arange(flow.first_row, flow.first_row + batch.num_rows)
-            return time_array(numbers * time.period + time.start, time.type)
+            return implied_times(time, flow.first_row, batch.num_rows)
         return batch.column(name)
 
 

@@ -20,11 +20,15 @@ from penstock.runtime.keys import HashKeys, Keys
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One state array: its type, its content before any row, and whether its sum is guarded."""
+    """One state array: its type, its content before any row, and whether its sum is guarded.
+
+    `text` names the column whose interned codes it holds.
+    """
 
     type: Type
     identity: float
     guarded: bool = False
+    text: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,20 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import DONE, ERRORS, KEYS, NEED_KEYS, NEED_SLOTS, NEED_WIDE, SLOTS, STATUS, WORDS, numbered, positions_table
+from penstock.loop.abi import (
+    DONE,
+    ERRORS,
+    KEYS,
+    NEED_KEYS,
+    NEED_SLOTS,
+    NEED_WIDE,
+    SLOTS,
+    STATUS,
+    WORDS,
+    Binding,
+    numbered,
+    positions_table,
+)
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow
@@ -18,6 +31,7 @@ from penstock.runtime.programs import Variant, WindowProgram
 from penstock.runtime.table import Fragments, PaneTable, widened
 
 SAMPLE = 1 << 16
+COMPACT = 1 << 12
 OVERFLOW = (
     "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 )
@@ -192,7 +206,7 @@ class Worker:
         assert table is not None
         used = np.flatnonzero(table.present().any(axis=0))
         held = table.keys.count if isinstance(table.keys, HashKeys) else table.keys.columns
-        if held <= SAMPLE or 4 * len(used) > held:
+        if held <= COMPACT or 4 * len(used) > held:
             return
         fragments = table.fragments()
         old = Worker(self.program, self.nullable, self.adaptive)
@@ -204,7 +218,7 @@ class Worker:
         self.add_fragments(fragments)
 
     def _translate(self, fragments: Fragments, other: Worker) -> None:
-        """Rewrite text keys from the other's codes to ours."""
+        """Rewrite text keys and states from the other's codes to ours."""
         for place, key in enumerate(self.program.keys):
             if key.text:
                 assert key.column is not None
@@ -212,6 +226,14 @@ class Worker:
                 word = fragments.words[place]
                 here = ((fragments.nulls >> place) & 1) == 0
                 word[here] = codes[word[here]]
+        for state, spec in zip(fragments.states, fragments.specs, strict=True):
+            if spec.text is not None:
+                codes = self.interners[spec.text].translate(other.interners[spec.text])
+                state[state >= 0] = codes[state[state >= 0]]
+
+    def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
+        """The texts that kernels beyond the fold compare."""
+        return {each.parameter: self.interners[each.column].arena(each.role) for each in bindings}
 
     def add_fragments(self, fragments: Fragments) -> None:
         """Merge fragments, whose keys are in our words, into the table."""
@@ -221,12 +243,13 @@ class Worker:
             table.widen()
         columns = self._columns_for(fragments)
         wide = widened(fragments)
-        call = self.program.absorb(self.nullable)
+        kernel = self.program.absorb(self.nullable)
+        texts = self.arenas(kernel.bindings)
         inputs = {numbered("in_state", place): state for place, state in enumerate(wide.states)}
         done = 0
         while done < len(wide):
             limits = {"lo": done, "hi": len(wide), "in_panes": wide.panes, "in_keys": columns}
-            done = call({**table.arguments(), **inputs, **limits})
+            done = kernel.call({**table.arguments(), **inputs, **texts, **limits})
             if table.head[STATUS] == NEED_SLOTS:
                 table.grow_slots()
 
