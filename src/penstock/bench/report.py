@@ -49,13 +49,18 @@ def speed_cells(case: Case, outcome: Outcome) -> tuple[str, ...]:
     return (
         outcome.name,
         str(outcome.threads),
-        f"{best * 1e3:,.1f}",
-        f"{(outcome.best_cpu or 0) * 1e3:,.1f}",
+        milliseconds(best),
+        milliseconds(outcome.best_cpu or 0.0),
         f"{case.rows / best / 1e6:,.1f}",
         times(ratio(fastest(of_group(same, CPP_GROUP, outcome.threads)), best)),
         times(ratio(fastest(rivals(same)), best)),
         "[green]agrees[/]" if outcome.agrees else "[red]DIFFERS[/]",
     )
+
+
+def milliseconds(seconds: float) -> str:
+    """Show a time in few characters: fractions only where they matter."""
+    return f"{seconds * 1e3:.{0 if seconds >= 1 else 1}f}"
 
 
 def times(value: float | None) -> str:
