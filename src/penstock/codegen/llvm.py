@@ -3,8 +3,8 @@
 A module has two functions. `penstock_entry(ptr frame)` is the one ABI callers see: one 8-byte word for
 each parameter (a buffer's address, an extended integer, the bits of a float). It unpacks the frame and
 calls the kernel proper, whose buffer parameters are `noalias`: that is what lets LLVM vectorise loops
-over several buffers without run-time overlap checks. The inner call is never inlined, because inlining
-turns parameter attributes into scope metadata that some passes drop.
+over several buffers without run-time overlap checks. The inner call is never inlined, so that the
+attributes stay where they are.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class KernelWriter:
         return [head, "entry:", *self._allocations, *self.values.lines, "}"]
 
     def metadata(self) -> Iterator[str]:
-        """Describe the loops: LLVM's unrolling of scalar loops gains nothing here and costs 10 ms."""
+        """Describe the loops. Scalar ones stay rolled: unrolling them took a tenth of the compile time."""
         yield '!0 = !{!"llvm.loop.unroll.runtime.disable"}'
         for number in range(1, self._loops + 1):
             yield f"!{number} = distinct !{{!{number}, !0}}"

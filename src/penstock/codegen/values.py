@@ -1,7 +1,7 @@
 """Write one loop-IR value as LLVM instructions.
 
-The text is made directly rather than through `llvmlite.ir`: that object model took longer to build and
-print than LLVM takes to parse, and its import alone costs a third of the compile budget.
+The text is made directly rather than through `llvmlite.ir`: an instruction is a line, and 600 of them
+take 2 ms. Operands are names from `names.py`, numbers and types, never anybody's text.
 
 No fast-math flag is ever set, so floats mean what `interpret.py` says they mean, on every CPU.
 """
