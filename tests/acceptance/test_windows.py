@@ -180,6 +180,13 @@ def test_a_window_whose_bounds_do_not_fit_the_time_type_is_a_typed_error(moment:
         pk.from_arrow(table, time="ts").window(pk.tumbling("10ns")).agg(s=pk.sum("v")).collect()
 
 
+@pytest.mark.parametrize("moment", [2**31 - 3, -(2**31)])
+def test_bounds_that_do_not_fit_a_narrow_time_are_a_typed_error(moment: int) -> None:
+    table = events([moment], pa.int32(), v=[1])
+    with pytest.raises(pk.PenstockError):
+        pk.from_arrow(table, time="ts").window(pk.tumbling(10)).agg(s=pk.sum("v")).collect()
+
+
 def test_microseconds_of_microseconds() -> None:
     table = events([0, 1, 2, 3], pa.timestamp("us"), v=[1, 2, 4, 8])
     result = pk.from_arrow(table, time="ts").window(pk.sliding("2us", "1us")).agg(s=pk.sum("v")).collect()

@@ -24,6 +24,7 @@ SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
 Row = tuple[int | None, str | None, int]
 Emitted = tuple[int, int, str | None, int, int]
 NEVER = -(10**18)
+ROWS = 2_000
 
 QUICK = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -276,7 +277,7 @@ def _memory_after(
     try:
         with made.open() as live:
             for step in range(steps[1] + 1):
-                columns = [[step * 10] * 64, [key(step * 64 + i) for i in range(64)], [1] * 64]
+                columns = [[step * 10] * ROWS, [key(step * ROWS + i) for i in range(ROWS)], [1] * ROWS]
                 arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
                 live.push(pa.RecordBatch.from_arrays(arrays, schema=schema))
                 if step in steps:
@@ -303,12 +304,12 @@ def test_keys_that_come_and_go_leave_no_memory_behind(
 ) -> None:
     schema = pa.schema([("t", pa.int64()), ("k", dtype), ("v", pa.int64())])
     made = pk.stream("events", schema, time="t").window(10, by="k").agg(s=pk.sum("v"), n=pk.count())
-    first, last = _memory_after(made, key, schema, (300, 1_500))
-    per_key = (last - first) / (1_200 * 64)
+    first, last = _memory_after(made, key, schema, (40, 120))
+    per_key = (last - first) / (80 * ROWS)
     assert per_key < 8, f"{per_key:.1f} bytes stay behind for each key whose window has been emitted"
 
 
 def test_windows_that_come_and_go_leave_no_memory_behind() -> None:
     made = pk.stream("events", SCHEMA, time="t").window(pk.sliding(40, 10), by="k").agg(s=pk.sum("v"))
-    first, last = _memory_after(made, lambda n: "abcd"[n % 4], SCHEMA, (300, 1_500))
-    assert (last - first) / 1_200 < 100
+    first, last = _memory_after(made, lambda n: "abcd"[n % 4], SCHEMA, (40, 120))
+    assert (last - first) / 80 < 1_000
