@@ -65,7 +65,7 @@ def probe() -> dict[str, float]:
     begin = time.perf_counter()
     target = import_module("penstock.codegen.target")
     target.host()  # starts LLVM
-    import_module("penstock.compile")
+    import_module("penstock.api.execute")  # and with it the whole compiler
     load = time.perf_counter() - begin
     table = pa.table({"t": pa.array([1, 2, 3]), "k": pa.array([1, 2, 1]), "v": pa.array([1.0, 2.0, 3.0])})
     first, second = small(table), small(table)
