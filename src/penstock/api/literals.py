@@ -1,4 +1,8 @@
-"""Turning Python values into literals, whose values are physical: ticks for times."""
+"""Turning Python values into literals, whose values are physical: ticks for times.
+
+Done without Arrow's own conversions: the first of them imports pandas if it is installed, which takes
+longer than compiling the query.
+"""
 
 from __future__ import annotations
 
@@ -7,64 +11,122 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import ExpressionTypeError
+from penstock.errors import ExpressionTypeError, PenstockError
+from penstock.expr.arithmetic import bounds
+from penstock.expr.conversion import castable, convert
 from penstock.expr.nodes import Literal
-from penstock.types.arrow import kind_of, physical_values, plain_type
+from penstock.types.arrow import kind_of, parse_type, tick_unit, value_type
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what naive datetimes are counted from
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def literal(value: object, dtype: pa.DataType | None = None) -> Literal:
     """Make a literal of the type that fits the value, or of the type given."""
-    if dtype is None and value is not None:
-        dtype = _natural_type(value)
     if value is None:
         return Literal(None, dtype or pa.null())
-    return Literal(_physical(value, dtype or pa.null()), dtype or pa.null())
+    natural = _natural(value)
+    return natural if dtype is None else _converted(natural, value_type(dtype))
 
 
-def _natural_type(value: object) -> pa.DataType:
+def _natural(value: object) -> Literal:
     match value:
         case bool():
-            return pa.bool_()
+            return Literal(value, pa.bool_())
         case int():
-            return pa.uint64() if value > 2**63 - 1 else pa.int64()
+            return _integer(value)
         case float():
-            return pa.float64()
+            return Literal(float(value), pa.float64())
         case str():
-            return pa.string()
+            return _text(value)
         case datetime():
-            return pa.timestamp("us", None if value.tzinfo is None else "UTC")
+            return _instant(value)
         case date():
-            return pa.date32()
+            return Literal(value.toordinal() - _EPOCH.toordinal(), pa.date32())
         case timedelta():
-            return pa.duration("us")
+            return Literal(value // _MICROSECOND, pa.duration("us"))
+        case pa.Scalar():
+            return _scalar(value)
         case _:
-            return _arrow_type(value)
+            return _numpy(value)
 
 
-def _arrow_type(value: object) -> pa.DataType:
-    """Let Arrow tell the type of what is not a plain Python value, such as a NumPy scalar."""
+def _integer(value: int) -> Literal:
+    dtype = pa.uint64() if value > 2**63 - 1 else pa.int64()
+    low, high = bounds(dtype)
+    if not low <= value <= high:
+        raise ExpressionTypeError(f"the integer {_shown(value)} does not fit 64 bits; write it as a float")
+    return Literal(int(value), dtype)
+
+
+def _text(value: str) -> Literal:
     try:
-        dtype = value.type if isinstance(value, pa.Scalar) else pa.scalar(value).type
-    except (pa.ArrowException, TypeError, ValueError):
-        dtype = pa.null()
-    if kind_of(dtype) in ("other", "null"):
+        value.encode()
+    except UnicodeEncodeError:
         raise ExpressionTypeError(
-            f"a {type(value).__name__} cannot stand in an expression; "
-            "use a number, string, bool, datetime, date, timedelta or None"
+            f"the string {_shown(value)} holds half a character (a lone surrogate)"
+        ) from None
+    return Literal(str(value), pa.string())
+
+
+def _instant(value: datetime) -> Literal:
+    if value.tzinfo is None:
+        return Literal((value - _EPOCH) // _MICROSECOND, pa.timestamp("us"))
+    return Literal((value - _EPOCH.replace(tzinfo=UTC)) // _MICROSECOND, pa.timestamp("us", "UTC"))
+
+
+def _scalar(value: Any) -> Literal:
+    """Read an Arrow scalar."""
+    if kind_of(value.type) in ("other", "null"):
+        raise _refused(value)
+    plain = value_type(value.type)
+    return Literal(value.value if tick_unit(plain) else value.as_py(), plain)
+
+
+def _numpy(value: Any) -> Literal:
+    """Read a NumPy scalar by what it says about itself."""
+    dtype = str(getattr(value, "dtype", ""))
+    if getattr(value, "ndim", 1) != 0 or not hasattr(value, "item"):
+        raise _refused(value)
+    if dtype.startswith(("datetime64", "timedelta64")):
+        family = "timestamp" if dtype.startswith("datetime64") else "duration"
+        return Literal(
+            int(value.astype("int64")), _known_type(dtype.replace(dtype.split("[", maxsplit=1)[0], family), value)
         )
-    return plain_type(dtype)
+    return (
+        _natural(value.item()) if dtype.startswith("<U") else Literal(value.item(), _known_type(dtype, value))
+    )
 
 
-def _physical(value: Any, dtype: pa.DataType) -> object:
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        value = value.astimezone(UTC)
+def _known_type(name: str, value: object) -> pa.DataType:
     try:
-        array = pa.array([value.as_py() if isinstance(value, pa.Scalar) else value], dtype)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError, UnicodeError) as reason:
-        raise ExpressionTypeError(f"the literal {_shown(value)} does not fit {dtype}") from reason
-    return physical_values(array)[0]
+        dtype = parse_type(name)
+    except PenstockError:
+        raise _refused(value) from None
+    if kind_of(dtype) == "other":
+        raise _refused(value)
+    return dtype
+
+
+def _refused(value: object) -> ExpressionTypeError:
+    return ExpressionTypeError(
+        f"a {type(value).__name__} cannot stand in an expression; "
+        "use a number, string, bool, datetime, date, timedelta or None"
+    )
+
+
+def _converted(natural: Literal, dtype: pa.DataType) -> Literal:
+    """Give a literal the type asked for, if it is then still the same value."""
+    value: Any = natural.value
+    fraction = isinstance(value, float) and kind_of(dtype) in ("int", "uint") and not value.is_integer()
+    if not fraction and castable(natural.type, dtype):
+        try:
+            return Literal(convert(value, natural.type, dtype), dtype)
+        except PenstockError:
+            pass
+    raise ExpressionTypeError(f"the literal {_shown(value)} does not fit {dtype}")
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    text = ascii(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -89,7 +89,7 @@ def _through_arrow(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
         cast = (pa.array([value], source) if array is None else array).cast(target)
         plain = physical_type(target)
         return (cast if plain == target else cast.view(plain))[0].as_py()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as reason:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise ExpressionTypeError(
             f"a value of type {source} cannot be read as {target}; filter such rows out before the cast"
-        ) from reason
+        ) from None  # Arrow's message quotes the value

@@ -15,6 +15,16 @@ _INFIX = {
 _PREFIX = {"neg": "-", "not": "not "}
 
 
+def quoted(text: str, mark: str = '"') -> str:
+    r"""Quote a user's text on one line, with what cannot be seen, or turns the line around, escaped.
+
+    >>> quoted("two\\nlines")
+    '"two\\\\nlines"'
+    """
+    body = json.dumps(text, ensure_ascii=False)[1:-1]
+    return mark + "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in body) + mark
+
+
 def show(expr: Expr) -> str:
     """Print an expression on one line.
 
@@ -24,7 +34,7 @@ def show(expr: Expr) -> str:
     """
     match expr:
         case Column(name=name):
-            return name if name.isidentifier() else "`" + json.dumps(name, ensure_ascii=False)[1:-1] + "`"
+            return name if name.isidentifier() else quoted(name, "`")
         case Literal():
             return _literal(expr)
         case Call():
@@ -51,7 +61,7 @@ def _literal(literal: Literal) -> str:
         return f"{value}:{literal.type}"
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _call(call: Call) -> str:
@@ -68,7 +78,7 @@ def _arguments(args: tuple[Expr, ...], options: tuple[tuple[str, object], ...]) 
 
 
 def _option(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _inner(expr: Expr) -> str:

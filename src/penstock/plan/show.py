@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 from penstock.expr.nodes import Column, Field
+from penstock.expr.show import quoted
 from penstock.expr.show import show as show_expr
 from penstock.plan.nodes import (
     Aggregate,
@@ -56,7 +55,7 @@ def _node(plan: Plan) -> str:
 
 def name(text: str) -> str:
     """Print a user's name on one line, quoted unless it is a plain word."""
-    return text if text.isidentifier() else json.dumps(text, ensure_ascii=False)
+    return text if text.isidentifier() else quoted(text)
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -90,10 +90,10 @@ def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array
         return array
     try:
         return _decoded(array).cast(dtype)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as reason:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise PenstockOverflow(
             f"column {name!r} of {where} holds values that {dtype} cannot hold; declare it as {array.type}"
-        ) from reason
+        ) from None  # Arrow's message quotes the value
 
 
 def _decoded(array: pa.Array) -> pa.Array:

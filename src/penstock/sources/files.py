@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,12 @@ _FORMATS = {
     ".jsonl": "json",
     ".ndjson": "json",
 }
+# What Arrow says about a file beside the values in it. Anything else it says is left out.
+_SAFE = re.compile(
+    r"\[Errno \d+\].*|(?:CSV|JSON) parse error|In CSV column #\d+|CSV conversion error to [^:]*|Row #\d+"
+    r"|Expected \d+ columns, got \d+|Column\(.*\) changed from \w+ to \w+ in row \d+|Empty CSV file"
+    r"|Parquet (?:magic|file).*|(?:Not|Invalid|Corrupt|Unexpected|Couldn't|Could not).*|File is.*"
+)
 _LATER = frozenset({"delta", "iceberg"})
 
 
@@ -62,7 +70,7 @@ class Files:
             for batch in self.reader.batches(path, columns, self.schema):
                 yield conformer(batch.schema, self.schema, columns, f"the file {path!r}")(batch)
         except (OSError, pa.ArrowException) as reason:
-            raise _unreadable(path, reason) from reason
+            raise _unreadable(path, reason) from None
 
 
 def open_files(paths: Paths, given: str | None = None, schema: pa.Schema | None = None) -> Files:
@@ -119,8 +127,15 @@ def _reading(path: str, read: Callable[[str], T]) -> T:
     except PenstockError:
         raise
     except (OSError, pa.ArrowException) as reason:
-        raise _unreadable(path, reason) from reason
+        raise _unreadable(path, reason) from None
 
 
 def _unreadable(path: str, reason: Exception) -> SourceError:
-    return SourceError(f"the file {path!r} cannot be read: {str(reason).splitlines()[0]}")
+    """Say why a file cannot be read, without the rows that Arrow's messages may quote."""
+    return SourceError(f"the file {path!r} cannot be read: {_silent(str(reason))}")
+
+
+def _silent(message: str) -> str:
+    parts = message.splitlines()[0].split(": ") if message else []
+    safe = list(itertools.takewhile(_SAFE.fullmatch, parts))
+    return ": ".join(safe) or "its content does not fit its format or its declared types"
