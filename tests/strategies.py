@@ -173,8 +173,10 @@ def windowed(draw: Draw, plan: pl.Plan) -> pl.Plan:
 
 def attached(draw: Draw, plan: pl.Plan) -> pl.Plan:
     schema = schema_of(plan)
-    time = time_of(plan).column
-    if time in (pl.WINDOW_START, pl.WINDOW_END):  # its time would be the new window's
+    bounds = {pl.WINDOW_START, pl.WINDOW_END}
+    if (
+        time_of(plan).column in bounds or len(bounds & {*schema.names}) == 1
+    ):  # the new window's would take its place
         return windowed(draw, plan)
     names = _names(schema.names, draw(st.integers(1, 2)))
     fields = tuple(Field(name, aggregate(draw, schema)) for name in names)

@@ -156,20 +156,26 @@ def _sees_order(body: Body) -> bool:
 
 def _without_identities(program: Program) -> Program:
     """Let readers of an object that repeats another read that one."""
+    whole = {program.output} | {
+        name
+        for each in program.objects
+        if isinstance(each.body, Distinct | Top)
+        for name in sources_of(each.body)
+    }
     instead: dict[str, str] = {}
     objects: list[Object] = []
     for each in program.objects:
         moved = replace(each, body=_redirected(each.body, instead))
         before = next((made for made in objects if made.name in sources_of(moved.body)), None)
-        if before is not None and _repeats(moved, before, is_output=each.name == program.output):
+        if before is not None and _repeats(moved, before, whole=each.name in whole):
             instead[each.name] = before.name
         else:
             objects.append(moved)
     return without_unread(Program(tuple(objects), instead.get(program.output, program.output)))
 
 
-def _repeats(this: Object, before: Object, *, is_output: bool) -> bool:
-    """Tell whether an object's samples are those of another; an output must have the same columns too."""
+def _repeats(this: Object, before: Object, *, whole: bool) -> bool:
+    """Tell whether an object's samples are those of another, with no others if readers take them `whole`."""
     match this.body:
         case Samples(where=None, fields=fields):
             same = all(each.expr == Column(each.name) for each in fields)
@@ -178,7 +184,7 @@ def _repeats(this: Object, before: Object, *, is_output: bool) -> bool:
         case _:
             return False
     clock = this.time.column == before.time.column and this.time.shift == before.time.shift
-    return same and clock and (not is_output or this.schema.equals(before.schema))
+    return same and clock and (not whole or this.schema.equals(before.schema))
 
 
 def _redirected(body: Body, instead: dict[str, str]) -> Body:

@@ -171,6 +171,9 @@ PRUNE_COLUMNS = {
     "an identity disappears": window(select(EVENTS, "ts", "k"), "k", n=agg("count")),
     "a selection at the end becomes one of the input": select(EVENTS, "ts", "k"),
     "the order column stays for distinct": select(pl.Distinct(ORDERED, ("k",), "last"), "ts", "k"),
+    "a selection stays where its reader takes samples whole": pl.Distinct(
+        select(pl.Distinct(EVENTS, ("k",), "first"), "ts", "kind"), ("kind",), "last"
+    ),
     "the order column goes where nothing depends on order": window(ORDERED, "k", n=agg("count")),
     "bounds stay for the largest": select(
         pl.TopK(window(EVENTS, "k", total=agg("sum", V), n=agg("count")), 2, "total"),
