@@ -41,24 +41,25 @@ def _ticks(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
 def _typed_nulls(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
     """Give every untyped null beside other values the type it takes from them."""
     match node:
-        case nodes.Call(args=args) if any(map(_is_untyped, args)):
+        case nodes.Call(args=args) if any(_is_untyped(arg, schema) for arg in args):
             known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
-            typed = [_as(arg, each.type) for arg, each in zip(args, known, strict=True)]
+            typed = [_as(arg, each.type, schema) for arg, each in zip(args, known, strict=True)]
             return nodes.with_children(node, tuple(typed))
         case nodes.Case(branches=branches, otherwise=otherwise):
             dtype = type_of(node, schema)
-            pairs = tuple((condition, _as(value, dtype)) for condition, value in branches)
-            return nodes.Case(pairs, _as(otherwise, dtype))
+            pairs = tuple((condition, _as(value, dtype, schema)) for condition, value in branches)
+            return nodes.Case(pairs, _as(otherwise, dtype, schema))
         case _:
             return node
 
 
-def _is_untyped(expr: nodes.Expr) -> bool:
-    return isinstance(expr, Literal) and kind_of(expr.type) == "null"
+def _is_untyped(expr: nodes.Expr, schema: pa.Schema) -> bool:
+    """Find nulls without a type: literals, and columns that hold nothing else."""
+    return isinstance(expr, Literal | Column) and kind_of(type_of(expr, schema)) == "null"
 
 
-def _as(expr: nodes.Expr, dtype: pa.DataType) -> nodes.Expr:
-    return Literal(None, dtype) if _is_untyped(expr) else expr
+def _as(expr: nodes.Expr, dtype: pa.DataType, schema: pa.Schema) -> nodes.Expr:
+    return Literal(None, dtype) if _is_untyped(expr, schema) else expr
 
 
 def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.Expr:
@@ -66,7 +67,7 @@ def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.E
     node = bound(column_or_node(expr), schema, time)
     _refuse_aggregates(node, what)
     require_bool(node, type_of(node, schema), what)
-    return Literal(None, pa.bool_()) if _is_untyped(node) else node
+    return _as(node, pa.bool_(), schema)
 
 
 def row_fields(

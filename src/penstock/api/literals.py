@@ -91,7 +91,8 @@ def _numpy(value: Any) -> Literal:
     if dtype.startswith(("datetime64", "timedelta64")):
         family = "timestamp" if dtype.startswith("datetime64") else "duration"
         return Literal(
-            int(value.astype("int64")), _known_type(dtype.replace(dtype.split("[", maxsplit=1)[0], family), value)
+            int(value.astype("int64")),
+            _known_type(dtype.replace(dtype.split("[", maxsplit=1)[0], family), value),
         )
     return (
         _natural(value.item()) if dtype.startswith("<U") else Literal(value.item(), _known_type(dtype, value))

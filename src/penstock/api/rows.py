@@ -13,6 +13,8 @@ from penstock.expr.nodes import Call, Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, time_of
+from penstock.types.arrow import kind_of
+from penstock.types.time import Time
 
 
 def filtered(plan: Plan, predicates: Sequence[object]) -> Plan:
@@ -101,12 +103,19 @@ def united(plans: Sequence[Plan]) -> Plan:
     first, *others = plans
     for other in others:
         _require_alike(schema_of(first), schema_of(other))
-        if (time_of(first).column, time_of(first).shift) != (time_of(other).column, time_of(other).shift):
-            raise SchemaMismatchError(
-                f"union needs one time column, but these have {time_of(first).column!r} and "
-                f"{time_of(other).column!r}; rename one of them"
-            )
+        _require_one_time(time_of(first), time_of(other))
     return Union(tuple(plans)) if others else first
+
+
+def _require_one_time(first: Time, other: Time) -> None:
+    if (first.column, first.shift) != (other.column, other.shift):
+        raise SchemaMismatchError(
+            f"union needs one time column, but these have {first.column!r} and {other.column!r}; rename one of them"
+        )
+    if first.unit != other.unit:
+        raise SchemaMismatchError(
+            f"union needs one unit of time, but {first.column!r} counts in {first.unit} and in {other.unit}"
+        )
 
 
 def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
@@ -145,5 +154,7 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
     name = by.node.name if isinstance(by, Expr) and isinstance(by.node, Column) else by
     if not isinstance(name, str):
         raise ExpressionTypeError("top_k orders by a column; compute it with .with_columns(...) first")
-    column_type(name, schema_of(plan))
+    dtype = column_type(name, schema_of(plan))
+    if kind_of(dtype) in ("other", "null"):
+        raise ExpressionTypeError(f"top_k cannot order by the column {name!r} of type {dtype}")
     return TopK(plan, k, name, ties)

@@ -26,6 +26,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
+from penstock.types.arrow import kind_of
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:
@@ -157,5 +158,9 @@ def _key_name(given: object, schema: pa.Schema) -> str:
     name = given.name if isinstance(given, Expr) else given
     if not isinstance(name, str):
         raise ExpressionTypeError(f"by= takes names of columns, not a {type(given).__name__}")
-    column_type(name, schema)
+    dtype = column_type(name, schema)
+    if kind_of(dtype) in ("other", "null"):
+        raise ExpressionTypeError(
+            f"by= cannot group by the column {name!r} of type {dtype}; derive a key from it first"
+        )
     return name

@@ -124,14 +124,21 @@ def checked(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
-    """Replace the view encodings of text, which few kernels read, by offsets; keep other types."""
+    """Replace encodings that kernels do not read: views of text, and dictionaries of anything but text.
+
+    >>> plain_type(pa.dictionary(pa.int8(), pa.int64()))
+    DataType(int64)
+    """
     if pa.types.is_string_view(dtype):
         return pa.string()
     if pa.types.is_binary_view(dtype):
         return pa.binary()
-    if pa.types.is_dictionary(dtype) and plain_type(dtype.value_type) != dtype.value_type:
-        return pa.dictionary(pa.int32(), plain_type(dtype.value_type))
-    return dtype
+    if not pa.types.is_dictionary(dtype):
+        return dtype
+    values = plain_type(dtype.value_type)
+    if kind_of(values) != "string":
+        return values
+    return dtype if values == dtype.value_type else pa.dictionary(pa.int32(), values)
 
 
 def value_type(dtype: pa.DataType) -> pa.DataType:

@@ -215,6 +215,20 @@ def test_columns_a_query_cannot_compute_with_pass_through():
     assert result["raw"].to_pylist() == [None, [], [3]]
 
 
+def test_a_column_of_nothing_but_nulls_is_null_in_every_expression():
+    stream = pk.from_arrow(TABLE.append_column("none", pa.nulls(5)), time="t")
+    assert stream.filter(pk.col("none").is_null()).collect().num_rows == 5
+    assert stream.filter(pk.col("none") == 1).collect().num_rows == 0
+    assert stream.select(x=pk.col("none").fill_null(7)).collect()["x"].to_pylist() == [7] * 5
+
+
+def test_a_dictionary_of_numbers_is_read_as_numbers():
+    data = TABLE.set_column(2, "v", TABLE["v"].dictionary_encode())
+    query = pk.from_arrow(data, time="t").window(10, by="v").agg(n=pk.count())
+    assert query.schema.field("v").type == pa.int64()
+    assert query.collect()["n"].to_pylist() == [1] * 5
+
+
 def test_a_dropped_time_column_does_not_stop_the_rows():
     assert pk.from_arrow(TABLE, time="t").drop("t").filter(pk.col("v") > 3).collect().to_pydict() == {
         "k": ["a", "b"],

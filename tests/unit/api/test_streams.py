@@ -134,6 +134,22 @@ MISTAKES = [
     (pk.ExpressionTypeError, "many values", lambda: EVENTS.window("1s").agg(v=C("v"))),
     (pk.ExpressionTypeError, "many values", lambda: EVENTS.window("1s", by="k").agg(d=C("v") - pk.min("v"))),
     (pk.ExpressionTypeError, "at least one", lambda: EVENTS.window("1s").agg()),
+    (pk.ExpressionTypeError, "cannot group by", lambda: EVENTS.window("1s", by="raw")),
+    (
+        pk.ExpressionTypeError,
+        "cannot order by",
+        lambda: EVENTS.window("1s").with_columns(n=pk.count()).top_k(1, by="raw"),
+    ),
+    (
+        pk.SchemaMismatchError,
+        "one unit",
+        lambda: TICKS.union(pk.stream("s", {"t": "int64", "v": "int64"}, time="t", unit="s")),
+    ),
+    (
+        pk.SchemaMismatchError,
+        "one time column",
+        lambda: TICKS.union(pk.stream("s", {"t": "int64", "v": "int64"}, time="v")),
+    ),
     (pk.ExpressionTypeError, "by= takes names", lambda: EVENTS.window("1s", by=3)),
     (pk.ExpressionTypeError, "keep is", lambda: EVENTS.distinct("k", keep="any")),
     (pk.ExpressionTypeError, "ties is", lambda: SUMS.top_k(1, by="n", ties="some")),

@@ -118,7 +118,7 @@ def test_a_harmless_difference_is_cast_away(given, declared):
 
 @pytest.mark.parametrize(("given", "declared"), HARMFUL, ids=str)
 def test_any_other_difference_is_refused_naming_column_and_types(given, declared):
-    with pytest.raises(SchemaMismatchError, match="column 'x' of the data is .* but the stream declares"):
+    with pytest.raises(SchemaMismatchError, match=r"column 'x' of the data is .* but the stream declares"):
         check(pa.schema({"x": given}), pa.schema({"x": declared}), "the data")
 
 
