@@ -20,7 +20,7 @@ from penstock.types.duration import Duration, to_ticks
 if TYPE_CHECKING:
     from penstock.sources.files import Paths
 
-_ON_BAD = ("drop", "raise")
+_ON_BAD = ("drop", "fail")
 
 
 def stream(

@@ -234,3 +234,13 @@ def test_a_dropped_time_column_does_not_stop_the_rows():
         "k": ["a", "b"],
         "v": [4, 5],
     }
+
+
+def test_a_row_without_a_time_is_counted_or_refused_as_the_source_says():
+    data = pa.table({"t": pa.array([1, None, 3], pa.int64()), "v": [1, 2, 3]})
+    query = pk.from_arrow(data, time="t").window(10).agg(total=pk.sum("v"))
+    assert query.collect()["total"].to_pylist() == [4]
+    assert query.metrics.malformed == 1
+    strict = pk.from_arrow(data, time="t", on_bad="fail").window(10).agg(total=pk.sum("v"))
+    with pytest.raises(pk.SourceError, match="no time"):
+        strict.collect()
