@@ -1,10 +1,8 @@
 """The command line as a whole: help, version, errors and exit codes."""
 
-import subprocess
-import sys
-
 import pytest
 
+from penstock.bench.fresh import fresh
 from penstock.errors import WindowError
 
 
@@ -26,8 +24,7 @@ def test_help_loads_neither_pyarrow_nor_numpy_nor_llvm():
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
         "print(sorted({'pyarrow', 'numpy', 'llvmlite', 'polars', 'pandas'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert fresh(["-c", script]) == "[]\n"
 
 
 def test_an_unknown_command_is_misuse(penstock):
