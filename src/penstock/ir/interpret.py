@@ -71,7 +71,7 @@ def _value(
         case Input() as body:
             return _input(this, body, inputs)
         case Merge(sources=sources):
-            return _merge(this, [values[name] for name in sources])
+            return _merge([values[name] for name in sources])
         case Samples() as body:
             return _samples(body, values[body.source], program[body.source].schema)
         case Reduce() as body:
@@ -114,9 +114,9 @@ def time_at(row: Mapping[str, Any], time: Time) -> int | None:
     return None if at is None else at + time.shift
 
 
-def _merge(this: Object, branches: Sequence[Sequence[Sample]]) -> list[Sample]:
+def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
     return [
-        Sample({name: sample.row[name] for name in this.schema.names}, (branch, *sample.rank))
+        Sample(sample.row, (branch, *sample.rank))
         for branch, samples in enumerate(branches)
         for sample in samples
     ]

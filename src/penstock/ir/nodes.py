@@ -10,7 +10,7 @@
                                                       ⊕(f, ~source[t - size : t)), then fields over them
                  | Attach(source, domain, keys, reductions, where, fields)
                                                       the same reductions beside each sample they cover
-                 | Merge(sources)                     the samples of all sources, columns matched by name
+                 | Merge(sources)                     the samples of all sources, which have the same columns
                  | Distinct(source, subset, keep)     the first or last sample of each value
                  | Top(source, k, by, ties)           the k largest samples that share a window
     reduction  ::= function(args) [where predicate]   over one window's samples

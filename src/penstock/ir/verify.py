@@ -94,19 +94,19 @@ def _verify_input(this: Object, body: Input) -> None:
 
 
 def _verify_merge(this: Object, sources: Sequence[Object]) -> None:
-    """Check that every source has the columns; it may have others, which are left out."""
     _require(bool(sources), this, "merges nothing")
     for source in sources:
-        _has_columns(this, source.schema, this.schema.names)
-        for each in this.schema:
-            same = source.schema.field(each.name).type == each.type
-            _require(same, this, f"changes the type of {each.name!r} of ~{source.name}")
+        _require(_same_columns(this.schema, source.schema), this, f"has other columns than ~{source.name}")
         _require(source.time.shift == this.time.shift, this, f"has another time than ~{source.name}")
+
+
+def _same_columns(first: pa.Schema, second: pa.Schema) -> bool:
+    return bool(first.names == second.names and first.types == second.types)
 
 
 def _verify_chosen(this: Object, source: Object, needed: Iterable[str]) -> None:
     """Check an object whose samples are chosen among those of its source and pass as they are."""
-    _require(this.schema.equals(source.schema), this, f"has other columns than ~{source.name}")
+    _require(_same_columns(this.schema, source.schema), this, f"has other columns than ~{source.name}")
     _has_columns(this, source.schema, needed)
 
 

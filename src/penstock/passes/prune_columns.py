@@ -42,7 +42,7 @@ _NONE: frozenset[str] = frozenset()
 
 def prune_columns(program: Program) -> Program:
     """Narrow every object to what its readers need, then drop identities."""
-    return _without_identities(_whole_samples(_narrowed(program)))
+    return _aligned(_without_identities(_whole_samples(_narrowed(program))))
 
 
 # --- narrowing --------------------------------------------------------------------------------------
@@ -149,6 +149,28 @@ def _sees_order(body: Body) -> bool:
             return not all(AGGREGATES[each.function].commutative for each in reductions)
         case _:
             return False
+
+
+def _aligned(program: Program) -> Program:
+    """Give every source of a union the same columns, where one has kept more for another reader."""
+    objects: list[Object] = []
+    for each in program.objects:
+        match each.body:
+            case Merge(sources=sources):
+                branches = [_branch(each, index, program[name]) for index, name in enumerate(sources)]
+                objects.extend(branch for branch in branches if branch.name not in sources)
+                objects.append(replace(each, body=Merge(tuple(branch.name for branch in branches))))
+            case _:
+                objects.append(each)
+    return Program(tuple(objects), program.output)
+
+
+def _branch(merge: Object, index: int, source: Object) -> Object:
+    """Select the columns of a union from one of its sources, unless it has just those."""
+    if source.schema.names == merge.schema.names:
+        return source
+    fields = tuple(Field(name, Column(name)) for name in merge.schema.names)
+    return Object(f"{merge.name}_only{index}", Samples(source.name, None, fields), merge.schema, source.time)
 
 
 # --- identities -------------------------------------------------------------------------------------

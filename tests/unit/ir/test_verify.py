@@ -106,7 +106,7 @@ BAD = {
     "not there: 'order'": Program((replace(EVENTS, body=Input("events", "order")),), "in0"),
     "does not advance": Program((replace(EVENTS, time=Time("ts", TICKS, "us", period=0)),), "in0"),
     "merges nothing": program(Merge(())),
-    "changes the type of 'k'": program(Merge(("in0",)), OTHER),
+    "other columns than ~in0": program(Merge(("in0",)), OTHER),
     "has another time than ~in0": program(Merge(("in0",)), SCHEMA, Time("ts", TICKS, "us", shift=-1)),
     "has other columns than ~in0": program(Distinct("in0", ("k",), "last"), OTHER),
     "neither first nor last": program(Distinct("in0", ("k",), "some")),
