@@ -189,6 +189,17 @@ def keeps_time(query: Query) -> bool:
             return keeps_time(query.input)
 
 
+def promises_order(query: Query) -> bool:
+    """Tell whether results come by window: those of agg, and what keeps their order."""
+    match query:
+        case Window() | Regroup():
+            return True
+        case Filter(input=inner) | Select(input=inner) | With(input=inner) | Top(input=inner):
+            return promises_order(inner)
+        case _:
+            return False
+
+
 def sees_order(query: Query) -> bool:
     """Tell whether rows of equal time can be told apart by their position (only Distinct does)."""
     match query:

@@ -46,7 +46,7 @@ def _with_tables(case: Case, tables: dict[str, pa.Table]) -> Case:
 def test_any_batch_split_gives_the_same_answer(case: Case, data: st.DataObject) -> None:
     expected = _expected(case)
     batches = {each.name: data.draw(batches_of(each.table)) for each in case.datasets}
-    assert_answer(expected, streamed(case, batches), "streamed")
+    assert_answer(expected, streamed(case, batches), "streamed", d.promises_order(case.query))
 
 
 @effort(30)
@@ -57,7 +57,7 @@ def test_any_chunking_of_a_table_gives_the_same_answer(case: Case, data: st.Data
         each.name: pa.Table.from_batches(data.draw(batches_of(each.table)), each.table.schema)
         for each in case.datasets
     }
-    assert_answer(expected, collected(_with_tables(case, tables)), "rechunked")
+    assert_answer(expected, collected(_with_tables(case, tables)), "rechunked", d.promises_order(case.query))
 
 
 @effort(40)
@@ -66,7 +66,7 @@ def test_any_order_of_arrival_gives_the_same_answer(case: Case, seed: int) -> No
     assume(not d.sees_order(case.query))
     expected = _expected(case)
     tables = {each.name: _shuffled(each, seed) for each in case.datasets}
-    assert_answer(expected, collected(_with_tables(case, tables)), "permuted")
+    assert_answer(expected, collected(_with_tables(case, tables)), "permuted", d.promises_order(case.query))
 
 
 def _shuffled(data: Dataset, seed: int) -> pa.Table:
@@ -78,7 +78,12 @@ def _shuffled(data: Dataset, seed: int) -> pa.Table:
 @effort(40)
 @given(case=any_queries(), threads=st.sampled_from([1, 2, 3]))
 def test_any_number_of_threads_and_tasks_gives_the_same_answer(case: Case, threads: int) -> None:
-    assert_answer(_expected(case), collected(case, engine=tiny_tasks(threads)), f"{threads} threads")
+    assert_answer(
+        _expected(case),
+        collected(case, engine=tiny_tasks(threads)),
+        f"{threads} threads",
+        d.promises_order(case.query),
+    )
 
 
 @effort(25)
@@ -102,7 +107,7 @@ def test_shifting_time_by_slides_shifts_the_windows(case: Case, steps: int) -> N
     assume(all(_can_shift(each, by) for each in case.datasets))
     expected = [_moved(row, by) for row in _expected(case)]
     tables = {each.name: _shifted(each, by) for each in case.datasets}
-    assert_answer(expected, collected(_with_tables(case, tables)), "shifted")
+    assert_answer(expected, collected(_with_tables(case, tables)), "shifted", d.promises_order(case.query))
 
 
 def _slides(query: d.Query) -> list[int]:
@@ -148,7 +153,7 @@ def test_the_union_over_parts_of_the_keys_is_the_whole(case: Case, modulus: int)
         tables = {each.name: _part(each.table, str(key), part, modulus) for each in case.datasets}
         parts.append(collected(_with_tables(case, tables)))
     whole = pa.concat_tables(parts).sort_by([("window_end", "ascending"), ("window_start", "ascending")])
-    assert_answer(expected, whole, "parts")
+    assert_answer(expected, whole, "parts", d.promises_order(case.query))
 
 
 def _is_source_key(case: Case, name: str) -> bool:
@@ -172,13 +177,20 @@ def _part(table: pa.Table, key: str, part: int, modulus: int) -> pa.Table:
 @effort(12)
 @given(case=any_queries())
 def test_a_pass_turned_off_changes_no_answer(case: Case, name: str) -> None:
-    assert_answer(_expected(case), without_passes(case, frozenset({name})), f"{name} off")
+    assert_answer(
+        _expected(case), without_passes(case, frozenset({name})), f"{name} off", d.promises_order(case.query)
+    )
 
 
 @effort(25)
 @given(case=any_queries())
 def test_all_passes_turned_off_change_no_answer(case: Case) -> None:
-    assert_answer(_expected(case), without_passes(case, frozenset(pass_names())), "passes off")
+    assert_answer(
+        _expected(case),
+        without_passes(case, frozenset(pass_names())),
+        "passes off",
+        d.promises_order(case.query),
+    )
 
 
 @effort(15)
@@ -186,7 +198,12 @@ def test_all_passes_turned_off_change_no_answer(case: Case) -> None:
 def test_the_loop_interpreter_gives_the_answer_of_native_code(case: Case) -> None:
     assume(sum(each.table.num_rows for each in case.datasets) <= 12)
     expected = _expected(case)
-    assert_answer(expected, collected(case, engine=pk.Engine(backend="interpret")), "loop interpreter")
+    assert_answer(
+        expected,
+        collected(case, engine=pk.Engine(backend="interpret")),
+        "loop interpreter",
+        d.promises_order(case.query),
+    )
 
 
 @effort(25)
@@ -200,7 +217,7 @@ def test_repeating_every_row_doubles_counts_and_keeps_extremes(case: Case, seed:
     single = replace(case, query=query)
     expected = [_doubled(row, fields) for row in _expected(single)]
     twice = {each.name: pa.concat_tables([each.table, each.table]) for each in case.datasets}
-    assert_answer(expected, collected(_with_tables(single, twice)), "doubled")
+    assert_answer(expected, collected(_with_tables(single, twice)), "doubled", d.promises_order(case.query))
 
 
 def _doubled(row: Cells, fields: d.Fields) -> Cells:
