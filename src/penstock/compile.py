@@ -97,10 +97,10 @@ def backend_named(name: str) -> Backend:
 
         return lambda kernel: partial(interpret, kernel)
     from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
-    from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
+    from penstock.codegen.tiers import TieredKernel  # noqa: PLC0415 - loads LLVM
 
     kernels = KernelCache(default_directory())
-    return lambda kernel: compile_kernel(kernel, kernels)
+    return lambda kernel: TieredKernel(kernel, kernels)
 
 
 @dataclass(frozen=True)

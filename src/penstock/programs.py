@@ -115,13 +115,12 @@ class CompiledWindow:
         return RowsCall(self._workshop.call((self, "fold", variant), lambda: kernel.kernel), kernel.bindings)
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
+        sparse = variant.key_table == "sparse"
+        key = ("emit", variant.nullable, variant.wide, several_panes, sparse)
         kernel = self._once(
-            ("emit", variant.nullable, variant.wide, several_panes),
-            lambda: self._window.emit(variant.nullable, variant.wide, several_panes),
+            key, lambda: self._window.emit(variant.nullable, variant.wide, several_panes, sparse)
         )
-        call = self._workshop.call(
-            (self, "emit", variant.nullable, variant.wide, several_panes), lambda: kernel.kernel
-        )
+        call = self._workshop.call((self, *key), lambda: kernel.kernel)
         return OutputCall(call, _columns(kernel.outputs), kernel.bindings, kernel.key_words)
 
     def absorb(self, nullable: frozenset[str]) -> RowsCall:

@@ -66,7 +66,7 @@ class KernelWriter:
 
     def metadata(self) -> Iterator[str]:
         """Describe the loops. Scalar ones stay rolled: unrolling them took a tenth of the compile time."""
-        yield '!0 = !{!"llvm.loop.unroll.runtime.disable"}'
+        yield '!0 = !{!"llvm.loop.penstock"}'
         for number in range(1, self._loops + 1):
             yield f"!{number} = distinct !{{!{number}, !0}}"
 

@@ -13,15 +13,24 @@ _GATHER = 0x0102040810204080
 
 
 def select_rows(
-    k: KernelBuilder, n: Value, passes: Callable[[Value], Value], mask: Buffer, chosen: Buffer, positions: Buffer
+    k: KernelBuilder,
+    n: Value,
+    passes: Callable[[Value], Value],
+    mask: Buffer,
+    chosen: Buffer,
+    positions: Buffer,
+    meanwhile: Callable[[Value], None] | None = None,
 ) -> Var:
     """Fill `chosen` with the offsets r < n for which `passes(r)`, and return how many there are.
 
     Two loops: the predicate into a byte mask (vectorised), then eight rows at a time through a table
     of positions. Each step writes eight entries and keeps as many as were set, so `mask` and `chosen`
-    need LANES spare entries.
+    need LANES spare entries. `meanwhile(r)` is done in the first loop too: memory streams that are read
+    side by side arrive together, one after the other they are waited for twice.
     """
     with k.for_(0, n, "r") as r:
+        if meanwhile is not None:
+            meanwhile(r)
         k.store(mask, r, passes(r).to(U8))
     with k.for_(n, n + LANES, "r") as r:
         k.store(mask, r, 0)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from penstock.kernels.monoids import Monoid
 from penstock.kernels.tables.panes import PaneSlots
-from penstock.loop.abi import DONE, STATUS
+from penstock.loop.abi import DONE, NEED_SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64
+from penstock.loop.nodes import I64, Buffer, Value
 from penstock.lower.fold import RowKernel, arenas
 
 
@@ -25,7 +25,7 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     panes, keys = k.buffer("in_panes", I64), k.buffer("in_keys", I64)
     inputs = [tuple(k.buffer("in_state", state.type) for state in monoid.states) for monoid in monoids]
     with k.for_(lo, hi, "row") as row:
-        slot = slots.find(k, k.var("pane", panes[row]), row)
+        slot = slots.find(k, k.var("pane", panes[row]), lambda: _stop(k, head, row))
         place = k.var("place", slot * columns + keys[row])
         for monoid, own, other in zip(monoids, states, inputs, strict=True):
             a = tuple(k.var("a", buffer[place]) for buffer in own)
@@ -35,3 +35,8 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     k.store(head, STATUS, DONE)
     k.ret(hi)
     return RowKernel(k.build(), arenas(k))
+
+
+def _stop(k: KernelBuilder, head: Buffer, row: Value) -> None:
+    k.store(head, STATUS, NEED_SLOTS)
+    k.ret(row)

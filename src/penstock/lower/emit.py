@@ -40,6 +40,7 @@ class EmitSpec:
     having: ex.Expr | None
     may_be_null: MayBeNull
     several_panes: bool
+    sparse: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,20 @@ class _Emit:
         )
 
     def write(self) -> None:
+        if self.spec.sparse:
+            self._write_sparse()
+        else:
+            self._write_grid()
+        self._leave(DONE, self.hi)
+
+    def _write_sparse(self) -> None:
+        """Entries in order of their windows: `order` lists them, `first` tells each one's window."""
+        k = self.k
+        with k.for_(self.lo, self.hi, "i") as i:
+            entry = k.var("entry", self.order[i])
+            self._result(k.var("w", self.first[i]), entry, entry)
+
+    def _write_grid(self) -> None:
         k = self.k
         with k.for_(self.lo, self.hi, "w") as w:
             with k.if_(self.rows + self.columns > self.capacity):
@@ -112,7 +127,6 @@ class _Emit:
             with k.for_(0, self.columns, "key") as key:
                 with k.if_(self.merged[0][0][base + key].to(I64).ne(0)):
                     self._result(w, key, base + key)
-        self._leave(DONE, self.hi)
 
     def _leave(self, status: int, reached: Value) -> None:
         k = self.k

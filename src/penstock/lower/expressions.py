@@ -150,13 +150,9 @@ class Lowering:
 
 
 def physical_value(value: object, dtype: pa.DataType) -> int | float | bool:
-    """Read a Python literal as the number that stands in the Arrow buffer."""
-    scalar = pa.scalar(value, dtype)
-    if calendar.is_temporal(dtype):
-        return int(scalar.value)
-    result = scalar.as_py()
-    assert isinstance(result, int | float)
-    return result
+    """Read a literal as the number that stands in the Arrow buffer; literals of times are ticks already."""
+    assert isinstance(value, int | float), f"{type(value).__name__} is no physical value of {dtype}"
+    return value
 
 
 def _machine(dtype: pa.DataType) -> Type:

@@ -1,16 +1,16 @@
 """The fold kernel: rows of a batch into panes, filter, keys and aggregates fused into one pass.
 
-Rows are taken a chunk at a time, so that everything between the steps stays in the first-level cache:
+Rows are taken a chunk at a time, so that what lies between the steps stays in the first-level cache:
 
-    1. which pane?    one for the whole chunk where time is in order (the common case), else row by row
-    2. which rows?    the filter, to a list of row offsets, without branches
-    3. which key?     to columns of the pane table, by arithmetic or hash
-    4. is it exact?   integer sums stay in 64 bits while a running bound proves that none can overflow
-    5. add            states[slot, key] = step(states[slot, key], value)
+    1. which pane?   one for the whole chunk where time is in order (the common case), else row by row
+    2. which rows?   the filter, to a list of row offsets, without branches
+    3. add           for each of them: find the key's column, step the states of (pane, key)
 
-Steps 1-4 change nothing but tables of keys and panes; when one finds that room is missing, the kernel
-returns the chunk's first row and step 5 has not happened. Without keys, steps 2-5 become a plain
-masked reduction that LLVM vectorises.
+Without keys, steps 2 and 3 become a plain masked reduction that LLVM vectorises.
+
+A row is added wholly or not at all. When its key or pane finds no room, or an integer sum would leave
+64 bits, the kernel returns that row's number: the rows before it are done, the runtime helps (a larger
+table, wider sums) and calls again from there.
 """
 
 from __future__ import annotations
@@ -22,22 +22,35 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, is_true
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, NEED_WIDE, STATUS, Binding
+from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, NEED_SLOTS, NEED_WIDE, STATUS, Binding
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.select import chunk_length, select_rows
 from penstock.kernels.tables.keys import DenseKeys, HashKeys, KeyTable, NoKeys
 from penstock.kernels.tables.panes import PaneSlots
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I32, I64, U8, Buffer, Kernel, Value, Var, const, minimum, select
+from penstock.loop.nodes import (
+    BOOL,
+    I32,
+    I64,
+    U8,
+    Kernel,
+    Overflows,
+    Value,
+    Var,
+    const,
+    maximum,
+    minimum,
+    select,
+)
 from penstock.lower.calendar import floor_div
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
 from penstock.lower.partials import Partial, value_added
 from penstock.types.time import Time
 
-CHUNK = 2048
+CHUNK = 4096
+LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits
 SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
-BUDGET = float(1 << 62)
 
 
 @dataclass(frozen=True)
@@ -52,7 +65,7 @@ class FoldSpec:
     keys: tuple[ex.Expr, ...]
     partials: tuple[Partial, ...]
     monoids: tuple[Monoid, ...]
-    key_table: str  # "none" | "dense" | "hash"
+    key_table: str  # "none" | "dense" | "hash" | "sparse"
     nullable: frozenset[str]
     interned: frozenset[str]
 
@@ -74,7 +87,7 @@ def build_fold(spec: FoldSpec) -> RowKernel:
 
 def arenas(k: KernelBuilder) -> tuple[Binding, ...]:
     """What fills the buffers of interned texts that a kernel compares."""
-    return tuple(Binding(buffer.name, column, role) for (role, column), buffer in k.shared.items())
+    return tuple(Binding(buffer.name, column, role) for (role, column), buffer in k.shared.items() if column)
 
 
 @dataclass
@@ -93,7 +106,6 @@ class _Fold:
         self.states = tuple(
             tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in spec.monoids
         )
-        self.budgets = k.buffer("budgets", F64)
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, self.first_row)
         self.errors = k.var("errors", False, BOOL)
 
@@ -103,6 +115,8 @@ class _Fold:
                 return DenseKeys.declare(self.k, len(self.spec.keys))
             case "hash":
                 return HashKeys.declare(self.k, self.head, len(self.spec.keys))
+            case "sparse":
+                return HashKeys.declare(self.k, self.head, len(self.spec.keys) + 1)
             case _:
                 return NoKeys()
 
@@ -110,63 +124,77 @@ class _Fold:
 
     def write(self) -> None:
         k = self.k
+        if isinstance(self.keys, HashKeys):
+            self.key_capacity = k.scalar("key_capacity")
         self.at = k.var("at", self.lo)
+        self.pane, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
+        self.single = k.var("single", True, BOOL)
         with k.while_(self.at < self.hi):
             self.n = k.var("n", chunk_length(self.hi - self.at, CHUNK))
-            self._find_pane()
+            self._enter_pane(self._time(self.at))
             if self.spec.keys:
                 self._keyed_chunk()
             else:
                 self._global_chunk()
             k.set(self.at, self.at + self.n)
-        self._report_errors()
-        k.store(self.head, STATUS, DONE)
-        k.ret(self.hi)
+        self._leave(DONE, self.hi)
 
-    def _report_errors(self) -> None:
-        self.k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
-
-    def _tally(self, accepted: Value) -> None:
-        self.k.store(self.head, ACCEPTED, self.head[ACCEPTED] + accepted)
-        self.k.store(self.head, FILTERED, self.head[FILTERED] + (self.n - accepted))
-
-    def _stop(self, condition: Value, why: int) -> None:
-        """Return to the runtime with this chunk not yet applied."""
+    def _leave(self, status: Value | int, reached: Value) -> None:
         k = self.k
-        with k.if_(condition):
-            k.store(self.head, STATUS, why)
-            k.ret(self.at)
+        k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
+        k.store(self.head, STATUS, status)
+        k.ret(reached)
+
+    def _tally(self, rows: Value, accepted: Value) -> None:
+        k = self.k
+        k.store(self.head, ACCEPTED, self.head[ACCEPTED] + accepted)
+        k.store(self.head, FILTERED, self.head[FILTERED] + (rows - accepted))
+
+    def _keyed_chunk(self) -> None:
+        if self.spec.time.implied:
+            self._end_with_pane()
+            self._select()
+        elif self._filtered:
+            self._select(self._watch_time())
+            self._settle_pane()
+        else:
+            self._check_times()
+            self._select()
+        self._keyed_room()
+        self._add()
+
+    def _keyed_room(self) -> None:
+        """See to it that every row of the chunk may bring a new key."""
+        k = self.k
+        if isinstance(self.keys, HashKeys):
+            with k.if_(self.head[KEYS] + self.count > self.key_capacity):
+                self._leave(NEED_KEYS, self.at)
 
     def _global_chunk(self) -> None:
         k = self.k
-        if self.spec.time.implied:
+        if self.spec.time.implied and not self._sparse:
+            self._end_with_pane()
             self._reduce_chunk()
+            return
+        if self.spec.time.implied:
+            self._end_with_pane()
+        else:
+            self._check_times()
+        if self._sparse:
+            self._select()
+            self._keyed_room()
+            self._add()
             return
         with k.if_(self.single):
             self._reduce_chunk()
         with k.else_():
-            self._scatter_chunk()
-
-    def _keyed_chunk(self) -> None:
-        self._scatter_chunk()
+            self._select()
+            self._add()
 
     # -- 1. panes ----------------------------------------------------------------------------------
 
     def _time(self, row: Value) -> Value:
         return self.columns.time_at(row)
-
-    def _find_pane(self) -> None:
-        k = self.k
-        self.pane = k.var("pane", 0)
-        self.begin, self.end = k.var("begin", 0), k.var("end", 0)
-        self._enter_pane(self._time(self.at))
-        if self.spec.time.period is not None:
-            left = (self.end - self._time(self.at) + (self.spec.time.period - 1)).div(self.spec.time.period)
-            k.set(self.n, minimum(self.n, left))
-            return
-        self.single = k.var("single", self._all_inside())
-        with k.if_(~self.single):
-            self._shorten_to_run()
 
     def _enter_pane(self, time: Value) -> None:
         k = self.k
@@ -179,26 +207,56 @@ class _Fold:
     def _inside(self, time: Value) -> Value:
         return (time >= self.begin) & (time < self.end)
 
-    def _all_inside(self) -> Value:
-        """Whether all times of the chunk lie in the pane."""
-        k = self.k
-        outside = k.var("outside", False, BOOL)
-        last = k.var("last", self.end - 1)
-        with k.for_(0, self.n, "r") as r:
-            time = k.var("time", self._time(self.at + r))
-            k.set(outside, outside | (time < self.begin) | (time > last))
-        return ~outside
+    def _end_with_pane(self) -> None:
+        """Cut a chunk of regular rows where its pane ends: that needs no look at the rows."""
+        period = self.spec.time.period
+        assert period is not None
+        left = (self.end - self._time(self.at) + (period - 1)).div(period)
+        self.k.set(self.n, minimum(self.n, left))
 
-    def _shorten_to_run(self) -> None:
-        """Cut the chunk where its first pane ends, if that leaves enough rows."""
+    def _watch_time(self) -> Callable[[Value], None]:
+        """Note, row by row, whether all times of the chunk lie in the pane."""
         k = self.k
-        run = k.var("run", 0)
-        more = (run < self.n) & self._inside(self._time(self.at + minimum(run, self.n - 1)))
-        with k.while_(more):
-            k.set(run, run + 1)
-        with k.if_(run >= SHORTEST_RUN):
-            k.set(self.n, run)
-            k.set(self.single, const(True, BOOL))
+        outside = k.var("outside", 0)
+        last = k.var("last", self.end - 1)
+
+        def watch(r: Value) -> None:
+            time = k.var("time", self._time(self.at + r))
+            k.set(outside, outside | ((time < self.begin) | (time > last)).to(I64))
+
+        self._outside = outside
+        return watch
+
+    def _check_times(self) -> None:
+        watch = self._watch_time()
+        with self.k.for_(0, self.n, "r") as r:
+            watch(r)
+        self.count = self.n
+        self._settle_pane()
+
+    def _settle_pane(self) -> None:
+        """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows."""
+        k = self.k
+        k.set(self.single, self._outside.eq(0))
+        with k.if_(~self.single):
+            run = k.var("run", 0)
+            more = (run < self.n) & self._inside(self._time(self.at + minimum(run, self.n - 1)))
+            with k.while_(more):
+                k.set(run, run + 1)
+            with k.if_(run >= SHORTEST_RUN):
+                k.set(self.n, run)
+                k.set(self.single, const(True, BOOL))
+                self._forget_rows_beyond(run)
+
+    def _forget_rows_beyond(self, run: Value) -> None:
+        """Drop the chosen rows that the shortened chunk no longer holds."""
+        if self.count is self.n:
+            return
+        k, count = self.k, self.count
+        assert isinstance(count, Var)
+        beyond = (count > 0) & (self.chosen[maximum(count - 1, const(0, I64))].to(I64) >= run)
+        with k.while_(beyond):
+            k.set(count, count - 1)
 
     # -- 2. rows -----------------------------------------------------------------------------------
 
@@ -225,117 +283,105 @@ class _Fold:
     def _filtered(self) -> bool:
         return self.spec.where is not None
 
-    def _select(self) -> None:
+    def _select(self, meanwhile: Callable[[Value], None] | None = None) -> None:
         k = self.k
         self.count = self.n
         if not self._filtered:
             return
         mask = k.local("mask", U8, CHUNK + LANES)
         self.chosen = k.local("chosen", I32, CHUNK + LANES)
-        positions = k.buffer("positions", U8)
+        positions = k.shared_buffer("positions", "", U8)
 
         def passes(r: Value) -> Value:
             found = self._passes(self.at + r)
             assert found is not None
             return found
 
-        self.count = select_rows(k, self.n, passes, mask, self.chosen, positions)
+        self.count = select_rows(k, self.n, passes, mask, self.chosen, positions, meanwhile)
 
     def _row(self, j: Value) -> Value:
         return self.at + (self.chosen[j].to(I64) if self._filtered else j)
 
-    # -- 3. places in the table --------------------------------------------------------------------
+    # -- 3. add ------------------------------------------------------------------------------------
 
-    def _scatter_chunk(self) -> None:
+    def _add(self) -> None:
+        """Two loops, since what a chunk of several panes needs would burden the common one."""
         k = self.k
-        self._select()
-        self.places = k.local("places", I64, CHUNK + LANES)
-        self._locate_keys()
-        base = k.var("base", 0)
-        if self.spec.time.implied:
-            self._one_slot(base)
-        else:
-            with k.if_(self.single):
-                self._one_slot(base)
-            with k.else_():
-                self._slot_per_row()
-        self._guard_sums(self._row)
-        self._add(base)
-        self._tally(self.count)
+        with k.if_(self.count > 0):  # a pane that no row enters must not take a slot
+            if self.spec.time.implied:
+                self._add_to_one_pane()
+            else:
+                with k.if_(self.single):
+                    self._add_to_one_pane()
+                with k.else_():
+                    self._add_to_several_panes()
+        self._tally(self.n, self.count)
 
-    def _locate_keys(self) -> None:
+    def _add_to_one_pane(self) -> None:
         k = self.k
-        if isinstance(self.keys, HashKeys):
-            capacity = k.scalar("key_capacity")
-            self._stop(self.head[KEYS] + self.count > capacity, NEED_KEYS)
-        outside = k.var("outside", False, BOOL)
+        base: Value = const(0, I64)
+        if not self._sparse:
+            slot = self.panes.find(k, self.pane, lambda: self._leave(NEED_SLOTS, self.at))
+            base = k.var("base", slot * self.width)
         with k.for_(0, self.count, "j") as j:
-            lowering = self._lowering(k.var("row", self._row(j)))
-            cells = [lowering.lower(key) for key in self.spec.keys]
-            place, beyond = self.keys.locate(k, cells)
-            k.store(self.places, j, place)
-            if beyond is not None:
-                k.set(outside, outside | beyond)
-        if isinstance(self.keys, DenseKeys):
-            self._stop(outside, NEED_KEYS)
+            self._add_row(k.var("row", self._row(j)), j, base)
 
-    def _one_slot(self, base: Var) -> None:
-        with self.k.if_(self.count > 0):  # a pane that no row enters must not take a slot
-            self.k.set(base, self.panes.find(self.k, self.pane, self.at) * self.width)
+    @property
+    def _sparse(self) -> bool:
+        """Whether the pane is part of the key, instead of a row of a grid: few keys meet in a pane."""
+        return self.spec.key_table == "sparse"
 
-    def _slot_per_row(self) -> None:
+    def _add_to_several_panes(self) -> None:
         """Look the pane up again only when a row leaves the last one's."""
         k = self.k
         slot = k.var("slot", -1)
         with k.for_(0, self.count, "j") as j:
-            time = k.var("time", self._time(self._row(j)))
+            row = k.var("row", self._row(j))
+            time = k.var("time", self._time(row))
             with k.if_(~self._inside(time)):
                 self._enter_pane(time)
                 k.set(slot, -1)
-            with k.if_(slot < 0):
-                k.set(slot, self.panes.find(k, self.pane, self.at))
-            k.store(self.places, j, self.places[j] + slot * self.width)
+            self._add_row(row, j, self._base_of(slot, row, j))
 
-    # -- 4. exactness ------------------------------------------------------------------------------
-
-    def _guard_sums(self, row_of: Callable[[Value], Value]) -> None:
-        """Charge each guarded sum's budget with the chunk's largest possible contribution."""
+    def _base_of(self, slot: Var, row: Value, j: Value) -> Value:
+        """Where the current pane's row of the grid begins."""
         k = self.k
-        guarded = [partial for partial, monoid in zip(self.spec.partials, self.spec.monoids) if monoid.guarded]
-        spent = []
-        for place, partial in enumerate(guarded):
-            cost = self._largest(partial, row_of) * self.count.to(F64)
-            spent.append(k.var("spent", self.budgets[place] + cost))
-        for each in spent:
-            self._stop(each > BUDGET, NEED_WIDE)
-        for place, each in enumerate(spent):
-            k.store(self.budgets, place, each)
+        if self._sparse:
+            return const(0, I64)
+        with k.if_(slot < 0):
+            k.set(slot, self.panes.find(k, self.pane, lambda: self._stop(NEED_SLOTS, row, j)))
+        return k.var("base", slot * self.width)
 
-    def _largest(self, partial: Partial, row_of: Callable[[Value], Value]) -> Value:
-        """A bound on the magnitude of the chunk's values: all their bits, or-ed together.
+    def _stop(self, why: Value | int, row: Value, j: Value) -> None:
+        """Return before a row that cannot be added yet."""
+        self._tally(row - self.at, j)
+        self._leave(why, row)
 
-        A bare column is scanned whole, whatever the filter says: in order, that costs almost nothing.
-        """
+    def _add_row(self, row: Value, j: Value, base: Value) -> None:
         k = self.k
-        bits = k.var("bits", 0)
-        whole = isinstance(partial.arg, ex.Column)
-        with k.for_(0, self.n if whole else self.count, "r") as r:
-            value = self._value_of(partial, self.at + r if whole else k.var("row", row_of(r)))
-            k.set(bits, bits | (value ^ (value >> 63)))
-        return bits.to(F64) + 1.0
-
-    def _value_of(self, partial: Partial, row: Value) -> Value:
-        assert partial.arg is not None
-        cell = self._quiet(row).lower(partial.arg)
-        return self.k.var("value", cell.value.to(I64))
-
-    def _quiet(self, row: Value) -> Lowering:
-        """Lower without reporting errors: the same expression is lowered again where it counts."""
         lowering = self._lowering(row)
-        lowering.fail = lambda condition: None
-        return lowering
-
-    # -- 5. add ------------------------------------------------------------------------------------
+        cells = [lowering.lower(key) for key in self.spec.keys]
+        place, beyond = self.keys.locate(k, [Cell(self.pane), *cells] if self._sparse else cells)
+        if beyond is not None:
+            with k.if_(beyond):
+                self._stop(NEED_KEYS, row, j)
+        at = k.var("place", place + base)
+        updates = []
+        overflow: Value | None = None
+        contributions = self._contributions(row)
+        for monoid, buffers, (value, active) in zip(self.spec.monoids, self.states, contributions, strict=True):
+            old = tuple(k.var("old", buffer[at]) for buffer in buffers)
+            new = monoid.step(k, old, value)
+            if monoid.guarded:
+                leaves = _conjunction(Overflows("add", old[0], value.to(I64)), active)
+                overflow = leaves if overflow is None else overflow | leaves
+            updates.append((buffers, old, new, active))
+        if overflow is not None:
+            with k.if_(overflow):
+                self._stop(NEED_WIDE, row, j)
+        for buffers, old, new, active in updates:
+            for buffer, before, after in zip(buffers, old, new, strict=True):
+                k.store(buffer, at, after if active is None else select(active, after, before))
 
     def _contributions(self, row: Value, active: Value | None = None) -> list[tuple[Value, Value | None]]:
         lowering = self._lowering(row, active)
@@ -353,33 +399,18 @@ class _Fold:
             return Cell(const(1, I64), lowering.valid(partial.arg))
         return lowering.lower(partial.arg)
 
-    def _add(self, base: Value) -> None:
-        k = self.k
-        with k.for_(0, self.count, "j") as j:
-            place = k.var("place", self.places[j] + base)
-            contributions = self._contributions(k.var("row", self._row(j)))
-            for monoid, buffers, (value, active) in zip(self.spec.monoids, self.states, contributions, strict=True):
-                self._update(monoid, buffers, place, value, active)
-
-    def _update(self, monoid: Monoid, buffers: tuple[Buffer, ...], place: Value, value: Value, active: Value | None) -> None:
-        k = self.k
-        old = tuple(k.var("old", buffer[place]) for buffer in buffers)
-        for buffer, before, after in zip(buffers, old, monoid.step(k, old, value), strict=True):
-            k.store(buffer, place, after if active is None else select(active, after, before))
-
     # -- without keys: a reduction -----------------------------------------------------------------
 
     def _reduce_chunk(self) -> None:
         """Reduce a chunk that lies in one pane into locals, then add those to the pane once."""
         k = self.k
-        self.count = k.var("count", self.n)
         matched = k.var("matched", 0)
-        self._guard_sums(lambda r: self.at + r)
+        self.magnitudes = [k.var("magnitude", 0) if m.guarded else None for m in self.spec.monoids]
         local = [monoid.in_chunk or monoid for monoid in self.spec.monoids]
         total = self._in_lanes(local, matched) if _has_floats(local) else self._in_order(local, matched)
         with k.if_(matched > 0):
             self._add_total(local, total)
-        self._tally(matched)
+        self._tally(self.n, matched)
 
     def _in_order(self, local: list[Monoid], matched: Var) -> list[Values]:
         k = self.k
@@ -395,8 +426,14 @@ class _Fold:
         at = k.var("row", row)
         passed = self._passes(at)
         passed = None if passed is None else k.var("passed", passed)
-        for monoid, total, (value, active) in zip(local, totals, self._contributions(at, passed), strict=True):
+        contributions = self._contributions(at, passed)
+        for monoid, total, magnitude, (value, active) in zip(
+            local, totals, self.magnitudes, contributions, strict=True
+        ):
             condition = _conjunction(passed, active)
+            if magnitude is not None:
+                bits = k.var("bits", value.to(I64))
+                k.set(magnitude, magnitude | (bits ^ (bits >> 63)))
             stepped = [k.var("next", new) for new in monoid.step(k, total, value)]
             for target, new in zip(total, stepped, strict=True):
                 k.set(target, new if condition is None else select(condition, new, target))
@@ -420,11 +457,21 @@ class _Fold:
         return merged
 
     def _add_total(self, local: list[Monoid], totals: list[Values]) -> None:
+        """Add a chunk's totals, unless a 64-bit one may have wrapped: its bits bound how large it can be."""
         k = self.k
-        place = k.var("place", self.panes.find(k, self.pane, self.at) * self.width)
+        slot = self.panes.find(k, self.pane, lambda: self._leave(NEED_SLOTS, self.at))
+        place = k.var("place", slot * self.width)
+        updates = []
         for monoid, inner, buffers, total in zip(self.spec.monoids, local, self.states, totals, strict=True):
             old = tuple(k.var("old", buffer[place]) for buffer in buffers)
             new = monoid.merge(k, old, total) if inner is monoid else monoid.step(k, old, total[0])
+            updates.append((buffers, old, total, new))
+        for magnitude, (_, old, total, _) in zip(self.magnitudes, updates, strict=True):
+            if magnitude is not None:
+                wraps = (magnitude >= LARGEST_IN_CHUNK) | Overflows("add", old[0], total[0])
+                with k.if_(wraps):
+                    self._leave(NEED_WIDE, self.at)
+        for buffers, _, _, new in updates:
             for buffer, value in zip(buffers, new, strict=True):
                 k.store(buffer, place, value)
 

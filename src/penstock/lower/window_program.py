@@ -132,7 +132,7 @@ class Window:
             )
         )
 
-    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool) -> EmitKernel:
+    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool, sparse: bool = False) -> EmitKernel:
         types = [type_of(key.expr, self.schema) for key in self.keys]
         return build_emit(
             EmitSpec(
@@ -147,6 +147,7 @@ class Window:
                 self.body.having,
                 self.may_be_null(nullable),
                 several_panes,
+                sparse,
             )
         )
 

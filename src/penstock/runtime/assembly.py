@@ -13,9 +13,8 @@ from penstock.loop.abi import ERRORS, OUTPUT, numbered
 from penstock.runtime.buffers import filled, numpy_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.interner import Interner
-from penstock.runtime.keys import Keys
+from penstock.runtime.keys import HashKeys, Keys
 from penstock.runtime.programs import Grid, Key, OutputCall, ResultColumn
-from penstock.runtime.table import PaneTable
 from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
@@ -71,6 +70,15 @@ class Windows:
         high = np.minimum(panes // self.step, upto)
         return _union_of_ranges(low, high)
 
+    def pairs(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
+        """Every (place in `panes`, window) such that the window, after `after` up to `upto`, holds the pane."""
+        low = np.maximum((panes - self.span) // self.step + 1, after + 1 if after > NEVER else NEVER)
+        high = np.minimum(panes // self.step, upto)
+        counts = np.maximum(high - low + 1, 0)
+        place = np.repeat(np.arange(len(panes)), counts)
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return place, low[place] + within
+
     def finished(self, panes: np.ndarray, upto: int) -> np.ndarray:
         """Which panes no window after `upto` will need."""
         return panes // self.step <= upto
@@ -99,12 +107,32 @@ def emit(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa
     table = worker.table
     if table is None or table.slots == 0:
         return
+    if table.sparse:
+        yield from _emit_sparse(worker, windows, after, upto)
+        return
     panes = table.panes[: table.slots]
     order = np.argsort(panes, kind="stable")
     numbers = windows.of_panes(panes[order], after, upto)
     if len(numbers) == 0:
         return
-    yield from _Emission(worker, table, windows, order, panes[order], numbers).batches()
+    first = np.searchsorted(panes[order], numbers * windows.step)
+    last = np.searchsorted(panes[order], numbers * windows.step + windows.span)
+    yield from _Emission(worker, windows, numbers, order, first, last).batches()
+
+
+def _emit_sparse(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+    """Give the results of pairs (pane, key): pairs of windows and keys first, where a window has several panes."""
+    if windows.span > 1 or windows.step > 1:
+        worker = worker.over_windows(lambda panes: windows.pairs(panes, after, upto))
+    table = worker.table
+    assert table is not None and isinstance(table.keys, HashKeys)
+    window = table.keys.words[0][: table.keys.count]
+    chosen = np.flatnonzero((window > after) & (window <= upto))
+    if len(chosen) == 0:
+        return
+    numbers, place = np.unique(window[chosen], return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    yield from _Emission(worker, windows, numbers, chosen[order], place[order], place[order]).batches()
 
 
 def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
@@ -122,20 +150,19 @@ class _Emission:
     def __init__(
         self,
         worker: Worker,
-        table: PaneTable,
         windows: Windows,
-        order: np.ndarray,
-        panes: np.ndarray,
         numbers: np.ndarray,
+        order: np.ndarray,
+        first: np.ndarray,
+        last: np.ndarray,
     ) -> None:
-        self.worker, self.table, self.program = worker, table, worker.program
-        self.order = order.astype(np.int64)
-        self.first = np.searchsorted(panes, numbers * windows.step).astype(np.int64)
-        self.last = np.searchsorted(panes, numbers * windows.step + windows.span).astype(np.int64)
+        assert worker.table is not None
+        self.worker, self.table, self.program = worker, worker.table, worker.program
+        self.order, self.first, self.last = (each.astype(np.int64) for each in (order, first, last))
         _check_bounds(windows.grid, numbers, self.program.time.type)
         self.starts = windows.grid.offset + numbers * windows.grid.every
         self.ends = self.starts + windows.grid.size
-        self.several = bool((self.last - self.first > 1).any())
+        self.several = not self.table.sparse and bool((self.last - self.first > 1).any())
         self.kernel: OutputCall = self.program.emit(worker.variant, self.several)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -168,7 +195,7 @@ class _Emission:
     def _key_words(self) -> dict[str, object]:
         if not self.kernel.key_words:
             return {}
-        words, nulls = self.table.keys.words_of(np.arange(self.table.keys.columns))
+        words, nulls = key_words(self.table.keys, np.arange(self.table.keys.columns))
         return {
             parameter: np.ascontiguousarray(nulls if role == "nulls" else words[key])
             for parameter, key, role in self.kernel.key_words
@@ -177,9 +204,10 @@ class _Emission:
     def _capacity(self) -> int:
         """Room for whole windows: exactly enough if each is one pane, else up to MOST_ROWS at a time."""
         columns = self.table.keys.columns
+        if self.table.sparse:
+            return len(self.order)
         if not self.several:
-            rows = np.count_nonzero(self.table.present())
-            return int(rows) + columns
+            return self.table.rows_in(self.order[self.first]) + columns
         return min(len(self.first) * columns, max(MOST_ROWS, columns)) + columns
 
     def _outputs(self, capacity: int) -> dict[str, object]:
@@ -235,7 +263,7 @@ class _ResultReader:
         self, keys: Keys, described: Sequence[Key], interners: dict[str, Interner], columns: np.ndarray
     ) -> None:
         self._described, self._interners = described, interners
-        self._words, self._nulls = keys.words_of(columns.astype(np.int64))
+        self._words, self._nulls = key_words(keys, columns.astype(np.int64))
 
     def key(self, column: ResultColumn) -> pa.Array:
         key, word = self._described[column.key], self._words[column.key]
@@ -245,6 +273,12 @@ class _ResultReader:
             return self._interners[key.column].decode(np.where(null, -1, word), column.type)
         valid = None if not null.any() else ~null
         return to_arrow(_from_words(word, column.type), valid, column.type)
+
+
+def key_words(keys: Keys, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """The words of the query's keys, without the pane that a sparse table keeps among them."""
+    words, nulls = keys.words_of(columns)
+    return (words[1:], nulls >> 1) if isinstance(keys, HashKeys) and keys.sparse else (words, nulls)
 
 
 def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:

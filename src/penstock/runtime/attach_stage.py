@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.window_stage import WindowStage
@@ -65,17 +65,17 @@ class AttachStage:
         self._number(index, number, found, None)
         place = self._number(index, window, rows, row)
         added = found.drop_columns([name for name in self.keys if name in found.schema.names])
-        taken = rows.take(pa.array(row))
+        taken = rows.take(indices(row))
         for name in added.schema.names:
             if name not in taken.schema.names:
-                taken = taken.append_column(added.schema.field(name), added.column(name).take(pa.array(place)))
+                taken = taken.append_column(added.schema.field(name), added.column(name).take(indices(place)))
         return [Flow(batch) for batch in taken.combine_chunks().to_batches()]
 
     def _number(self, index: Indexer, window: np.ndarray, table: pa.Table, rows: np.ndarray | None) -> np.ndarray:
         columns = [table.column(name).combine_chunks() for name in self.keys]
         if rows is not None:
-            columns = [column.take(pa.array(rows)) for column in columns]
-        return index.number([pa.array(window, pa.int64()), *columns])
+            columns = [column.take(indices(rows)) for column in columns]
+        return index.number([indices(window), *columns])
 
     def _pairs(self, rows: pa.Table, after: int) -> tuple[np.ndarray, np.ndarray]:
         """Every (row, window) such that the window holds the row and has just completed, by window."""
@@ -100,5 +100,5 @@ class AttachStage:
 
     def _forget(self) -> None:
         waiting = self.stage.windows.last_holding(self._times(self.rows)) > self.stage.emitted
-        self.rows = self.rows.filter(pa.array(waiting)).combine_chunks()
+        self.rows = self.rows.filter(flags(waiting)).combine_chunks()
         self.complete = self.complete[waiting]

@@ -52,6 +52,16 @@ def to_arrow(values: np.ndarray, valid: np.ndarray | None, dtype: pa.DataType) -
     return pa.Array.from_buffers(dtype, len(values), [validity, data])
 
 
+def indices(places: np.ndarray) -> pa.Array:
+    """Row numbers for `take`. (`pa.array` would import pandas wherever that is installed.)"""
+    return to_arrow(np.ascontiguousarray(places, np.int64), None, pa.int64())
+
+
+def flags(chosen: np.ndarray) -> pa.Array:
+    """A mask for `filter`."""
+    return to_arrow(np.ascontiguousarray(chosen), None, pa.bool_())
+
+
 def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
     """Ticks as an array of a stream's time type."""
     bits = dtype.bit_width

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.metrics import Metrics
@@ -32,7 +32,7 @@ class Held:
         batch = flow.batch
         if flow.frontier is not None:
             late = self.times(batch.column(self.time.column)) < flow.frontier
-            batch = batch.filter(pa.array(~late))
+            batch = batch.filter(flags(~late))
             if self.counted is not None:
                 self.counted.late += int(late.sum())
         if self.counted is not None:
@@ -49,7 +49,7 @@ class Held:
         if self.watermark == FOREVER:
             passed, self.rows = self.rows, self.rows.slice(0, 0)
             return passed.combine_chunks()
-        before = pa.array(self.times(self.rows.column(self.time.column)) < self.watermark)
+        before = flags(self.times(self.rows.column(self.time.column)) < self.watermark)
         passed, self.rows = self.rows.filter(before), self.rows.filter(pc.invert(before))
         return passed.combine_chunks()
 
@@ -80,10 +80,10 @@ class DistinctStage:
         order = self._order(rows)
         known = len(self.seen)
         arrays = [rows.column(name).combine_chunks() for name in self.subset]
-        numbers = self.seen.number([array.take(pa.array(order)) for array in arrays])
+        numbers = self.seen.number([array.take(indices(order)) for array in arrays])
         found, first = np.unique(numbers, return_index=True)
         kept = np.sort(order[first[found >= known]])
-        return _flows(rows.take(pa.array(kept))), watermark
+        return _flows(rows.take(indices(kept))), watermark
 
     def _order(self, rows: pa.Table) -> np.ndarray:
         times = self.held.times(rows.column(self.held.time.column))
@@ -115,7 +115,7 @@ class TopStage:
         window = self._window_numbers(rows)
         level = self._levels(rows)
         order = np.lexsort((-level, window))
-        return _flows(rows.take(pa.array(order[self._kept(window[order], level[order])]))), watermark
+        return _flows(rows.take(indices(order[self._kept(window[order], level[order])]))), watermark
 
     @staticmethod
     def _window_numbers(rows: pa.Table) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import DONE, KEYS, STATUS, WORDS
+from penstock.runtime.buffers import to_arrow
 from penstock.runtime.hashing import bucket_count, buckets_for
 
 Call = Callable[[Mapping[str, object]], int]
@@ -47,7 +48,9 @@ class Interner:
         return codes
 
     def code_of(self, text: str) -> int:
-        return int(self.encode(pa.array([text], pa.string()))[0])
+        data = text.encode()
+        offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
+        return int(self.encode(pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)]))[0])
 
     def texts(self) -> pa.Array:
         """All texts, by code."""
@@ -62,7 +65,7 @@ class Interner:
 
     def decode(self, codes: np.ndarray, dtype: pa.DataType) -> pa.Array:
         """Give texts for codes, negative ones being null."""
-        index = pa.array(codes, pa.int64(), mask=codes < 0)
+        index = to_arrow(codes.astype(np.int64), codes >= 0, pa.int64())
         found = self.texts().take(index)
         if pa.types.is_dictionary(dtype):
             return found.cast(dtype.value_type).dictionary_encode().cast(dtype)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -64,6 +65,19 @@ class DenseKeys:
             place = place * size + np.where((nulls >> c) & 1, 0, word - base + 1)
         return place
 
+    def move(self, before: np.ndarray, after: np.ndarray, target: DenseKeys) -> None:
+        """Copy cells (slot, column, word) to where a covering table has them: blocks, digit 0 by itself."""
+        old = before.reshape(len(before), *self.sizes, before.shape[-1])
+        new = after.reshape(len(after), *target.sizes, after.shape[-1])
+        shifts = [base - larger for base, larger in zip(self.bases, target.bases, strict=True)]
+        parts = [
+            ((slice(0, 1), slice(0, 1)), (slice(1, size), slice(1 + shift, size + shift)))
+            for size, shift in zip(self.sizes, shifts, strict=True)
+        ]
+        for choice in product(*parts):
+            here, there = tuple(each[0] for each in choice), tuple(each[1] for each in choice)
+            new[(slice(None), *there)] = old[(slice(None), *here)]
+
     def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:
         """A table that also covers other ranges, with some room to spare where it has to grow."""
         spans = [_span(base, size, low, high) for base, size, low, high in zip(self.bases, self.sizes, lows, highs)]
@@ -71,12 +85,14 @@ class DenseKeys:
 
 
 def _span(base: int, size: int, low: int, high: int) -> tuple[int, int]:
+    """The base and size that cover a component's old range and [low, high]."""
     top = base + size - 2
     if size > 1 and base <= low and high <= top:
         return base, size
     first, last = (low, high) if size <= 1 else (min(base, low), max(top, high))
-    room = (last - first) // 8 if size > 1 else 0  # the first guess is exact; a second growth is a trend
-    first, last = max(first - (room if first < base else 0), -(1 << 63)), min(last + room, (1 << 63) - 2)
+    # A sample misses the rarest keys at both ends; a range that has grown once tends to grow again.
+    room = (last - first) // (64 if size <= 1 else 8)
+    first, last = max(first - room, -(1 << 63)), min(last + room, (1 << 63) - 2)
     return first, last - first + 2
 
 
@@ -96,7 +112,11 @@ class HashKeys:
     words: list[np.ndarray] = field(default_factory=list)
     nulls: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(16, np.int32))
-    kind = "hash"
+    sparse: bool = False  # the first component is the pane
+
+    @property
+    def kind(self) -> str:
+        return "sparse" if self.sparse else "hash"
 
     def __post_init__(self) -> None:
         if not self.words:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from penstock.errors import OverflowError, SourceError
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import numpy_type, ticks_of, time_array, to_arrow
+from penstock.runtime.buffers import indices, numpy_type, ticks_of, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
@@ -165,7 +165,7 @@ class RowsStage:
 
 
 def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
-    return array if chosen is None else array.take(pa.array(chosen))
+    return array if chosen is None else array.take(indices(chosen))
 
 
 class MergeStage:

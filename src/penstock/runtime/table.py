@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.loop.abi import SLOTS, WORDS, numbered
+from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I64, I128, Type
 from penstock.runtime.buffers import filled, words_per_cell
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
@@ -44,6 +44,14 @@ class Fragments:
     def __len__(self) -> int:
         return len(self.panes)
 
+    def chosen(self, rows: np.ndarray) -> Fragments:
+        """Only the rows of a mask or list."""
+        places = np.flatnonzero(rows) if rows.dtype == bool else rows
+        states = [_take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)]
+        return Fragments(
+            self.panes[places], [words[places] for words in self.words], self.nulls[places], states, self.specs
+        )
+
 
 class PaneTable:
     """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
@@ -56,11 +64,24 @@ class PaneTable:
         self.panes = np.zeros(slots, np.int64)
         self.pane_buckets = np.zeros(bucket_count(slots), np.int32)
         self.states = [filled(each.type, each.identity, slots * keys.columns) for each in specs]
-        self.budgets = np.zeros(max(len(specs), 1))
+        if self.sparse:
+            self.head[SLOTS] = 1  # one row, whose columns are (pane, key) pairs
 
     @property
     def slots(self) -> int:
         return int(self.head[SLOTS])
+
+    @property
+    def sparse(self) -> bool:
+        return isinstance(self.keys, HashKeys) and self.keys.sparse
+
+    @property
+    def nbytes(self) -> int:
+        return sum(state.nbytes for state in self.states)
+
+    def occupancy(self) -> float:
+        """The share of cells in use that hold anything."""
+        return float(np.count_nonzero(self.present())) / max(self.slots * self.keys.columns, 1)
 
     @property
     def wide(self) -> bool:
@@ -75,7 +96,6 @@ class PaneTable:
             "pane_buckets": self.pane_buckets,
             "pane_mask": len(self.pane_buckets) - 1,
             "pane_capacity": self.capacity,
-            "budgets": self.budgets,
             **{numbered("state", place): state for place, state in enumerate(self.states)},
             **self.keys.arguments(),
         }
@@ -94,17 +114,12 @@ class PaneTable:
         keys.reserve(2 * old)
         self._reshape(keys, self.capacity, lambda before, after: _copy_columns(before, after, kept), old)
 
-    def change_keys(self, keys: Keys, source: np.ndarray, target: np.ndarray) -> None:
-        """Take another key table; old column source[i] becomes column target[i]."""
-        old = self.keys.columns
+    def change_keys(self, keys: Keys, move: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        """Take another key table; `move` copies cells (slot, column, word) to their new columns."""
         if isinstance(keys, HashKeys):
-            keys.head[:] = np.where(np.arange(WORDS) == 1, keys.head, self.head)
+            keys.head[:] = np.where(np.arange(WORDS) == KEYS, keys.head, self.head)
             self.head = keys.head
-
-        def move(before: np.ndarray, after: np.ndarray) -> None:
-            after[:, target] = before[:, source]
-
-        self._reshape(keys, self.capacity, move, old)
+        self._reshape(keys, self.capacity, move, self.keys.columns)
 
     def widen(self) -> None:
         """Turn 64-bit sums into 128-bit ones: the sign fills the upper word."""
@@ -120,9 +135,6 @@ class PaneTable:
             old if old.dtype == _word_type(spec) else (old != 0).astype(_word_type(spec))
             for spec, old in ((spec, self.states[source].copy()) for spec, source in zip(specs, sources, strict=True))
         ]
-        budgets = self.budgets
-        self.budgets = np.zeros(max(len(specs), 1))
-        self.budgets[: min(len(budgets), len(self.budgets))] = budgets.max(initial=0.0)
         self.specs = tuple(specs)
 
     def _reshape(
@@ -171,13 +183,31 @@ class PaneTable:
         columns = self.keys.columns
         return self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
 
-    def fragments(self) -> Fragments:
-        """One row for each pane and key that holds something."""
+    def rows_in(self, slots: np.ndarray) -> int:
+        """How many cells of some slots hold anything."""
+        presence = self.states[0].reshape(self.capacity, self.keys.columns)
+        return sum(int(np.count_nonzero(presence[slot])) for slot in slots)
+
+    def fragments(self, slots: np.ndarray | None = None) -> Fragments:
+        """One row for each pane and key that holds something, of some slots or of all."""
         columns = self.keys.columns
-        places = np.flatnonzero(self.present())
+        if isinstance(self.keys, HashKeys) and self.keys.sparse:
+            return self._sparse_fragments(np.arange(self.keys.count))
+        if slots is None:
+            slots = np.arange(self.slots)
+        presence = self.states[0].reshape(self.capacity, columns)
+        found = [np.flatnonzero(presence[slot]) + slot * columns for slot in slots]
+        places = np.concatenate(found) if found else np.zeros(0, np.int64)
         words, nulls = self.keys.words_of(places % columns)
         states = [_take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)]
         return Fragments(self.panes[places // columns], words, nulls, states, self.specs)
+
+
+    def _sparse_fragments(self, entries: np.ndarray) -> Fragments:
+        assert isinstance(self.keys, HashKeys)
+        (panes, *words), nulls = self.keys.words_of(entries)
+        states = [_take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)]
+        return Fragments(panes, words, nulls >> 1, states, self.specs)
 
 
 def widened(fragments: Fragments) -> Fragments:

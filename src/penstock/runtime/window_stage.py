@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.engine import Engine, run_on_threads
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.metrics import Metrics
@@ -19,6 +19,8 @@ from penstock.runtime.worker import Worker
 
 # Fewer rows than this are not worth a second thread's table and the merge it costs.
 ROWS_PER_THREAD = 1 << 17
+# With more changes of worker along the time axis than this, one table is cheaper than many small passes.
+MOST_RUNS = 64
 
 
 class WindowStage:
@@ -57,10 +59,13 @@ class WindowStage:
         return flows, self.windows.next_result(self.emitted)
 
     def _emit(self, upto: int) -> list[Flow]:
-        main = self._merged()
-        flows = [Flow(batch) for batch in emit(main, self.windows, self.emitted, upto)]
+        flows: list[Flow] = []
+        for worker, last in self._owners(upto):
+            flows += [Flow(batch) for batch in emit(worker, self.windows, self.emitted, last)]
+            self.emitted = max(self.emitted, last)
         self.emitted = upto
-        self._forget(main, upto)
+        for worker in self.workers:
+            self._forget(worker, upto)
         return flows
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -74,7 +79,7 @@ class WindowStage:
             return flow
         if self.metrics is not None:
             self.metrics.late += int(late.sum())
-        return Flow(flow.batch.filter(pa.array(~late)), flow.frontier[~late], flow.first_row)
+        return Flow(flow.batch.filter(flags(~late)), flow.frontier[~late], flow.first_row)
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column)) + self.program.time.shift
@@ -109,7 +114,9 @@ class WindowStage:
         while len(self.workers) < threads:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
-        tasks = [task for flow in flows for task in self._cut(flow)] if threads > 1 else flows
+        for worker in self.workers:
+            worker.expected = rows
+        tasks = [task for flow in flows for task in self._cut(flow)]
         queues = _stretches(tasks, threads)
         run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
         self._count()
@@ -137,23 +144,48 @@ class WindowStage:
 
     # -- windows -------------------------------------------------------------------------------------
 
-    def _merged(self) -> Worker:
-        """Bring everything into the first worker's table."""
+    def _owners(self, upto: int) -> list[tuple[Worker, int]]:
+        """Who emits which windows: runs of (worker, last window), in order of time.
+
+        Where a window is one pane, only panes that several workers hold are merged, and each worker
+        emits its own. Otherwise everything is brought into the first worker's table.
+        """
+        busy = [worker for worker in self.workers if worker.slots]
+        if len(busy) > 1 and self.windows.span == 1 and not any(worker.sparse for worker in busy):
+            runs = _runs(_disjoint(busy))
+            if len(runs) <= MOST_RUNS:
+                last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
+                return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)]
         main, *others = self.workers
         for other in others:
             main.absorb(other)
-        return main
+        return [(main, upto)]
 
     def _forget(self, worker: Worker, upto: int) -> None:
-        table = worker.table
-        if table is None:
-            return
-        finished = self.windows.finished(table.panes[: table.slots], upto)
-        if finished.all():
-            worker.reset()
-        elif finished.any():
-            table.drop(finished)
-            worker.compact()
+        worker.drop(lambda panes: self.windows.finished(panes, upto))
+
+
+def _disjoint(workers: list[Worker]) -> list[Worker]:
+    """Let each pane be held by one worker: the first that has it takes it over from the others."""
+    for place, worker in enumerate(workers):
+        for other in workers[place + 1 :]:
+            assert worker.table is not None and other.table is not None
+            shared = np.isin(other.table.panes[: other.slots], worker.table.panes[: worker.slots])
+            if shared.any():
+                worker.absorb_slots(other, np.flatnonzero(shared))
+                other.table.drop(shared)
+    return [worker for worker in workers if worker.slots]
+
+
+def _runs(workers: list[Worker]) -> list[tuple[Worker, int]]:
+    """The workers in order of their panes: (worker, the last pane before another worker's)."""
+    held = [worker.table.panes[: worker.slots] for worker in workers if worker.table is not None]
+    panes = np.concatenate(held)
+    owners = np.repeat(np.arange(len(held)), [len(each) for each in held])
+    order = np.argsort(panes)
+    panes, owners = panes[order], owners[order]
+    ends = np.append(np.flatnonzero(np.diff(owners)), len(owners) - 1)
+    return [(workers[owners[end]], int(panes[end])) for end in ends]
 
 
 def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:

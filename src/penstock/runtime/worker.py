@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import (
+    ACCEPTED,
     DONE,
     ERRORS,
+    FILTERED,
     KEYS,
     NEED_KEYS,
     NEED_SLOTS,
@@ -23,7 +26,7 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import values_view
+from penstock.runtime.buffers import ticks_of, values_view
 from penstock.runtime.flow import Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
@@ -32,6 +35,8 @@ from penstock.runtime.table import Fragments, PaneTable, widened
 
 SAMPLE = 1 << 16
 COMPACT = 1 << 12
+MOST_SLOTS = 32
+LARGE_GRID = 1 << 26
 OVERFLOW = (
     "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 )
@@ -45,6 +50,7 @@ class Worker:
         self.nullable = nullable
         self.adaptive = adaptive
         self.rows = 0
+        self.expected = 0  # rows of the push under way, all workers together
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.reset()
@@ -57,7 +63,8 @@ class Worker:
         batch = flow.batch
         arguments = BatchArguments(batch, self.interners)
         if self.table is None:
-            self.table = PaneTable(self.program.layout(self.nullable, not self.adaptive), self._first_keys(batch, arguments))
+            layout = self.program.layout(self.nullable, not self.adaptive)
+            self.table = PaneTable(layout, self._first_keys(batch, arguments), self._first_slots(flow))
         self.rows += batch.num_rows
         done = 0
         while done < batch.num_rows:
@@ -65,6 +72,17 @@ class Worker:
             self._make_room(batch, arguments)
         if self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
+
+    def _first_slots(self, flow: Flow) -> int:
+        """Guess how many panes a batch has from its ends; room not needed is never touched."""
+        time, width = self.program.time, self.program.grid.width
+        rows = flow.batch.num_rows
+        if time.period is not None:
+            span = rows * time.period
+        else:
+            column = flow.batch.column(time.column)
+            span = abs(int(ticks_of(column.slice(rows - 1))[0]) - int(ticks_of(column.slice(0, 1))[0]))
+        return 1 << int(min(max(span // width + 2, 2), MOST_SLOTS)).bit_length()
 
     def _call(self, arguments: BatchArguments, done: int, flow: Flow) -> int:
         assert self.table is not None
@@ -85,7 +103,10 @@ class Worker:
             case status if status == DONE:
                 return
             case status if status == NEED_SLOTS:
-                table.grow_slots()
+                if self._too_empty(table):
+                    self.use_sparse()
+                else:
+                    table.grow_slots()
             case status if status == NEED_WIDE:
                 table.widen()
             case status if status == NEED_KEYS:
@@ -103,9 +124,11 @@ class Worker:
 
     # -- keys ----------------------------------------------------------------------------------------
 
+    def _hashes_nulls(self) -> bool:
+        return self.program.key_may_be_null(self.nullable)
+
     def _new_hash_keys(self) -> HashKeys:
-        nullable = self.program.key_may_be_null(self.nullable)
-        return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), nullable)
+        return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), self._hashes_nulls())
 
     def _first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
@@ -116,7 +139,7 @@ class Worker:
         if ranges is not None:
             width = len(self.program.keys)
             dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
-            if dense_allowed(dense.columns, batch.num_rows):
+            if dense_allowed(dense.columns, max(self.expected, batch.num_rows)):
                 return dense
         return self._new_hash_keys()
 
@@ -144,7 +167,10 @@ class Worker:
 
     def _more_keys(self, table: PaneTable, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
         if isinstance(table.keys, HashKeys):
-            table.grow_keys()
+            if self._too_empty(table):
+                self.use_sparse()
+            else:
+                table.grow_keys()
             return
         assert isinstance(table.keys, DenseKeys)
         ranges = self._key_ranges(batch, arguments)
@@ -158,12 +184,11 @@ class Worker:
         larger = table.keys.covering(lows, highs)
         if larger == table.keys:
             return
-        if not dense_allowed(larger.columns, self.rows):
+        if not dense_allowed(larger.columns, max(self.expected, self.rows)):
             self.use_hash()
             return
-        source = np.arange(table.keys.columns)
-        words, nulls = table.keys.words_of(source)
-        table.change_keys(larger, source, larger.columns_of(words, nulls))
+        smaller = table.keys
+        table.change_keys(larger, lambda before, after: smaller.move(before, after, larger))
 
     def use_hash(self) -> None:
         """Replace a dense key table by a hash table that holds the keys in use."""
@@ -178,7 +203,45 @@ class Worker:
         keys.nulls[: len(used)] = nulls
         keys.head[KEYS] = len(used)
         keys.rehash()
-        table.change_keys(keys, used, np.arange(len(used)))
+
+        def move(before: np.ndarray, after: np.ndarray) -> None:
+            after[:, : len(used)] = before[:, used]
+
+        table.change_keys(keys, move)
+
+    @staticmethod
+    def _too_empty(table: PaneTable) -> bool:
+        """Whether a grid wastes memory: large, and few keys meet in a pane."""
+        if table.sparse or 2 * table.nbytes < LARGE_GRID:
+            return False
+        fewest = 1 / 32 if isinstance(table.keys, DenseKeys) else 1 / 4
+        return table.occupancy() < fewest
+
+    def use_sparse(self) -> None:
+        """Replace the grid of panes and keys by a hash table of the pairs that occur."""
+        assert self.table is not None
+        fragments = self.table.fragments()
+        head = self.table.head
+        wide = self.table.wide
+        self.table = self._new_sparse(wide)
+        self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
+        self.add_fragments(fragments)
+
+    def _new_sparse(self, wide: bool) -> PaneTable:
+        keys = HashKeys(len(self.program.keys) + 1, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True)
+        return PaneTable(self.program.layout(self.nullable, wide), keys, slots=1)
+
+    def over_windows(self, pairs: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Worker:
+        """A sparse table of (window, key) pairs, from one of (pane, key) pairs."""
+        assert self.table is not None
+        fragments = self.table.fragments()
+        place, window = pairs(fragments.panes)
+        exploded = fragments.chosen(place)
+        made = Worker(self.program, self.nullable, self.adaptive)
+        made.interners = self.interners
+        made.table = made._new_sparse(wide=True)
+        made.add_fragments(replace(exploded, panes=window))
+        return made
 
     # -- merging -------------------------------------------------------------------------------------
 
@@ -190,10 +253,15 @@ class Worker:
             self.table, self.interners, self.rows = other.table, other.interners, other.rows
         else:
             self.rows += other.rows
-            fragments = other.table.fragments()
-            self._translate(fragments, other)
-            self.add_fragments(fragments)
+            self.absorb_slots(other, np.arange(other.table.slots))
         other.reset()
+
+    def absorb_slots(self, other: Worker, slots: np.ndarray) -> None:
+        """Merge some of another worker's panes into our table."""
+        assert other.table is not None
+        fragments = other.table.fragments(slots)
+        self._translate(fragments, other)
+        self.add_fragments(fragments)
 
     def reset(self) -> None:
         """Start again with nothing: tables and texts of the past are let go."""
@@ -206,7 +274,7 @@ class Worker:
         assert table is not None
         used = np.flatnonzero(table.present().any(axis=0))
         held = table.keys.count if isinstance(table.keys, HashKeys) else table.keys.columns
-        if held <= COMPACT or 4 * len(used) > held:
+        if table.sparse or held <= COMPACT or 4 * len(used) > held:
             return
         fragments = table.fragments()
         old = Worker(self.program, self.nullable, self.adaptive)
@@ -246,9 +314,10 @@ class Worker:
         kernel = self.program.absorb(self.nullable)
         texts = self.arenas(kernel.bindings)
         inputs = {numbered("in_state", place): state for place, state in enumerate(wide.states)}
+        panes = np.zeros(len(wide), np.int64) if table.sparse else wide.panes
         done = 0
         while done < len(wide):
-            limits = {"lo": done, "hi": len(wide), "in_panes": wide.panes, "in_keys": columns}
+            limits = {"lo": done, "hi": len(wide), "in_panes": panes, "in_keys": columns}
             done = kernel.call({**table.arguments(), **inputs, **texts, **limits})
             if table.head[STATUS] == NEED_SLOTS:
                 table.grow_slots()
@@ -257,6 +326,8 @@ class Worker:
         """Give each fragment's key a column of our table."""
         table = self.table
         assert table is not None
+        if table.sparse:
+            return self._index(table, [fragments.panes, *fragments.words], fragments.nulls << 1)
         if isinstance(table.keys, NoKeys):
             return np.zeros(len(fragments), np.int64)
         if isinstance(table.keys, DenseKeys):
@@ -266,23 +337,24 @@ class Worker:
             self.cover([low for low, _ in bounds], [high for _, high in bounds])
         if isinstance(table.keys, DenseKeys):
             return table.keys.columns_of(fragments.words, fragments.nulls)
-        return self._index(table, fragments)
+        return self._index(table, fragments.words, fragments.nulls)
 
-    def _index(self, table: PaneTable, fragments: Fragments) -> np.ndarray:
+    def _index(self, table: PaneTable, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
+        """Number keys in a hash table, adding the new ones."""
         assert isinstance(table.keys, HashKeys)
         if not table.keys.nullable:
             table.keys.nullable = True
             table.keys.rehash()  # the index kernel always considers nulls
-        call = self.program.index(len(fragments.words))
-        columns = np.empty(len(fragments), np.int64)
-        inputs = {numbered("in_words", place): words for place, words in enumerate(fragments.words)}
+        call = self.program.index(len(words))
+        columns = np.empty(len(nulls), np.int64)
+        inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
         done = 0
-        while done < len(fragments):
-            given = {**inputs, "in_nulls": fragments.nulls, "out": columns, "lo": done, "hi": len(fragments)}
+        while done < len(nulls):
+            given = {**inputs, "in_nulls": nulls, "out": columns, "lo": done, "hi": len(nulls)}
             done = call({**table.keys.arguments(), **given, "head": table.head})
             if table.head[STATUS] == NEED_KEYS:
                 table.grow_keys()
-        if not self.program.key_may_be_null(self.nullable):
+        if not self._hashes_nulls():
             table.keys.nullable = False
             table.keys.rehash()
         return columns
@@ -290,6 +362,39 @@ class Worker:
     @property
     def slots(self) -> int:
         return 0 if self.table is None else int(self.table.head[SLOTS])
+
+    @property
+    def sparse(self) -> bool:
+        return self.table is not None and self.table.sparse
+
+    def panes(self) -> np.ndarray:
+        """The panes that hold anything, in ascending order."""
+        if self.table is None:
+            return np.zeros(0, np.int64)
+        if isinstance(self.table.keys, HashKeys) and self.table.keys.sparse:
+            return np.unique(self.table.keys.words[0][: self.table.keys.count])
+        return np.sort(self.table.panes[: self.table.slots])
+
+    def drop(self, finished: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Let go of the panes for which `finished` is true."""
+        table = self.table
+        if table is None:
+            return
+        if not table.sparse:
+            gone = finished(table.panes[: table.slots])
+            if gone.all():
+                self.reset()
+            elif gone.any():
+                table.drop(gone)
+                self.compact()
+            return
+        fragments = table.fragments()
+        gone = finished(fragments.panes)
+        if gone.all():
+            self.reset()
+        elif gone.any():
+            self.table = self._new_sparse(wide=True)
+            self.add_fragments(fragments.chosen(~gone))
 
 
 def _is_whole(dtype: pa.DataType) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.loop.abi import NEED_SLOTS, SLOTS, STATUS
+from penstock.loop.abi import SLOTS
 from penstock.kernels.tables.probe import find_or_insert, hash_word
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, Buffer, Value, Var
@@ -30,22 +31,21 @@ class PaneSlots:
             k.scalar("pane_capacity"),
         )
 
-    def find(self, k: KernelBuilder, pane: Value, reached: Value) -> Var:
-        """Give the slot of a pane, taking a new one if need be; out of slots, stop at row `reached`."""
+    def find(self, k: KernelBuilder, pane: Value, stop: Callable[[], None]) -> Var:
+        """Give the slot of a pane, taking a new one if need be; out of slots, `stop`."""
         return find_or_insert(
             k,
             k.var("pane_hash", hash_word(pane)),
             self.buckets,
             self.bucket_mask,
             lambda at: self.panes[at].eq(pane),
-            lambda: self._insert(k, pane, reached),
+            lambda: self._insert(k, pane, stop),
         )
 
-    def _insert(self, k: KernelBuilder, pane: Value, reached: Value) -> Value:
+    def _insert(self, k: KernelBuilder, pane: Value, stop: Callable[[], None]) -> Value:
         slot = k.var("new_slot", self.head[SLOTS])
         with k.if_(slot.eq(self.capacity)):
-            k.store(self.head, STATUS, NEED_SLOTS)
-            k.ret(reached)
+            stop()
         k.store(self.panes, slot, pane)
         k.store(self.head, SLOTS, slot + 1)
         return slot
