@@ -6,7 +6,7 @@ examples in every run: that is how they find what yesterday's run did not.
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 FACTORS = {"quick": 0.3, "ci": 1.0, "fuzz": 100.0}
 # Whole queries with their data are large examples, and some draws are thrown away.
@@ -18,13 +18,20 @@ ACCEPTED = (
 )
 
 
+# Shrinking compiles hundreds of queries, minutes for one failure: left to `fuzz`, which can be given
+# the blob that a failure prints (@reproduce_failure).
+UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
+
+
 def effort(examples: int) -> settings:
     """Draw about `examples` random examples, scaled by the profile."""
-    factor = FACTORS.get(settings.get_current_profile_name(), 1.0)
+    profile = settings.get_current_profile_name()
+    factor = FACTORS.get(profile, 1.0)
     return settings(
         max_examples=max(3, int(examples * factor)),
         derandomize=False,
         deadline=None,
         print_blob=True,
+        phases=tuple(Phase) if profile == "fuzz" else UNSHRUNK,
         suppress_health_check=ACCEPTED,
     )
