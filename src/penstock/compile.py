@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.ir import nodes as ir
 from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import after_join, beside, fits_emission, split_results, with_keys
-from penstock.lower.window_program import Window
+from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
@@ -26,6 +26,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
+from penstock.types.time import Time
 
 
 @lru_cache(maxsize=128)
@@ -173,7 +174,8 @@ class Wiring:
         )
 
     def _top(self, this: ir.Object, body: ir.Top) -> Callable[[Context], Stage]:
-        held = self._held(this, body.source)
+        ends = replace(this, time=Time(BOUNDS[1], this.time.type, this.time.unit, shift=-1))
+        held = self._held(ends, body.source)
         return lambda context: TopStage(held(context), body.k, body.by, body.ties)
 
     def _indexer(self, width: int) -> Indexer:

@@ -57,7 +57,7 @@ class CompiledWindow:
 
     def __init__(self, window: Window, workshop: Workshop) -> None:
         self._window, self._workshop = window, workshop
-        self.time = window.source.time
+        self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
         self.interned = window.interned

@@ -34,6 +34,7 @@ class EmitSpec:
     time_type: pa.DataType
     partials: tuple[Partial, ...]
     monoids: tuple[Monoid, ...]
+    wide_monoids: tuple[Monoid, ...]
     reductions: tuple[Reduction, ...]
     reduction_types: tuple[pa.DataType, ...]
     fields: tuple[ex.Field, ...]
@@ -86,8 +87,10 @@ class _Emit:
         k = self.k
         self.head = k.buffer("head", I64)
         self.columns = k.scalar("columns")
-        self.states = self._declare_states("state")
-        self.merged = self._declare_states("merged") if self.spec.several_panes else self.states
+        self.states = self._declare_states("state", self.spec.monoids)
+        # Panes whose sums fit 64 bits can make a window whose sum does not: merge in 128.
+        several = self.spec.several_panes
+        self.merged = self._declare_states("merged", self.spec.wide_monoids) if several else self.states
         self.order = k.buffer("order", I64)
         self.first, self.last = k.buffer("first", I64), k.buffer("last", I64)
         self.starts, self.ends = k.buffer("starts", I64), k.buffer("ends", I64)
@@ -96,10 +99,8 @@ class _Emit:
         self.errors = k.var("errors", False, BOOL)
         self.rows = k.var("rows", 0)
 
-    def _declare_states(self, hint: str) -> tuple[tuple[Buffer, ...], ...]:
-        return tuple(
-            tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in self.spec.monoids
-        )
+    def _declare_states(self, hint: str, monoids: Sequence[Monoid]) -> tuple[tuple[Buffer, ...], ...]:
+        return tuple(tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in monoids)
 
     def write(self) -> None:
         if self.spec.sparse:
@@ -139,7 +140,7 @@ class _Emit:
         k = self.k
         with k.for_(0, self.columns, "key") as key:
             for source, target in zip(_flat(self.states), _flat(self.merged), strict=True):
-                k.store(target, key, source[base + key])
+                k.store(target, key, source[base + key].to(target.type))
         with k.for_(self.first[w] + 1, self.last[w], "pane") as pane:
             row = k.var("pane_row", self.order[pane] * self.columns)
             with k.for_(0, self.columns, "key") as key:
@@ -147,9 +148,9 @@ class _Emit:
 
     def _merge_one(self, source: Value, target: Value) -> None:
         k = self.k
-        for monoid, states, merged in zip(self.spec.monoids, self.states, self.merged, strict=True):
+        for monoid, states, merged in zip(self.spec.wide_monoids, self.states, self.merged, strict=True):
             a = tuple(k.var("a", each[target]) for each in merged)
-            b = tuple(k.var("b", each[source]) for each in states)
+            b = tuple(k.var("b", each[source].to(own.type)) for each, own in zip(states, merged, strict=True))
             for buffer, value in zip(merged, monoid.merge(k, a, b), strict=True):
                 k.store(buffer, target, value)
 

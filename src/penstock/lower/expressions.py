@@ -8,7 +8,8 @@ no exceptions, the runtime raises after the task.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -34,17 +35,18 @@ class Lowering:
 
     `column` gives the cell of a column of the current row; `text_equals` compares a text column with a
     literal; `valid_at` tells whether a column is there without reading it, which any type allows;
-    `fail` records an error condition.
+    `on_error` records an error condition. Under a `guard`, only rows for which it is true can be wrong.
     """
 
     k: KernelBuilder
     schema: pa.Schema
     column: Callable[[str], Cell]
-    fail: Callable[[Value], None]
+    on_error: Callable[[Value], None]
     text_equals: Callable[[str, str], Cell]
     valid_at: Callable[[str], Value | None] | None = None
     reduced: Sequence[Cell] = ()
     reduced_types: Sequence[pa.DataType] = ()
+    guard: Value | None = None
     _known: dict[ex.Expr, Cell] = field(default_factory=dict)
 
     def lower(self, expr: ex.Expr) -> Cell:
@@ -53,6 +55,22 @@ class Lowering:
         if known is None:
             known = self._known[expr] = self._bind(self._lower(expr))
         return known
+
+    @contextmanager
+    def under(self, condition: Value) -> Iterator[None]:
+        """Lower what counts only where a condition holds: elsewhere it cannot fail.
+
+        What is lowered inside is not reused outside, where its errors would count.
+        """
+        outer = self.guard, self._known
+        self.guard = condition if self.guard is None else self.k.var("guard", self.guard & condition)
+        self._known = dict(self._known)
+        yield
+        self.guard, self._known = outer
+
+    def fail(self, condition: Value) -> None:
+        """Report the condition under which a row is wrong."""
+        self.on_error(condition if self.guard is None else condition & self.guard)
 
     def valid(self, expr: ex.Expr) -> Value | None:
         """Tell whether an expression is not null (None: never); a column is not read for that."""
@@ -95,12 +113,20 @@ class Lowering:
         return Cell(const(physical_value(value, dtype), machine))
 
     def _case(self, expr: ex.Case) -> Cell:
+        """Choose the first branch that is true; a branch fails only for the rows that take it."""
         dtype = self.type_of(expr)
-        result = self._as(expr.otherwise, dtype)
-        for condition, value in reversed(expr.branches):
-            chosen = is_true(self.lower(condition))
-            result = _choose(chosen, self._as(value, dtype), result)
-            result = self._bind(result)
+        taken: Value = const(False, BOOL)
+        cells: list[tuple[Value, Cell]] = []
+        for condition, value in expr.branches:
+            with self.under(negate(taken)):
+                chosen = self.k.var("chosen", is_true(self.lower(condition)))
+            with self.under(self.k.var("takes", chosen & negate(taken))):
+                cells.append((chosen, self._bind(self._as(value, dtype))))
+            taken = self.k.var("taken", taken | chosen)
+        with self.under(negate(taken)):
+            result = self._bind(self._as(expr.otherwise, dtype))
+        for chosen, cell in reversed(cells):
+            result = self._bind(_choose(chosen, cell, result))
         return result
 
     def _is_in(self, expr: ex.IsIn) -> Cell:

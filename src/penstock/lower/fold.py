@@ -387,8 +387,13 @@ class _Fold:
         lowering = self._lowering(row, active)
         found = []
         for partial in self.spec.partials:
-            where = None if partial.where is None else lowering.lower(partial.where)
-            cell = None if partial.arg is None else self._argument(lowering, partial)
+            if partial.where is None:
+                cell = None if partial.arg is None else self._argument(lowering, partial)
+                found.append(value_added(partial, cell, None))
+                continue
+            where = lowering.lower(partial.where)
+            with lowering.under(is_true(where)):
+                cell = None if partial.arg is None else self._argument(lowering, partial)
             found.append(value_added(partial, cell, where))
         return found
 

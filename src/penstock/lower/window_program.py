@@ -19,6 +19,7 @@ from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import Partial, monoid_of, origin, partials_of
+from penstock.types.time import Time
 
 BOUNDS = ("window_start", "window_end")
 
@@ -59,6 +60,12 @@ class Window:
         args = tuple(host.argument(arg) for arg in reduction.args)
         where = None if reduction.where is None else host.value(reduction.where)
         return ir.Reduction(reduction.function, args, where, reduction.options)
+
+    @property
+    def time(self) -> Time:
+        """When rows happen: under a carried domain at the end of their window, whatever their own time."""
+        time = self.source.time
+        return Time(BOUNDS[1], time.type, time.unit, shift=-1) if self.carried else time
 
     @property
     def schema(self) -> pa.Schema:
@@ -119,7 +126,7 @@ class Window:
         return build_fold(
             FoldSpec(
                 self.schema,
-                self.source.time,
+                self.time,
                 width,
                 offset,
                 self.where,
@@ -141,6 +148,7 @@ class Window:
                 self.source.time.type,
                 self.partials(nullable),
                 self.monoids(nullable, wide),
+                self.monoids(nullable, wide=True),
                 self.reductions,
                 self.reduction_types,
                 self.computed,

@@ -186,7 +186,7 @@ class _Emission:
     def _scratch(self) -> dict[str, object]:
         if not self.several:
             return {}
-        specs = self.table.specs
+        specs = self.program.layout(self.worker.nullable, True)
         return {
             numbered("merged", place): filled(spec.type, 0, self.table.keys.columns)
             for place, spec in enumerate(specs)
@@ -288,6 +288,6 @@ def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
     if pa.types.is_boolean(dtype):
         return words.astype(np.uint8)
     kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
-    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}"))
+    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}", copy=False))
 
 

@@ -66,7 +66,8 @@ def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
     """Ticks as an array of a stream's time type."""
     bits = dtype.bit_width
     signed = not pa.types.is_unsigned_integer(dtype)
-    return to_arrow(np.ascontiguousarray(ticks.astype(f"{'i' if signed else 'u'}{bits // 8}")), None, dtype)
+    stored = ticks.astype(f"{'i' if signed else 'u'}{bits // 8}", copy=False)
+    return to_arrow(np.ascontiguousarray(stored), None, dtype)
 
 
 def ticks_of(array: pa.Array) -> np.ndarray:

@@ -130,6 +130,8 @@ class TopStage:
     def _levels(self, rows: pa.Table) -> np.ndarray:
         """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
         column = rows.column(self.by).combine_chunks()
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
         rank = pc.rank(column, sort_keys="ascending", tiebreaker="min")
         level = rank.to_numpy().astype(np.int64)
         if pa.types.is_floating(column.type):

@@ -71,9 +71,12 @@ class Interner:
             return found.cast(dtype.value_type).dictionary_encode().cast(dtype)
         return found.cast(dtype)
 
-    def translate(self, other: Interner) -> np.ndarray:
-        """For each code of `other`, our code."""
-        return self.encode(other.texts())
+    def translate(self, other: Interner, codes: np.ndarray) -> np.ndarray:
+        """Give our codes for codes of another, taking over only the texts that occur."""
+        if len(codes) == 0:
+            return codes
+        used, place = np.unique(codes, return_inverse=True)
+        return self.encode(other.decode(used, pa.large_string()))[place]
 
     def _encode_dictionary(self, array: pa.DictionaryArray) -> np.ndarray:
         known = np.append(self.encode(array.dictionary.cast(pa.large_string())), np.int32(-1))

@@ -53,6 +53,12 @@ class DenseKeys:
 
     def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """The words and null masks of columns."""
+        if len(self.sizes) == 1:
+            words, nulls = columns + (self.bases[0] - 1), np.zeros(len(columns), np.int64)
+            if len(columns) and int(columns.min()) == 0:
+                null = columns == 0
+                words[null], nulls[null] = 0, 1
+            return [words], nulls
         digits = np.unravel_index(columns, self.sizes)
         words = [np.where(d == 0, 0, d - 1 + base) for d, base in zip(digits, self.bases, strict=True)]
         nulls = sum(((d == 0).astype(np.int64) << c for c, d in enumerate(digits)), np.zeros(len(columns), np.int64))

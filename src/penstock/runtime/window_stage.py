@@ -21,6 +21,7 @@ from penstock.runtime.worker import Worker
 ROWS_PER_THREAD = 1 << 17
 # With more changes of worker along the time axis than this, one table is cheaper than many small passes.
 MOST_RUNS = 64
+MOST_PANES_AHEAD = 32
 
 
 class WindowStage:
@@ -114,12 +115,27 @@ class WindowStage:
         while len(self.workers) < threads:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
+        panes = self._expected_panes(flows) if rows else 2
         for worker in self.workers:
-            worker.expected = rows
+            worker.expected, worker.expected_panes = rows, panes
         tasks = [task for flow in flows for task in self._cut(flow)]
         queues = _stretches(tasks, threads)
         run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
         self._count()
+
+    def _expected_panes(self, flows: list[Flow]) -> int:
+        """Guess how many panes rows have from the first and the last; room not needed is never touched."""
+        time, width = self.program.time, self.program.grid.width
+        first, last = flows[0].batch, flows[-1].batch
+        if time.period is not None:
+            span = sum(flow.batch.num_rows for flow in flows) * time.period
+        elif first.num_rows and last.num_rows:
+            begin = ticks_of(first.column(time.column).slice(0, 1))[0]
+            end = ticks_of(last.column(time.column).slice(last.num_rows - 1))[0]
+            span = abs(int(end) - int(begin))
+        else:
+            return 2
+        return 1 << min(span // width + 2, MOST_PANES_AHEAD).bit_length()
 
     def _tasks_worth(self, rows: int) -> int:
         """How many threads the rows can keep busy; small tasks are asked for by tests."""

@@ -26,7 +26,7 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import ticks_of, values_view
+from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
@@ -35,7 +35,6 @@ from penstock.runtime.table import Fragments, PaneTable, widened
 
 SAMPLE = 1 << 16
 COMPACT = 1 << 12
-MOST_SLOTS = 32
 LARGE_GRID = 1 << 26
 OVERFLOW = (
     "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
@@ -51,6 +50,7 @@ class Worker:
         self.adaptive = adaptive
         self.rows = 0
         self.expected = 0  # rows of the push under way, all workers together
+        self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.reset()
@@ -64,7 +64,7 @@ class Worker:
         arguments = BatchArguments(batch, self.interners)
         if self.table is None:
             layout = self.program.layout(self.nullable, not self.adaptive)
-            self.table = PaneTable(layout, self._first_keys(batch, arguments), self._first_slots(flow))
+            self.table = PaneTable(layout, self._first_keys(batch, arguments), self.expected_panes)
         self.rows += batch.num_rows
         done = 0
         while done < batch.num_rows:
@@ -72,17 +72,6 @@ class Worker:
             self._make_room(batch, arguments)
         if self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
-
-    def _first_slots(self, flow: Flow) -> int:
-        """Guess how many panes a batch has from its ends; room not needed is never touched."""
-        time, width = self.program.time, self.program.grid.width
-        rows = flow.batch.num_rows
-        if time.period is not None:
-            span = rows * time.period
-        else:
-            column = flow.batch.column(time.column)
-            span = abs(int(ticks_of(column.slice(rows - 1))[0]) - int(ticks_of(column.slice(0, 1))[0]))
-        return 1 << int(min(max(span // width + 2, 2), MOST_SLOTS)).bit_length()
 
     def _call(self, arguments: BatchArguments, done: int, flow: Flow) -> int:
         assert self.table is not None
@@ -290,14 +279,13 @@ class Worker:
         for place, key in enumerate(self.program.keys):
             if key.text:
                 assert key.column is not None
-                codes = self.interners[key.column].translate(other.interners[key.column])
                 word = fragments.words[place]
                 here = ((fragments.nulls >> place) & 1) == 0
-                word[here] = codes[word[here]]
+                word[here] = self.interners[key.column].translate(other.interners[key.column], word[here])
         for state, spec in zip(fragments.states, fragments.specs, strict=True):
             if spec.text is not None:
-                codes = self.interners[spec.text].translate(other.interners[spec.text])
-                state[state >= 0] = codes[state[state >= 0]]
+                here = state >= 0
+                state[here] = self.interners[spec.text].translate(other.interners[spec.text], state[here])
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The texts that kernels beyond the fold compare."""
