@@ -35,7 +35,7 @@ def _buckets(rows: Sequence[Cells] | Sequence[Row], names: list[str]) -> dict[Bu
 def assert_same_rows(expected: Sequence[Cells], actual: Sequence[Row], what: str = "engine") -> None:
     """Check that two results hold the same rows, in any order."""
     if expected and actual:
-        assert list(expected[0]) == list(actual[0]), f"{what}: columns differ"
+        assert list(expected[0]) == list(actual[0]), f"{what}: {list(actual[0])} are not {list(expected[0])}"
     names = exact_columns(expected)
     left, right = _buckets(expected, names), _buckets(actual, names)
     missing = [key for key in left if len(right.get(key, ())) != len(left[key])]

@@ -254,8 +254,8 @@ class Grower:
             case "string":
                 node = self.string(max(1, depth))
                 return node, Column(name, pa.string())
-            case _ if self.columns:
-                column = self.pick(self.columns)
+            case _ if plain := [c for c in self.columns if not c.name.startswith("window_")]:
+                column = self.pick(plain)  # select(k=window_start) would rename the bound itself
                 return Col(column.name), Column(name, column.type, column.bound, column.exact, column.divisor)
             case _:
                 return Lit(7, pa.int64()), Column(name, pa.int64(), 7)
