@@ -31,6 +31,7 @@ from penstock.loop.nodes import (
 )
 
 _LOCAL_ALIGNMENT = 64
+_RARE = 0  # the metadata of branches that are hardly ever taken; loops are numbered from 1
 _ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
 
 
@@ -65,10 +66,10 @@ class KernelWriter:
         return [head, "entry:", *self._allocations, *self.values.lines, "}"]
 
     def metadata(self) -> Iterator[str]:
-        """Describe the loops. Scalar ones stay rolled: unrolling them took a tenth of the compile time."""
-        yield '!0 = !{!"llvm.loop.penstock"}'
+        """Describe rare branches and loops. Neither is tuned further: LLVM's own choices measured best."""
+        yield f'!{_RARE} = !{{!"branch_weights", i32 1, i32 1048576}}'
         for number in range(1, self._loops + 1):
-            yield f"!{number} = distinct !{{!{number}, !0}}"
+            yield f"!{number} = distinct !{{!{number}}}"
 
     def _repeat(self, text: str) -> None:
         """End a loop's last block, tagging the branch back with the loop's metadata."""
@@ -123,8 +124,10 @@ class KernelWriter:
         if self._open:
             self._terminate(f"br label %{label}")
 
-    def _branch(self, condition: str, yes: str, no: str) -> None:
-        self._terminate(f"br i1 {condition}, label %{yes}, label %{no}")
+    def _branch(self, condition: str, yes: str, no: str, rare: bool = False) -> None:
+        """Branch. One that leaves the kernel is taken at most once: told so, LLVM keeps the loop in registers."""
+        weights = f", !prof !{_RARE}" if rare else ""
+        self._terminate(f"br i1 {condition}, label %{yes}, label %{no}{weights}")
 
     def _statements(self, block: Block) -> None:
         for stmt in block:
@@ -156,7 +159,7 @@ class KernelWriter:
     def _if(self, stmt: If) -> None:
         then, done = self.names.label(), self.names.label()
         otherwise = self.names.label() if stmt.orelse else done
-        self._branch(self.values.value(stmt.condition), then, otherwise)
+        self._branch(self.values.value(stmt.condition), then, otherwise, rare=_returns(stmt.then))
         self._start(then)
         self._statements(stmt.then)
         leaves = self._open
@@ -173,6 +176,9 @@ class KernelWriter:
         """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
         body, done = self.names.label(), self.names.label()
+        outer = self.values.scalar
+        held = self._hold_parameters() if _leaves(stmt.body) else None
+        self.values.scalar = outer or held is not None
         before = self._block
         self._branch(self.values.op(f"icmp slt i64 {start}, {stop}"), body, done)
         self._start(body)
@@ -189,6 +195,30 @@ class KernelWriter:
             self._repeat(f"br i1 {more}, label %{body}, label %{done}")
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
         self._start(done)
+        self.values.scalar = outer
+        if held is not None:
+            self.values.buffers, self.values.registers = held
+
+    def _hold_parameters(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Give the parameters new names for one loop, behind an empty piece of assembly.
+
+        A kernel has more parameters than the machine has registers, and LLVM would rather read them
+        again from the stack in every turn than keep a long-lived value in a register; a value that is
+        born just before a hot loop it keeps. Loops that may leave cannot be vectorised, so hiding what
+        a pointer points to costs them nothing. Names that the loop does not use vanish.
+        """
+        held = self.values.buffers, self.values.registers
+        self.values.buffers, self.values.registers = dict(held[0]), dict(held[1])
+        for parameter in self.kernel.params:
+            if isinstance(parameter, Buffer):
+                old = self.values.buffers[parameter.name]
+                self.values.buffers[parameter.name] = self.values.op(f'call ptr asm "", "=r,0"(ptr {old})')
+            elif parameter.type.bits == 64 and parameter.name in self.values.registers:
+                old, kind = self.values.registers[parameter.name], type_name(parameter.type)
+                if kind == "i64":
+                    renewed = self.values.op(f'call i64 asm "", "=r,0"(i64 {old})')
+                    self.values.registers[parameter.name] = renewed
+        return held
 
     def _while(self, stmt: While) -> None:
         head, body, done = self.names.label(), self.names.label(), self.names.label()
@@ -259,6 +289,23 @@ def _assigned(block: Block) -> Iterator[str]:
             case If():
                 yield from _assigned(stmt.then)
                 yield from _assigned(stmt.orelse)
+
+
+def _leaves(block: Block) -> bool:
+    """Whether a return stands anywhere inside."""
+    for stmt in block:
+        match stmt:
+            case Return():
+                return True
+            case For() | While() if _leaves(stmt.body):
+                return True
+            case If() if _leaves(stmt.then) or _leaves(stmt.orelse):
+                return True
+    return False
+
+
+def _returns(block: Block) -> bool:
+    return bool(block) and isinstance(block[-1], Return)
 
 
 def _stored(block: Block) -> Iterator[str]:

@@ -82,6 +82,7 @@ class ValueWriter:
         self.registers: dict[str, str] = {}
         self.slots: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
+        self.scalar = False  # inside a loop that cannot be vectorised
         self._memo: dict[int, str] = {}
 
     def forget(self) -> None:
@@ -276,8 +277,12 @@ class ValueWriter:
     def _overflows(self, op: str, x: str, y: str, type: Type) -> str:
         if op == "mul":
             return self._product_overflows(x, y, type)
-        # Comparing bits, unlike llvm.sadd.with.overflow, leaves the loop vectorisable.
         name = type_name(type)
+        if self.scalar and type.kind == "int":
+            pair = "{ " + name + ", i1 }"
+            both = self.call(f"llvm.s{op}.with.overflow.{name}", pair, (name, x), (name, y))
+            return self.op(f"extractvalue {pair} {both}, 1")
+        # Comparing bits, unlike llvm.sadd.with.overflow, leaves the loop vectorisable.
         result = self.op(f"{op} {name} {x}, {y}")
         if type.kind == "uint":
             return self.op(f"icmp ult {name} {result if op == 'add' else x}, {x if op == 'add' else y}")

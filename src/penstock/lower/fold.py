@@ -15,13 +15,14 @@ table, wider sums) and calls again from there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.kernels.cells import Cell, is_true
+from penstock.kernels.cells import Cell, is_nan, is_true
 from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, NEED_SLOTS, NEED_WIDE, STATUS, Binding
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.select import chunk_length, select_rows
@@ -37,6 +38,7 @@ from penstock.loop.nodes import (
     Overflows,
     Value,
     Var,
+    as_value,
     const,
     maximum,
     minimum,
@@ -45,7 +47,7 @@ from penstock.loop.nodes import (
 from penstock.lower.calendar import floor_div
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
-from penstock.lower.partials import Partial, value_added
+from penstock.lower.partials import PRESENT, Partial, value_added
 from penstock.types.time import Time
 
 CHUNK = 4096
@@ -379,9 +381,21 @@ class _Fold:
         if overflow is not None:
             with k.if_(overflow):
                 self._stop(NEED_WIDE, row, j)
+        if self.spec.partials[0] == PRESENT and len(updates) > 1:
+            self._mark_present(at, updates[1][1][0], self.spec.monoids[1].states[0].identity)
+            updates = updates[1:]
         for buffers, old, new, active in updates:
             for buffer, before, after in zip(buffers, old, new, strict=True):
                 k.store(buffer, at, after if active is None else select(active, after, before))
+
+    def _mark_present(self, at: Value, old: Value, identity: float) -> None:
+        """Mark a cell the first time it is met: then, at least, another state of it is still the identity.
+
+        The branch is taken once for each cell and predicted ever after; a store for each row is not free.
+        """
+        k = self.k
+        with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
+            k.store(self.states[0][0], at, 1)
 
     def _contributions(self, row: Value, active: Value | None = None) -> list[tuple[Value, Value | None]]:
         lowering = self._lowering(row, active)
