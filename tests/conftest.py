@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-FIXTURES = Path(__file__).parent / "fixtures"
+TESTS = Path(__file__).parent
+FIXTURES = TESTS / "fixtures"
+# What `make check` leaves to `make test`, beside tests that are marked one by one.
+SLOW = (
+    "oracle",  # compiles a new query for each example
+    "security",  # starts many processes
+    "unit/bench",  # compiles C++ and runs the peers
+    "unit/cli/test_engine.py",  # runs the benchmark
+    "unit/runtime/test_incremental.py",  # long streams
+)
 
 # Compiling a kernel takes longer than Hypothesis expects of an example: no deadlines, no speed checks.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -30,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="penstock-kernels-")
     os.environ["PENSTOCK_CACHE_DIR"] = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
