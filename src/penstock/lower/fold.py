@@ -34,6 +34,7 @@ from penstock.loop.nodes import (
     I32,
     I64,
     U8,
+    U64,
     Kernel,
     Overflows,
     Value,
@@ -375,7 +376,7 @@ class _Fold:
             old = tuple(k.var("old", buffer[at]) for buffer in buffers)
             new = monoid.step(k, old, value)
             if monoid.guarded:
-                leaves = _conjunction(Overflows("add", old[0], value.to(I64)), active)
+                leaves = _conjunction(_leaves_64_bits(old[0], value), active)
                 overflow = leaves if overflow is None else overflow | leaves
             updates.append((buffers, old, new, active))
         if overflow is not None:
@@ -451,8 +452,7 @@ class _Fold:
         ):
             condition = _conjunction(passed, active)
             if magnitude is not None:
-                bits = k.var("bits", value.to(I64))
-                k.set(magnitude, magnitude | (bits ^ (bits >> 63)))
+                k.set(magnitude, magnitude | _magnitude(k, value))
             stepped = [k.var("next", new) for new in monoid.step(k, total, value)]
             for target, new in zip(total, stepped, strict=True):
                 k.set(target, new if condition is None else select(condition, new, target))
@@ -493,6 +493,21 @@ class _Fold:
         for buffers, _, _, new in updates:
             for buffer, value in zip(buffers, new, strict=True):
                 k.store(buffer, place, value)
+
+
+def _leaves_64_bits(total: Value, value: Value) -> Value:
+    """Whether adding a value to a signed 64-bit sum overflows, or the value itself does not fit one."""
+    signed = value.to(I64)
+    overflow = Overflows("add", total, signed)
+    return overflow | (signed < 0) if value.type == U64 else overflow
+
+
+def _magnitude(k: KernelBuilder, value: Value) -> Value:
+    """Bits that bound a value's size; all of them when an unsigned one does not fit 64 signed bits."""
+    bits = k.var("bits", value.to(I64))
+    if value.type == U64:
+        return select(bits < 0, const((1 << 63) - 1, I64), bits)
+    return bits ^ (bits >> 63)
 
 
 def _has_floats(local: list[Monoid]) -> bool:
