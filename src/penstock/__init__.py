@@ -17,7 +17,7 @@ from penstock.errors import (
     BindingError,
     DurationError,
     ExpressionTypeError,
-    OverflowError,  # noqa: A004 - the name users look for, in our namespace
+    OverflowError,
     PenstockError,
     SchemaMismatchError,
     SourceError,

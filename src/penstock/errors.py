@@ -42,7 +42,7 @@ class SourceError(PenstockError, OSError):
     """A file or stream cannot be read."""
 
 
-class OverflowError(PenstockError, ArithmeticError):  # noqa: A001 - the name users look for, in our namespace
+class OverflowError(PenstockError, ArithmeticError):
     """An integer result does not fit its 64-bit type."""
 
 

@@ -72,7 +72,10 @@ def _passes(compiled: Compiled) -> str:
 
 
 def _overview(compiled: Compiled) -> str:
-    parts = [f"plan\n{_indented(show_plan(compiled.plan))}", f"program\n{_indented(show_ir(compiled.program))}"]
+    parts = [
+        f"plan\n{_indented(show_plan(compiled.plan))}",
+        f"program\n{_indented(show_ir(compiled.program))}",
+    ]
     for each in compiled.program.objects:
         if isinstance(each.body, ir.Reduce):
             window = Window(each.body, compiled.program[each.body.source], each)
@@ -113,7 +116,9 @@ def _keys(window: Window) -> str:
         case "none":
             return "none: a plain reduction in registers"
         case "dense":
-            return "dense array while their range is small for the rows seen, else an open-addressing hash table"
+            return (
+                "dense array while their range is small for the rows seen, else an open-addressing hash table"
+            )
         case _:
             return "open-addressing hash table, since a key is computed or a float"
 

@@ -21,7 +21,17 @@ from penstock.lower.machine import is_text
 from penstock.lower.nullability import may_be_null
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
 from penstock.lower.window_program import BOUNDS, Window
-from penstock.runtime.programs import Call, Grid, Key, OutputCall, OutputColumn, ResultColumn, RowsCall, Texts, Variant
+from penstock.runtime.programs import (
+    Call,
+    Grid,
+    Key,
+    OutputCall,
+    OutputColumn,
+    ResultColumn,
+    RowsCall,
+    Texts,
+    Variant,
+)
 from penstock.runtime.table import StateSpec
 
 Backend = Callable[[Kernel], Callable[[Mapping[str, object]], int]]
@@ -125,7 +135,9 @@ class CompiledWindow:
 
     def absorb(self, nullable: frozenset[str]) -> RowsCall:
         kernel = self._once(("absorb", nullable), lambda: self._window.absorb(nullable))
-        return RowsCall(self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel), kernel.bindings)
+        return RowsCall(
+            self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel), kernel.bindings
+        )
 
     def index(self, width: int) -> Call:
         return self._workshop.index(width)
@@ -146,7 +158,9 @@ class CompiledRows:
         self._where = None if body.where is None else host.value(body.where)
         passing = [self._passes(each, host) for each in body.fields]
         self._computed = tuple(
-            ex.Field(each.name, host.value(each.expr)) for each, name in zip(body.fields, passing) if name is None
+            ex.Field(each.name, host.value(each.expr))
+            for each, name in zip(body.fields, passing)
+            if name is None
         )
         self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing))
         self.filters = body.where is not None
@@ -179,7 +193,9 @@ class CompiledRows:
         """The kernel for an assumption about which columns hold nulls."""
         found = self._kernels.get(nullable)
         if found is None:
-            spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
+            spec = RowsSpec(
+                self._host.schema, self.time, self._where, self._computed, nullable, self.interned
+            )
             found = self._kernels[nullable] = build_rows(spec)
         return found
 

@@ -10,6 +10,7 @@ import pkgutil
 import pytest
 
 import penstock as pk
+from penstock import errors
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
@@ -65,3 +66,10 @@ def test_every_public_name_shows_an_example(name: str) -> None:
 def test_every_public_name_exists() -> None:
     assert [name for name in pk.__all__ if not hasattr(pk, name)] == []
     assert set(pk.__all__) <= set(dir(pk))
+
+
+def test_every_error_of_ours_can_be_caught_by_its_public_name() -> None:
+    classes = [
+        each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__
+    ]
+    assert [each.__name__ for each in classes if getattr(pk, each.__name__, None) is not each] == []

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.loop.build import KernelBuilder
-from penstock.kernels.text import comes_before
-from penstock.loop.nodes import F64, I32, I64, I128, U8, Type, Value, const, select
 from penstock.kernels.cells import larger, smaller
+from penstock.kernels.text import comes_before
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I32, I64, I128, U8, Type, Value, const, select
 
 Values = tuple[Value, ...]
 

@@ -65,10 +65,9 @@ def comes_before(k: KernelBuilder, column: str, a: Value, b: Value) -> Value:
         with k.if_(ended):
             k.set(before, q_end - q > p_end - p)
             k.set(going, const(False, BOOL))
-        with k.else_():
-            with k.if_(text[p].ne(text[q])):
-                k.set(before, text[p] < text[q])
-                k.set(going, const(False, BOOL))
+        with k.else_(), k.if_(text[p].ne(text[q])):
+            k.set(before, text[p] < text[q])
+            k.set(going, const(False, BOOL))
         k.set(p, p + 1)
         k.set(q, q + 1)
     return before
@@ -146,10 +145,9 @@ class _Intern:
         with k.if_(left >= 4):
             high = Peek(self.data, end - 4, U32).to(U64) << 32
             k.set(tail, Peek(self.data, at, U32).to(U64) | high)
-        with k.else_():
-            with k.if_(left > 0):
-                middle = self.data[at + (left >> 1)].to(U64) << 8
-                k.set(tail, self.data[at].to(U64) | middle | (self.data[end - 1].to(U64) << 16))
+        with k.else_(), k.if_(left > 0):
+            middle = self.data[at + (left >> 1)].to(U64) << 8
+            k.set(tail, self.data[at].to(U64) | middle | (self.data[end - 1].to(U64) << 16))
         k.set(hashed, combine(hashed, tail))
         return hashed
 

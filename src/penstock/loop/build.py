@@ -88,7 +88,9 @@ class KernelBuilder:
     def store(self, buffer: Buffer, index: Operand, value: Operand) -> None:
         self._emit(Store(buffer, as_value(index, I64), as_value(value, buffer.type)))
 
-    def atomic(self, op: str, buffer: Buffer, index: Operand, value: Operand, old: str | None = None) -> Var | None:
+    def atomic(
+        self, op: str, buffer: Buffer, index: Operand, value: Operand, old: str | None = None
+    ) -> Var | None:
         """Combine into a buffer atomically; with `old`, return the value it had."""
         result = Var(self._unique(old), buffer.type) if old is not None else None
         self._emit(Atomic(op, buffer, as_value(index, I64), as_value(value, buffer.type), result))

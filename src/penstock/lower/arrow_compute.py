@@ -19,7 +19,9 @@ from penstock.types.arrow import from_physical, physical_values
 Compute = Callable[[pa.RecordBatch], pa.Array]
 
 
-def host_function(fields: Mapping[ex.Expr, str], schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def host_function(
+    fields: Mapping[ex.Expr, str], schema: pa.Schema
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Give the function that adds host columns to a batch."""
     computes = [(name, type_of(expr, schema), compute(expr, schema)) for expr, name in fields.items()]
 

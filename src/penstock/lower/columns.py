@@ -87,7 +87,9 @@ class Columns:
         place = row + self._scalar(name, "shift", I64)
         return ((bits[place >> 3] >> (place & 7).to(U8)) & 1).ne(const(0, U8))
 
-    def _buffer(self, name: str, role: str, type: object, text: str | None = None, space: Space = Space.GLOBAL) -> Buffer:
+    def _buffer(
+        self, name: str, role: str, type: object, text: str | None = None, space: Space = Space.GLOBAL
+    ) -> Buffer:
         found = self._params.get((name, role, text))
         if found is None:
             found = self.k.buffer(role, type, space)  # type: ignore[arg-type]

@@ -175,11 +175,20 @@ class _Emit:
         used = _reduced_in(spec)
         cells = [
             finish.cell(reduction, dtype) if place in used else Cell(self.columns)
-            for place, (reduction, dtype) in enumerate(zip(spec.reductions, spec.reduction_types, strict=True))
+            for place, (reduction, dtype) in enumerate(
+                zip(spec.reductions, spec.reduction_types, strict=True)
+            )
         ]
         schema = pa.schema([*spec.keys, *((name, spec.time_type) for name in spec.bounds)])
         return Lowering(
-            self.k, schema, lambda name: self._column(name, w, key), self._fail, _no_text, None, cells, spec.reduction_types
+            self.k,
+            schema,
+            lambda name: self._column(name, w, key),
+            self._fail,
+            _no_text,
+            None,
+            cells,
+            spec.reduction_types,
         )
 
     def _column(self, name: str, w: Value, key: Value) -> Cell:

@@ -17,10 +17,23 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I64, I128, Binary, Const, Overflows, Type, Unary, Value, const, select
-from penstock.lower import calendar
 from penstock.kernels.cells import Cell, both, equal, is_nan, is_true, larger, less, narrow, negate, smaller
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import (
+    BOOL,
+    F64,
+    I64,
+    I128,
+    Binary,
+    Const,
+    Overflows,
+    Type,
+    Unary,
+    Value,
+    const,
+    select,
+)
+from penstock.lower import calendar
 from penstock.lower.machine import is_text, machine_type
 
 _LIMITS = {
@@ -544,7 +557,7 @@ _CALLS: dict[str, Callable[[Lowering, ex.Call], Cell]] = {
     "fill_null": _coalesce,
     "least": _extreme(smaller),
     "greatest": _extreme(larger),
-    **{name: _time_part for name in calendar.PARTS},
+    **dict.fromkeys(calendar.PARTS, _time_part),
     "truncate": _truncate,
 }
 

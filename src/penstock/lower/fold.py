@@ -23,11 +23,23 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, is_nan, is_true
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, FILTERED, KEYS, LANES, NEED_KEYS, NEED_SLOTS, NEED_WIDE, STATUS, Binding
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.select import chunk_length, select_rows
 from penstock.kernels.tables.keys import DenseKeys, HashKeys, KeyTable, NoKeys
 from penstock.kernels.tables.panes import PaneSlots
+from penstock.loop.abi import (
+    ACCEPTED,
+    DONE,
+    ERRORS,
+    FILTERED,
+    KEYS,
+    LANES,
+    NEED_KEYS,
+    NEED_SLOTS,
+    NEED_WIDE,
+    STATUS,
+    Binding,
+)
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     BOOL,
@@ -372,7 +384,9 @@ class _Fold:
         updates = []
         overflow: Value | None = None
         contributions = self._contributions(row)
-        for monoid, buffers, (value, active) in zip(self.spec.monoids, self.states, contributions, strict=True):
+        for monoid, buffers, (value, active) in zip(
+            self.spec.monoids, self.states, contributions, strict=True
+        ):
             old = tuple(k.var("old", buffer[at]) for buffer in buffers)
             new = monoid.step(k, old, value)
             if monoid.guarded:
@@ -434,7 +448,9 @@ class _Fold:
 
     def _in_order(self, local: list[Monoid], matched: Var) -> list[Values]:
         k = self.k
-        totals = [tuple(k.var("sum", state.identity, state.type) for state in monoid.states) for monoid in local]
+        totals = [
+            tuple(k.var("sum", state.identity, state.type) for state in monoid.states) for monoid in local
+        ]
         with k.for_(0, self.n, "r") as r:
             self._step_locals(local, totals, self.at + r, matched)
         return list(totals)

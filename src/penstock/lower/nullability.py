@@ -23,6 +23,11 @@ def may_be_null(expr: ex.Expr, schema: pa.Schema, nullable: frozenset[str]) -> b
         return Cell(Var("column", machine_type(schema.field(name).type) or I64), valid(name))
 
     lowering = Lowering(
-        k, schema, column, lambda condition: None, lambda name, text: Cell(Var("same", BOOL), valid(name)), valid
+        k,
+        schema,
+        column,
+        lambda condition: None,
+        lambda name, text: Cell(Var("same", BOOL), valid(name)),
+        valid,
     )
     return lowering.lower(expr).valid is not None

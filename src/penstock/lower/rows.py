@@ -89,7 +89,12 @@ class _Rows:
         positions = k.buffer("positions", U8)
         out_row = k.buffer("out_row", I64)
         count = select_rows(
-            k, n, lambda r: is_true(self._lowering(k.var("row", self.at + r)).lower(where)), mask, chosen, positions
+            k,
+            n,
+            lambda r: is_true(self._lowering(k.var("row", self.at + r)).lower(where)),
+            mask,
+            chosen,
+            positions,
         )
         with k.for_(0, count, "j") as j:
             row = k.var("row", self.at + chosen[j].to(I64))

@@ -20,7 +20,9 @@ def _result_scope(body: ir.Reduce, source: ir.Object) -> tuple[pa.Schema, list[p
     """The columns results may name, and the types of the reductions."""
     keys = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
     bounds = [pa.field(name, source.time.type) for name in BOUNDS]
-    types = [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), source.schema) for r in body.reductions]
+    types = [
+        type_of(ex.Aggregate(r.function, r.args, r.where, r.options), source.schema) for r in body.reductions
+    ]
     return pa.schema([*bounds, *keys]), types
 
 
@@ -51,7 +53,9 @@ def split_results(this: ir.Object, body: ir.Reduce, source: ir.Object) -> tuple[
     having = None if body.having is None else _read_from_columns(body.having, names)
     after = tuple(ex.Field(each.name, _read_from_columns(each.expr, names)) for each in body.fields)
     time = replace(source.time, column=BOUNDS[1], shift=-1, period=None, start=0)
-    return ir.Object(f"{this.name}.plain", plain, schema, time), ir.Samples(f"{this.name}.plain", having, after)
+    return ir.Object(f"{this.name}.plain", plain, schema, time), ir.Samples(
+        f"{this.name}.plain", having, after
+    )
 
 
 def _read_from_columns(expr: ex.Expr, names: list[str]) -> ex.Expr:
@@ -83,7 +87,9 @@ def with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.O
         fields.append(ex.Field(keys[-1], key.expr))
     schema = pa.schema([pa.field(each.name, type_of(each.expr, source.schema)) for each in fields])
     time = replace(source.time, period=None, start=0)
-    return ir.Object(f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time), tuple(keys)
+    return ir.Object(
+        f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time
+    ), tuple(keys)
 
 
 def beside(
@@ -91,9 +97,14 @@ def beside(
 ) -> tuple[tuple[ir.Reduce, ir.Object, ir.Object], ir.Object]:
     """The aggregation over those rows, and the rows as they look after the join."""
     bounds = [ex.Field(name, ex.Column(name)) for name in BOUNDS]
-    results = [ex.Field(_hidden(ready.schema.names, "reduced", i), ex.Reduced(i)) for i in range(len(body.reductions))]
+    results = [
+        ex.Field(_hidden(ready.schema.names, "reduced", i), ex.Reduced(i))
+        for i in range(len(body.reductions))
+    ]
     fields = (*bounds, *(ex.Field(name, ex.Column(name)) for name in keys), *results)
-    types = [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), ready.schema) for r in body.reductions]
+    types = [
+        type_of(ex.Aggregate(r.function, r.args, r.where, r.options), ready.schema) for r in body.reductions
+    ]
     time_type = ready.time.type
     schema = pa.schema(
         [
@@ -103,7 +114,11 @@ def beside(
         ]
     )
     reduce = ir.Reduce(
-        ready.name, body.domain, tuple(ex.Field(name, ex.Column(name)) for name in keys), body.reductions, fields
+        ready.name,
+        body.domain,
+        tuple(ex.Field(name, ex.Column(name)) for name in keys),
+        body.reductions,
+        fields,
     )
     added = [each for each in schema if each.name not in ready.schema.names]
     joined = ir.Object(f"{this.name}.join", reduce, pa.schema([*ready.schema, *added]), ready.time)
@@ -117,4 +132,6 @@ def after_join(body: ir.Attach, joined: ir.Object) -> ir.Samples:
     def rule(node: ex.Expr) -> ex.Expr:
         return ex.Column(names[node.index]) if isinstance(node, ex.Reduced) else node
 
-    return ir.Samples("", None, tuple(ex.Field(each.name, ex.rewrite(each.expr, rule)) for each in body.fields))
+    return ir.Samples(
+        "", None, tuple(ex.Field(each.name, ex.rewrite(each.expr, rule)) for each in body.fields)
+    )

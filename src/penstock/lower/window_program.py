@@ -139,7 +139,9 @@ class Window:
             )
         )
 
-    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool, sparse: bool = False) -> EmitKernel:
+    def emit(
+        self, nullable: frozenset[str], wide: bool, several_panes: bool, sparse: bool = False
+    ) -> EmitKernel:
         types = [type_of(key.expr, self.schema) for key in self.keys]
         return build_emit(
             EmitSpec(

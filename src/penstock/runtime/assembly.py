@@ -58,7 +58,9 @@ class Windows:
     def complete_at(self, frontier: np.ndarray) -> np.ndarray:
         """The last window complete at each watermark."""
         never = frontier <= NEVER + self.grid.size + abs(self.grid.offset)
-        return np.where(never, NEVER, np.floor_divide(frontier - self.grid.offset - self.grid.size, self.grid.every))
+        return np.where(
+            never, NEVER, np.floor_divide(frontier - self.grid.offset - self.grid.size, self.grid.every)
+        )
 
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         """Which rows came when every window that holds them had been complete."""
@@ -137,11 +139,20 @@ def _emit_sparse(worker: Worker, windows: Windows, after: int, upto: int) -> Ite
 
 def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
     """Refuse windows whose bounds the time column's type cannot hold."""
-    least, most = grid.offset + int(numbers[0]) * grid.every, grid.offset + int(numbers[-1]) * grid.every + grid.size
+    least, most = (
+        grid.offset + int(numbers[0]) * grid.every,
+        grid.offset + int(numbers[-1]) * grid.every + grid.size,
+    )
     signed = not pa.types.is_unsigned_integer(dtype)
-    low, high = (-(1 << (dtype.bit_width - 1)), (1 << (dtype.bit_width - 1)) - 1) if signed else (0, (1 << dtype.bit_width) - 1)
+    low, high = (
+        (-(1 << (dtype.bit_width - 1)), (1 << (dtype.bit_width - 1)) - 1)
+        if signed
+        else (0, (1 << dtype.bit_width) - 1)
+    )
     if least < low or most > high:
-        raise OverflowError(f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one")
+        raise OverflowError(
+            f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
+        )
 
 
 class _Emission:
@@ -181,7 +192,13 @@ class _Emission:
                 yield self._batch(outputs, rows)
 
     def _windows(self) -> dict[str, object]:
-        return {"order": self.order, "first": self.first, "last": self.last, "starts": self.starts, "ends": self.ends}
+        return {
+            "order": self.order,
+            "first": self.first,
+            "last": self.last,
+            "starts": self.starts,
+            "ends": self.ends,
+        }
 
     def _scratch(self) -> dict[str, object]:
         if not self.several:
@@ -246,7 +263,6 @@ class _Emission:
                     arrays.append(self._computed(*computed[column.name], column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
 
-
     def _computed(
         self, values: np.ndarray, valid: np.ndarray | None, text: str | None, dtype: pa.DataType
     ) -> pa.Array:
@@ -289,5 +305,3 @@ def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
         return words.astype(np.uint8)
     kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
     return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}", copy=False))
-
-

@@ -71,7 +71,9 @@ class AttachStage:
                 taken = taken.append_column(added.schema.field(name), added.column(name).take(indices(place)))
         return [Flow(batch) for batch in taken.combine_chunks().to_batches()]
 
-    def _number(self, index: Indexer, window: np.ndarray, table: pa.Table, rows: np.ndarray | None) -> np.ndarray:
+    def _number(
+        self, index: Indexer, window: np.ndarray, table: pa.Table, rows: np.ndarray | None
+    ) -> np.ndarray:
         columns = [table.column(name).combine_chunks() for name in self.keys]
         if rows is not None:
             columns = [column.take(indices(rows)) for column in columns]
@@ -87,7 +89,11 @@ class AttachStage:
         for back in range(overlap):
             window = last - back
             start = windows.grid.offset + window * windows.grid.every
-            good = (times < start + windows.grid.size) & (window <= upto) & (window > np.maximum(after, self.complete))
+            good = (
+                (times < start + windows.grid.size)
+                & (window <= upto)
+                & (window > np.maximum(after, self.complete))
+            )
             pairs_row.append(np.flatnonzero(good))
             pairs_window.append(window[good])
         row, window = np.concatenate(pairs_row), np.concatenate(pairs_window)

@@ -51,7 +51,11 @@ class Engine:
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
         smallest = max(self.task_bytes // max(row_bytes, 1), 1)
-        step = max(smallest, -(-rows // (self.workers * 8))) if self.task_bytes >= DEFAULT_TASK_BYTES else smallest
+        step = (
+            max(smallest, -(-rows // (self.workers * 8)))
+            if self.task_bytes >= DEFAULT_TASK_BYTES
+            else smallest
+        )
         for begin in range(0, rows, step):
             yield begin, min(begin + step, rows)
 

@@ -62,7 +62,12 @@ class DistinctStage:
     """One row for each value of the subset: the first in time order, or the last once input has ended."""
 
     def __init__(
-        self, held: Held, subset: Sequence[str], keep: str, sequence: str | None, new_index: Callable[[], Indexer]
+        self,
+        held: Held,
+        subset: Sequence[str],
+        keep: str,
+        sequence: str | None,
+        new_index: Callable[[], Indexer],
     ) -> None:
         self.held, self.subset, self.keep, self.sequence = held, list(subset), keep, sequence
         self.seen = new_index()
@@ -120,9 +125,13 @@ class TopStage:
     @staticmethod
     def _window_numbers(rows: pa.Table) -> np.ndarray:
         """Number windows by end, then start."""
-        starts, ends = (ticks_of(rows.column(name).combine_chunks()) for name in ("window_start", "window_end"))
+        starts, ends = (
+            ticks_of(rows.column(name).combine_chunks()) for name in ("window_start", "window_end")
+        )
         order = np.lexsort((starts, ends))
-        changes = np.diff(starts[order], prepend=starts[order][:1]) | np.diff(ends[order], prepend=ends[order][:1])
+        changes = np.diff(starts[order], prepend=starts[order][:1]) | np.diff(
+            ends[order], prepend=ends[order][:1]
+        )
         numbers = np.empty(len(order), np.int64)
         numbers[order] = np.cumsum(changes != 0)
         return numbers

@@ -60,7 +60,9 @@ def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:
     elif pa.types.is_integer(dtype) or pa.types.is_temporal(dtype):
         words = values_view(array).astype(np.int64)
     else:
-        raise UnsupportedError(f"values of type {dtype} cannot be told apart here; cast them, to string for example")
+        raise UnsupportedError(
+            f"values of type {dtype} cannot be told apart here; cast them, to string for example"
+        )
     return np.where(null, np.int64(0), words), null
 
 

@@ -50,14 +50,18 @@ class Interner:
     def code_of(self, text: str) -> int:
         data = text.encode()
         offsets = pa.py_buffer(np.array([0, len(data)], np.int64))
-        return int(self.encode(pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)]))[0])
+        return int(
+            self.encode(pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)]))[0]
+        )
 
     def texts(self) -> pa.Array:
         """All texts, by code."""
         count = len(self)
         end = int(self._offsets[count])
         offsets, data = self._offsets[: count + 1].copy(), self._text[:end].copy()
-        return pa.Array.from_buffers(pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+        return pa.Array.from_buffers(
+            pa.large_string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
 
     def arena(self, role: str) -> np.ndarray:
         """The buffers kernels compare texts in: "text_offsets" or "text"."""

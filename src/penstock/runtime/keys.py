@@ -61,7 +61,9 @@ class DenseKeys:
             return [words], nulls
         digits = np.unravel_index(columns, self.sizes)
         words = [np.where(d == 0, 0, d - 1 + base) for d, base in zip(digits, self.bases, strict=True)]
-        nulls = sum(((d == 0).astype(np.int64) << c for c, d in enumerate(digits)), np.zeros(len(columns), np.int64))
+        nulls = sum(
+            ((d == 0).astype(np.int64) << c for c, d in enumerate(digits)), np.zeros(len(columns), np.int64)
+        )
         return words, nulls
 
     def columns_of(self, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
@@ -86,7 +88,9 @@ class DenseKeys:
 
     def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:
         """A table that also covers other ranges, with some room to spare where it has to grow."""
-        spans = [_span(base, size, low, high) for base, size, low, high in zip(self.bases, self.sizes, lows, highs)]
+        spans = [
+            _span(base, size, low, high) for base, size, low, high in zip(self.bases, self.sizes, lows, highs)
+        ]
         return DenseKeys(tuple(base for base, _ in spans), tuple(size for _, size in spans))
 
 

@@ -25,7 +25,14 @@ class SourceStage:
     """
 
     def __init__(
-        self, time: Time, lateness: int, on_bad: str, schema: pa.Schema, readers: int, bounded: bool, metrics: Metrics
+        self,
+        time: Time,
+        lateness: int,
+        on_bad: str,
+        schema: pa.Schema,
+        readers: int,
+        bounded: bool,
+        metrics: Metrics,
     ) -> None:
         """`schema` is what readers expect of a batch: with the column of an implied time, or without."""
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
@@ -121,13 +128,18 @@ class RowsStage:
         chosen = outputs["out_row"][:count] if self.program.filters else None
         self.metrics.filtered += (batch.num_rows - count) * self.paths
         computed = {
-            each.name: (outputs[each.values][:count], None if each.valid is None else outputs[each.valid][:count])
+            each.name: (
+                outputs[each.values][:count],
+                None if each.valid is None else outputs[each.valid][:count],
+            )
             for each in kernel.outputs
         }
         frontier = flow.frontier if flow.frontier is None or chosen is None else flow.frontier[chosen]
         return Flow(self._arranged(batch, computed, flow, chosen), frontier, flow.first_row)
 
-    def _run(self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow) -> tuple[dict[str, np.ndarray], int]:
+    def _run(
+        self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow
+    ) -> tuple[dict[str, np.ndarray], int]:
         rows = batch.num_rows
         outputs: dict[str, np.ndarray] = {"out_row": np.empty(rows, np.int64)}
         for each in kernel.outputs:
@@ -177,7 +189,11 @@ class MergeStage:
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         others = min((w for place, w in enumerate(self.watermarks) if place != port), default=FOREVER)
         return [
-            Flow(flow.batch, None if flow.frontier is None else np.minimum(flow.frontier, others), flow.first_row)
+            Flow(
+                flow.batch,
+                None if flow.frontier is None else np.minimum(flow.frontier, others),
+                flow.first_row,
+            )
             for flow in flows
         ]
 

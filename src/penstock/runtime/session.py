@@ -42,7 +42,12 @@ class Session:
     """
 
     def __init__(
-        self, specs: Sequence[StageSpec], output: str, counts_output: bool, schema: pa.Schema, context: Context
+        self,
+        specs: Sequence[StageSpec],
+        output: str,
+        counts_output: bool,
+        schema: pa.Schema,
+        context: Context,
     ) -> None:
         self.metrics = context.metrics
         self.schema = schema
@@ -93,7 +98,9 @@ class Session:
         if self._finished:
             raise BindingError("this run has finished; open the query again to push more rows")
         if stream not in self._streams:
-            raise BindingError(f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._streams))}")
+            raise BindingError(
+                f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._streams))}"
+            )
         return self._streams[stream]
 
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:

@@ -47,9 +47,15 @@ class Fragments:
     def chosen(self, rows: np.ndarray) -> Fragments:
         """Only the rows of a mask or list."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
-        states = [_take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)]
+        states = [
+            _take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
+        ]
         return Fragments(
-            self.panes[places], [words[places] for words in self.words], self.nulls[places], states, self.specs
+            self.panes[places],
+            [words[places] for words in self.words],
+            self.nulls[places],
+            states,
+            self.specs,
         )
 
 
@@ -133,7 +139,9 @@ class PaneTable:
         """Hold other states: the i-th new one continues old one `sources[i]` (a count may become a flag)."""
         self.states = [
             old if old.dtype == _word_type(spec) else (old != 0).astype(_word_type(spec))
-            for spec, old in ((spec, self.states[source].copy()) for spec, source in zip(specs, sources, strict=True))
+            for spec, old in (
+                (spec, self.states[source].copy()) for spec, source in zip(specs, sources, strict=True)
+            )
         ]
         self.specs = tuple(specs)
 
@@ -148,7 +156,9 @@ class PaneTable:
         for place, spec in enumerate(self.specs):
             words = words_per_cell(spec.type)
             before = self.states[place].reshape(self.capacity, before_columns, words)
-            after = filled(spec.type, spec.identity, capacity * keys.columns).reshape(capacity, keys.columns, words)
+            after = filled(spec.type, spec.identity, capacity * keys.columns).reshape(
+                capacity, keys.columns, words
+            )
             move(before[: self.slots], after[: self.slots])
             self.states[place] = after.ravel()
         self.keys = keys
@@ -163,7 +173,7 @@ class PaneTable:
     def drop(self, finished: np.ndarray) -> None:
         """Forget the slots for which `finished` is true."""
         kept = np.flatnonzero(~finished)
-        capacity = max(2, 1 << int(len(kept)).bit_length())
+        capacity = max(2, 1 << len(kept).bit_length())
         for place, spec in enumerate(self.specs):
             words = words_per_cell(spec.type)
             before = self.states[place].reshape(self.capacity, self.keys.columns, words)
@@ -199,14 +209,17 @@ class PaneTable:
         found = [np.flatnonzero(presence[slot]) + slot * columns for slot in slots]
         places = np.concatenate(found) if found else np.zeros(0, np.int64)
         words, nulls = self.keys.words_of(places % columns)
-        states = [_take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)]
+        states = [
+            _take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
+        ]
         return Fragments(self.panes[places // columns], words, nulls, states, self.specs)
-
 
     def _sparse_fragments(self, entries: np.ndarray) -> Fragments:
         assert isinstance(self.keys, HashKeys)
         (panes, *words), nulls = self.keys.words_of(entries)
-        states = [_take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)]
+        states = [
+            _take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)
+        ]
         return Fragments(panes, words, nulls >> 1, states, self.specs)
 
 

@@ -36,9 +36,7 @@ from penstock.runtime.table import Fragments, PaneTable, widened
 SAMPLE = 1 << 16
 COMPACT = 1 << 12
 LARGE_GRID = 1 << 26
-OVERFLOW = (
-    "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
-)
+OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
 
 class Worker:
@@ -132,7 +130,9 @@ class Worker:
                 return dense
         return self._new_hash_keys()
 
-    def _key_ranges(self, batch: pa.RecordBatch, arguments: BatchArguments) -> tuple[list[int], list[int]] | None:
+    def _key_ranges(
+        self, batch: pa.RecordBatch, arguments: BatchArguments
+    ) -> tuple[list[int], list[int]] | None:
         """The lowest and highest word of each key; None where that is not known without computing."""
         lows, highs = [], []
         for key in self.program.keys:
@@ -217,7 +217,9 @@ class Worker:
         self.add_fragments(fragments)
 
     def _new_sparse(self, wide: bool) -> PaneTable:
-        keys = HashKeys(len(self.program.keys) + 1, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True)
+        keys = HashKeys(
+            len(self.program.keys) + 1, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True
+        )
         return PaneTable(self.program.layout(self.nullable, wide), keys, slots=1)
 
     def over_windows(self, pairs: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Worker:
@@ -321,7 +323,9 @@ class Worker:
         if isinstance(table.keys, DenseKeys):
             here = [((fragments.nulls >> c) & 1) == 0 for c in range(len(fragments.words))]
             found = [words[mask] for words, mask in zip(fragments.words, here, strict=True)]
-            bounds = [(int(w.min()), int(w.max())) if len(w) else (b, b) for w, b in zip(found, table.keys.bases)]
+            bounds = [
+                (int(w.min()), int(w.max())) if len(w) else (b, b) for w, b in zip(found, table.keys.bases)
+            ]
             self.cover([low for low, _ in bounds], [high for _, high in bounds])
         if isinstance(table.keys, DenseKeys):
             return table.keys.columns_of(fragments.words, fragments.nulls)

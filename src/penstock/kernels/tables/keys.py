@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.kernels.cells import Cell, is_nan
-from penstock.loop.abi import KEYS
 from penstock.kernels.tables.probe import combine, find_or_insert, hash_word
+from penstock.loop.abi import KEYS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, U64, Bitcast, Buffer, Value, Var, const, select
 
@@ -83,7 +83,9 @@ class HashKeys:
     @staticmethod
     def declare(k: KernelBuilder, head: Buffer, width: int) -> HashKeys:
         words = tuple(k.buffer("key_words", I64) for _ in range(width))
-        return HashKeys(head, words, k.buffer("key_nulls", I64), k.buffer("buckets", I32), k.scalar("bucket_mask"))
+        return HashKeys(
+            head, words, k.buffer("key_nulls", I64), k.buffer("buckets", I32), k.scalar("bucket_mask")
+        )
 
     def locate(self, k: KernelBuilder, cells: Sequence[Cell]) -> tuple[Value, Value | None]:
         mask = self._null_mask(k, cells)

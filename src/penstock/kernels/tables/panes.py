@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.loop.abi import SLOTS
 from penstock.kernels.tables.probe import find_or_insert, hash_word
+from penstock.loop.abi import SLOTS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, Buffer, Value, Var
 
