@@ -44,7 +44,8 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
             case ir.Reduce() as body:
                 window = Window(body, program[body.source], each)
                 yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
-                yield window.emit(frozenset(), wide=False, several_panes=_overlap(window) > 1).kernel
+                several = _overlap(window) > 1
+                yield window.emit(frozenset(), False, several, _first_key_table(window)).kernel
             case ir.Samples() as body:
                 yield from _rows_kernels(body, program[body.source], each)
 

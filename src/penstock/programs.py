@@ -18,7 +18,6 @@ from penstock.lower.arrow_compute import host_function
 from penstock.lower.emit import Output
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
-from penstock.lower.nullability import may_be_null
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.runtime.programs import (
@@ -116,7 +115,7 @@ class CompiledWindow:
         return self._window.sources(old, new)
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
-        return any(may_be_null(key.expr, self._window.schema, nullable) for key in self._window.keys)
+        return self._window.keys_nullable(nullable)
 
     def fold(self, variant: Variant) -> RowsCall:
         kernel = self._once(
@@ -125,13 +124,12 @@ class CompiledWindow:
         return RowsCall(self._workshop.call((self, "fold", variant), lambda: kernel.kernel), kernel.bindings)
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        sparse = variant.key_table == "sparse"
-        key = ("emit", variant.nullable, variant.wide, several_panes, sparse)
         kernel = self._once(
-            key, lambda: self._window.emit(variant.nullable, variant.wide, several_panes, sparse)
+            ("emit", variant, several_panes),
+            lambda: self._window.emit(variant.nullable, variant.wide, several_panes, variant.key_table),
         )
-        call = self._workshop.call((self, *key), lambda: kernel.kernel)
-        return OutputCall(call, _columns(kernel.outputs), kernel.bindings, kernel.key_words)
+        call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
+        return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
 
     def absorb(self, nullable: frozenset[str]) -> RowsCall:
         kernel = self._once(("absorb", nullable), lambda: self._window.absorb(nullable))

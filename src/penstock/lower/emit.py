@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
-from penstock.kernels.cells import Cell, is_true
+from penstock.kernels.cells import Cell, is_true, negate
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.tables.keys import KeyReader
 from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS, Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Kernel, Type, Value
+from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Kernel, Type, Value, const
 from penstock.lower.expressions import Lowering
 from penstock.lower.fold import arenas
 from penstock.lower.machine import is_text, machine_type
@@ -41,7 +42,8 @@ class EmitSpec:
     having: ex.Expr | None
     may_be_null: MayBeNull
     several_panes: bool
-    sparse: bool
+    key_table: str
+    keys_nullable: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,10 @@ class Output:
 
 @dataclass(frozen=True)
 class EmitKernel:
-    """`key_words` lists (parameter, key index, "words" | "nulls") for keys the results compute with."""
+    """The kernel, its computed columns, and what fills the texts it compares."""
 
     kernel: Kernel
     outputs: tuple[Output, ...]
-    key_words: tuple[tuple[str, int, str], ...]
     bindings: tuple[Binding, ...]
 
 
@@ -72,7 +73,7 @@ def build_emit(spec: EmitSpec) -> EmitKernel:
     """Write the emit kernel for a specification."""
     emit = _Emit(spec)
     emit.write()
-    return EmitKernel(emit.k.build(), tuple(emit.outputs), tuple(emit.key_words), arenas(emit.k))
+    return EmitKernel(emit.k.build(), tuple(emit.outputs), arenas(emit.k))
 
 
 @dataclass
@@ -80,8 +81,6 @@ class _Emit:
     spec: EmitSpec
     k: KernelBuilder = field(default_factory=lambda: KernelBuilder("emit"))
     outputs: list[Output] = field(default_factory=list)
-    key_words: list[tuple[str, int, str]] = field(default_factory=list)
-    _keys: dict[tuple[int, str], Buffer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         k = self.k
@@ -95,7 +94,10 @@ class _Emit:
         self.first, self.last = k.buffer("first", I64), k.buffer("last", I64)
         self.starts, self.ends = k.buffer("starts", I64), k.buffer("ends", I64)
         self.lo, self.hi, self.capacity = k.scalar("lo"), k.scalar("hi"), k.scalar("capacity")
-        self.out_window, self.out_key = k.buffer("out_window", I32), k.buffer("out_key", I32)
+        self.keys = KeyReader.declare(k, self.spec.key_table, len(self.spec.keys))
+        self.out_words = tuple(k.buffer("out_word", I64) for _ in self.spec.keys)
+        self.out_nulls = k.buffer("out_nulls", I64) if self.spec.keys_nullable else None
+        self.out_bounds = tuple(k.buffer("out_bound", I64) for _ in self.spec.bounds)
         self.errors = k.var("errors", False, BOOL)
         self.rows = k.var("rows", 0)
 
@@ -103,7 +105,7 @@ class _Emit:
         return tuple(tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in monoids)
 
     def write(self) -> None:
-        if self.spec.sparse:
+        if self.spec.key_table == "sparse":
             self._write_sparse()
         else:
             self._write_grid()
@@ -159,6 +161,7 @@ class _Emit:
     def _result(self, w: Value, key: Value, place: Value) -> None:
         k, spec = self.k, self.spec
         states = [tuple(k.var("s", each[place]) for each in buffers) for buffers in self.merged]
+        self.words = self.keys.read(k, key)
         lowering = self._lowering(w, key, states)
         if spec.having is None:
             self._write(lowering, w, key)
@@ -196,25 +199,22 @@ class _Emit:
         names = [each for each, _ in self.spec.keys]
         if name in names:
             place = names.index(name)
-            word = self._key_buffer(place, "words")[key]
-            null = (self._key_buffer(0, "nulls")[key] >> place) & 1
-            return Cell(_from_word(word, self.spec.keys[place][1]), null.eq(0))
+            word, null = self.words[place]
+            valid = negate(null) if self.spec.keys_nullable else None
+            return Cell(_from_word(word, self.spec.keys[place][1]), valid)
         machine = machine_type(self.spec.time_type)
         assert machine is not None
         bound = self.starts if name == self.spec.bounds[0] else self.ends
         return Cell(bound[w].to(machine))
 
-    def _key_buffer(self, place: int, role: str) -> Buffer:
-        found = self._keys.get((place, role))
-        if found is None:
-            found = self._keys[place, role] = self.k.buffer(f"key_{role}", I64)
-            self.key_words.append((found.name, place, role))
-        return found
-
     def _write(self, lowering: Lowering, w: Value, key: Value) -> None:
         k = self.k
-        k.store(self.out_window, self.rows, w.to(I32))
-        k.store(self.out_key, self.rows, key.to(I32))
+        for buffer, bound in zip(self.out_bounds, (self.starts, self.ends), strict=False):
+            k.store(buffer, self.rows, bound[w])
+        for buffer, (word, _) in zip(self.out_words, self.words, strict=True):
+            k.store(buffer, self.rows, word)
+        if self.out_nulls is not None:
+            k.store(self.out_nulls, self.rows, _null_mask(self.words))
         for each in self.spec.fields:
             self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr))
         k.set(self.rows, self.rows + 1)
@@ -235,6 +235,13 @@ class _Emit:
         (arg,) = self.spec.reductions[expr.index].args
         assert isinstance(arg, ex.Column)
         return arg.name
+
+
+def _null_mask(words: Sequence[tuple[Value, Value]]) -> Value:
+    mask: Value = const(0, I64)
+    for place, (_, null) in enumerate(words):
+        mask = mask | (null.to(I64) << place)
+    return mask
 
 
 def _flat(buffers: Sequence[tuple[Buffer, ...]]) -> list[Buffer]:

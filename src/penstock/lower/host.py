@@ -14,7 +14,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.kernels.text import LONGEST_LITERAL
 from penstock.lower import calendar
-from penstock.lower.expressions import KERNEL_FUNCTIONS
+from penstock.lower.calls.catalogue import CALLS
 from penstock.lower.machine import is_text, machine_type
 
 MOST_TEXTS = 16
@@ -79,7 +79,7 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
     if expr.function in _NOT_FOR_TIMES and any(calendar.is_temporal(dtype) for dtype in types):
         return False
     zone = getattr(types[1], "tz", None) if expr.function in _ZONED_PARTS else None
-    return expr.function in KERNEL_FUNCTIONS and zone in (None, "UTC", "Etc/UTC", "+00:00")
+    return expr.function in CALLS and zone in (None, "UTC", "Etc/UTC", "+00:00")
 
 
 def _asks_null(expr: ex.Expr) -> bool:

@@ -102,6 +102,9 @@ class Window:
     def may_be_null(self, nullable: frozenset[str]) -> Callable[[ex.Expr], bool]:
         return lambda expr: may_be_null(expr, self.schema, nullable)
 
+    def keys_nullable(self, nullable: frozenset[str]) -> bool:
+        return any(may_be_null(key.expr, self.schema, nullable) for key in self.keys)
+
     def partials(self, nullable: frozenset[str]) -> tuple[Partial, ...]:
         return partials_of(self.reductions, self.may_be_null(nullable))
 
@@ -139,9 +142,7 @@ class Window:
             )
         )
 
-    def emit(
-        self, nullable: frozenset[str], wide: bool, several_panes: bool, sparse: bool = False
-    ) -> EmitKernel:
+    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool, key_table: str) -> EmitKernel:
         types = [type_of(key.expr, self.schema) for key in self.keys]
         return build_emit(
             EmitSpec(
@@ -157,7 +158,8 @@ class Window:
                 self.body.having,
                 self.may_be_null(nullable),
                 several_panes,
-                sparse,
+                key_table,
+                self.keys_nullable(nullable),
             )
         )
 

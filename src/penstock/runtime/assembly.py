@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,9 +12,8 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, numbered
 from penstock.runtime.buffers import filled, numpy_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.interner import Interner
-from penstock.runtime.keys import HashKeys, Keys
-from penstock.runtime.programs import Grid, Key, OutputCall, ResultColumn
+from penstock.runtime.keys import HashKeys
+from penstock.runtime.programs import Grid, OutputCall, OutputColumn, ResultColumn
 from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
@@ -175,10 +174,11 @@ class _Emission:
         self.ends = self.starts + windows.grid.size
         self.several = not self.table.sparse and bool((self.last - self.first > 1).any())
         self.kernel: OutputCall = self.program.emit(worker.variant, self.several)
+        self.nullable = self.program.key_may_be_null(worker.nullable)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         texts = self.worker.arenas(self.kernel.bindings)
-        arguments = {**self.table.arguments(), **self._scratch(), **self._key_words(), **texts}
+        arguments = {**self.table.arguments(), **self._scratch(), **texts}
         capacity = self._capacity()
         done, total = 0, len(self.first)
         while done < total:
@@ -209,15 +209,6 @@ class _Emission:
             for place, spec in enumerate(specs)
         }
 
-    def _key_words(self) -> dict[str, object]:
-        if not self.kernel.key_words:
-            return {}
-        words, nulls = key_words(self.table.keys, np.arange(self.table.keys.columns))
-        return {
-            parameter: np.ascontiguousarray(nulls if role == "nulls" else words[key])
-            for parameter, key, role in self.kernel.key_words
-        }
-
     def _capacity(self) -> int:
         """Room for whole windows: exactly enough if each is one pane, else up to MOST_ROWS at a time."""
         columns = self.table.keys.columns
@@ -227,74 +218,47 @@ class _Emission:
             return self.table.rows_in(self.order[self.first]) + columns
         return min(len(self.first) * columns, max(MOST_ROWS, columns)) + columns
 
-    def _outputs(self, capacity: int) -> dict[str, object]:
-        outputs: dict[str, object] = {
-            "out_window": np.empty(capacity, np.int32),
-            "out_key": np.empty(capacity, np.int32),
-        }
+    def _outputs(self, capacity: int) -> dict[str, np.ndarray]:
+        names = [numbered("out_word", place) for place in range(len(self.program.keys))]
+        names += ["out_nulls"] if self.nullable else []
+        names += [] if self.program.carried else [numbered("out_bound", place) for place in range(2)]
+        outputs = {name: np.empty(capacity, np.int64) for name in names}
         for each in self.kernel.outputs:
             outputs[each.values] = np.empty(capacity, numpy_type(each.type))
             if each.valid is not None:
                 outputs[each.valid] = np.empty(capacity, np.uint8)
         return outputs
 
-    def _batch(self, outputs: dict[str, object], rows: int) -> pa.RecordBatch:
-        def cut(name: str) -> np.ndarray:
-            found = outputs[name]
-            assert isinstance(found, np.ndarray)
-            return found[:rows]
-
-        window, key = cut("out_window"), cut("out_key")
-        computed = {
-            each.name: (cut(each.values), None if each.valid is None else cut(each.valid), each.text)
-            for each in self.kernel.outputs
-        }
-        reader = _ResultReader(self.table.keys, self.program.keys, self.worker.interners, key)
+    def _batch(self, outputs: dict[str, np.ndarray], rows: int) -> pa.RecordBatch:
+        cut = {name: array[:rows] for name, array in outputs.items()}
+        computed = {each.name: each for each in self.kernel.outputs}
         arrays = []
         for column in self.program.result:
             match column.origin:
-                case "start":
-                    arrays.append(time_array(self.starts[window], column.type))
-                case "end":
-                    arrays.append(time_array(self.ends[window], column.type))
+                case "start" | "end" as bound:
+                    arrays.append(time_array(cut[numbered("out_bound", int(bound == "end"))], column.type))
                 case "key":
-                    arrays.append(reader.key(column))
+                    arrays.append(self._key(column, cut))
                 case _:
-                    arrays.append(self._computed(*computed[column.name], column.type))
+                    arrays.append(self._computed(computed[column.name], cut, column.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
 
-    def _computed(
-        self, values: np.ndarray, valid: np.ndarray | None, text: str | None, dtype: pa.DataType
-    ) -> pa.Array:
-        if text is None:
-            return to_arrow(values, valid, dtype)
-        codes = values if valid is None else np.where(valid != 0, values, -1)
-        return self.worker.interners[text].decode(codes, dtype)
-
-
-class _ResultReader:
-    """Reads keys back from the columns of a table."""
-
-    def __init__(
-        self, keys: Keys, described: Sequence[Key], interners: dict[str, Interner], columns: np.ndarray
-    ) -> None:
-        self._described, self._interners = described, interners
-        self._words, self._nulls = key_words(keys, columns.astype(np.int64))
-
-    def key(self, column: ResultColumn) -> pa.Array:
-        key, word = self._described[column.key], self._words[column.key]
-        null = ((self._nulls >> column.key) & 1) != 0
+    def _key(self, column: ResultColumn, cut: dict[str, np.ndarray]) -> pa.Array:
+        """Read a key back from its words."""
+        key, words = self.program.keys[column.key], cut[numbered("out_word", column.key)]
+        null = ((cut["out_nulls"] >> column.key) & 1) != 0 if self.nullable else None
         if key.text:
             assert key.column is not None
-            return self._interners[key.column].decode(np.where(null, -1, word), column.type)
-        valid = None if not null.any() else ~null
-        return to_arrow(_from_words(word, column.type), valid, column.type)
+            codes = words if null is None else np.where(null, -1, words)
+            return self.worker.interners[key.column].decode(codes, column.type)
+        return to_arrow(_from_words(words, column.type), None if null is None else ~null, column.type)
 
-
-def key_words(keys: Keys, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-    """The words of the query's keys, without the pane that a sparse table keeps among them."""
-    words, nulls = keys.words_of(columns)
-    return (words[1:], nulls >> 1) if isinstance(keys, HashKeys) and keys.sparse else (words, nulls)
+    def _computed(self, output: OutputColumn, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
+        values, valid = cut[output.values], None if output.valid is None else cut[output.valid]
+        if output.text is None:
+            return to_arrow(values, valid, dtype)
+        codes = values if valid is None else np.where(valid != 0, values, -1)
+        return self.worker.interners[output.text].decode(codes, dtype)
 
 
 def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:

@@ -52,7 +52,7 @@ class Engine:
         """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
         smallest = max(self.task_bytes // max(row_bytes, 1), 1)
         step = (
-            max(smallest, -(-rows // (self.workers * 8)))
+            max(smallest, -(-rows // (self.workers * 4)))
             if self.task_bytes >= DEFAULT_TASK_BYTES
             else smallest
         )

@@ -53,12 +53,11 @@ class OutputColumn:
 
 @dataclass(frozen=True)
 class OutputCall:
-    """A kernel that writes columns. `key_words` lists (parameter, key, "words" | "nulls") it reads."""
+    """A kernel that writes columns, and what fills its parameters."""
 
     call: Call
     outputs: tuple[OutputColumn, ...]
     bindings: tuple[Binding, ...] = ()
-    key_words: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,3 +130,47 @@ class HashKeys:
 def _word(cell: Cell) -> Value:
     word = key_word(cell.value)
     return word if cell.valid is None else select(cell.valid, word, 0)
+
+
+@dataclass
+class KeyReader:
+    """The way back: the words of a column's key, and whether each is null."""
+
+    dense: DenseKeys | None = None
+    words: tuple[Buffer, ...] = ()
+    nulls: Buffer | None = None
+    hidden: int = 0  # components before the key's own: the pane, in a sparse table
+
+    @staticmethod
+    def declare(k: KernelBuilder, kind: str, width: int) -> KeyReader:
+        """Declare the parameters of a table of some kind."""
+        if width == 0:
+            return KeyReader()
+        if kind == "dense":
+            return KeyReader(DenseKeys.declare(k, width))
+        hidden = 1 if kind == "sparse" else 0
+        words = tuple(k.buffer("key_words", I64) for _ in range(width + hidden))
+        return KeyReader(None, words[hidden:], k.buffer("key_nulls", I64), hidden)
+
+    def read(self, k: KernelBuilder, column: Value) -> list[tuple[Value, Value]]:
+        """Give (word, is null) for each component of a column's key."""
+        if self.dense is not None:
+            return _digits(k, self.dense, column)
+        if self.nulls is None:
+            return []
+        mask = k.var("nulls", self.nulls[column] >> self.hidden)
+        return [
+            (k.var("word", words[column]), ((mask >> place) & 1).ne(0)) for place, words in enumerate(self.words)
+        ]
+
+
+def _digits(k: KernelBuilder, table: DenseKeys, column: Value) -> list[tuple[Value, Value]]:
+    """Undo the mixed-radix arithmetic, last component first."""
+    found = []
+    rest = column
+    for place in reversed(range(len(table.bases))):
+        digit = rest if place == 0 else k.var("digit", rest.rem(table.sizes[place]))
+        null = digit.eq(0)
+        found.append((k.var("word", select(null, const(0, I64), digit - 1 + table.bases[place])), null))
+        rest = rest if place == 0 else k.var("rest", rest.div(table.sizes[place]))
+    return found[::-1]

@@ -1,0 +1,112 @@
+"""What an expression may refer to while it is lowered, and how it reports what goes wrong.
+
+This is all that the translation of a function (`calls/`) knows of the kernel it is lowered into.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.kernels.cells import Cell
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, Const, Type, Value, const, select
+from penstock.lower import calendar
+from penstock.lower.machine import machine_type
+
+
+@dataclass
+class Scope(ABC):
+    """Everything an expression may refer to while it is lowered into kernel `k`.
+
+    `column` gives the cell of a column of the current row; `text_equals` compares a text column with a
+    literal; `valid_at` tells whether a column is there without reading it, which any type allows;
+    `on_error` records an error condition. Under a `guard`, only rows for which it is true can be wrong.
+    """
+
+    k: KernelBuilder
+    schema: pa.Schema
+    column: Callable[[str], Cell]
+    on_error: Callable[[Value], None]
+    text_equals: Callable[[str, str], Cell]
+    valid_at: Callable[[str], Value | None] | None = None
+    reduced: Sequence[Cell] = ()
+    reduced_types: Sequence[pa.DataType] = ()
+    guard: Value | None = None
+    known: dict[ex.Expr, Cell] = field(default_factory=dict)
+
+    @abstractmethod
+    def lower(self, expr: ex.Expr) -> Cell:
+        """Lower an expression once; equal subexpressions share the result."""
+
+    @contextmanager
+    def under(self, condition: Value) -> Iterator[None]:
+        """Lower what counts only where a condition holds: elsewhere it cannot fail.
+
+        What is lowered inside is not reused outside, where its errors would count.
+        """
+        outer = self.guard, self.known
+        self.guard = condition if self.guard is None else self.k.var("guard", self.guard & condition)
+        self.known = dict(self.known)
+        yield
+        self.guard, self.known = outer
+
+    def fail(self, condition: Value) -> None:
+        """Report the condition under which a row is wrong."""
+        self.on_error(condition if self.guard is None else condition & self.guard)
+
+    def valid(self, expr: ex.Expr) -> Value | None:
+        """Tell whether an expression is not null (None: never); a column is not read for that."""
+        if isinstance(expr, ex.Column) and self.valid_at is not None:
+            return self.valid_at(expr.name)
+        return self.lower(expr).valid
+
+    def type_of(self, expr: ex.Expr) -> pa.DataType:
+        return type_of(expr, self.schema, self.reduced_types)
+
+    def machine_of(self, expr: ex.Expr) -> Type:
+        return computed_type(self.type_of(expr))
+
+    def bind(self, cell: Cell) -> Cell:
+        """Give a cell's parts names, so that whoever uses them twice computes them once."""
+        value = cell.value if isinstance(cell.value, Const) else self.k.var("v", cell.value)
+        valid = cell.valid
+        if valid is not None and not isinstance(valid, Const):
+            valid = self.k.var("ok", valid)
+        return Cell(value, valid)
+
+    def lower_as(self, expr: ex.Expr, dtype: pa.DataType) -> Cell:
+        """Convert implicitly, to a type that can hold every value (units of time become finer)."""
+        cell = self.lower(expr)
+        factor = calendar.finer(self.type_of(expr), dtype)
+        value = cell.value
+        if factor != 1:
+            value = value.to(I64) * factor
+        return Cell(value.to(computed_type(dtype)), cell.valid)
+
+
+Rule = Callable[[Scope, ex.Call], Cell]
+
+
+def computed_type(dtype: pa.DataType) -> Type:
+    """Give the machine type of values that a kernel computes with."""
+    machine = machine_type(dtype)
+    if machine is None:
+        raise UnsupportedError(f"values of type {dtype} can be carried along but not computed with")
+    return machine
+
+
+def choose(condition: Value, a: Cell, b: Cell) -> Cell:
+    """The one cell where a condition holds, the other elsewhere."""
+    value = select(condition, a.value, b.value)
+    if a.valid is None and b.valid is None:
+        return Cell(value)
+    yes = const(True, BOOL)
+    return Cell(value, select(condition, a.valid or yes, b.valid or yes))
