@@ -63,7 +63,7 @@ from penstock.lower.expressions import Lowering
 from penstock.lower.partials import PRESENT, Partial, value_added
 from penstock.types.time import Time
 
-CHUNK = 4096
+CHUNK = 8192
 LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits
 SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
 
