@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from penstock.errors import (
     BindingError,
     DurationError,
+    EngineError,
     ExpressionTypeError,
     OverflowError,
     PenstockError,
@@ -44,6 +45,7 @@ __all__ = [
     "BindingError",
     "DurationError",
     "Engine",
+    "EngineError",
     "Expr",
     "ExpressionTypeError",
     "Metrics",

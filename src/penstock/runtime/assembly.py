@@ -43,16 +43,19 @@ class Windows:
 
     def last_holding(self, times: np.ndarray) -> np.ndarray:
         """The last window that starts at or before each time."""
-        return np.floor_divide(times - self.grid.offset, self.grid.every)
+        found: np.ndarray = np.floor_divide(times - self.grid.offset, self.grid.every)
+        return found
 
     def holds(self, times: np.ndarray) -> np.ndarray:
         """Whether any window holds each time: not so in the gaps between windows shorter than the slide."""
         inside = (times - self.grid.offset) - self.last_holding(times) * self.grid.every
-        return inside < self.grid.size
+        held: np.ndarray = inside < self.grid.size
+        return held
 
     def first_holding(self, times: np.ndarray) -> np.ndarray:
         """The first window that ends after each time."""
-        return np.floor_divide(times - self.grid.offset - self.grid.size, self.grid.every) + 1
+        found: np.ndarray = np.floor_divide(times - self.grid.offset - self.grid.size, self.grid.every) + 1
+        return found
 
     def complete_at(self, frontier: np.ndarray) -> np.ndarray:
         """The last window complete at each watermark."""
@@ -63,7 +66,8 @@ class Windows:
 
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         """Which rows came when every window that holds them had been complete."""
-        return (self.last_holding(times) <= self.complete_at(frontier)) & self.holds(times)
+        late: np.ndarray = (self.last_holding(times) <= self.complete_at(frontier)) & self.holds(times)
+        return late
 
     def of_panes(self, panes: np.ndarray, after: int, upto: int) -> np.ndarray:
         """The windows after `after` up to `upto` that hold at least one of the sorted panes."""

@@ -28,7 +28,7 @@ class Flow:
 class Stage(Protocol):
     """One step of a running query. Ports number a stage's inputs."""
 
-    def push(self, port: int, flow: Flow) -> list[Flow]:
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         """Take rows and give those that can already leave."""
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:

@@ -85,7 +85,8 @@ class Interner:
     def _encode_dictionary(self, array: pa.DictionaryArray) -> np.ndarray:
         known = np.append(self.encode(array.dictionary.cast(pa.large_string())), np.int32(-1))
         index = array.indices.fill_null(len(known) - 1) if array.indices.null_count else array.indices
-        return known[index.to_numpy(zero_copy_only=False)].astype(np.int32)
+        codes: np.ndarray = known[index.to_numpy(zero_copy_only=False)].astype(np.int32)
+        return codes
 
     def _arguments(self) -> dict[str, object]:
         return {

@@ -54,11 +54,11 @@ class DenseKeys:
     def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """The words and null masks of columns."""
         if len(self.sizes) == 1:
-            words, nulls = columns + (self.bases[0] - 1), np.zeros(len(columns), np.int64)
+            word, none = columns + (self.bases[0] - 1), np.zeros(len(columns), np.int64)
             if len(columns) and int(columns.min()) == 0:
                 null = columns == 0
-                words[null], nulls[null] = 0, 1
-            return [words], nulls
+                word[null], none[null] = 0, 1
+            return [word], none
         digits = np.unravel_index(columns, self.sizes)
         words = [np.where(d == 0, 0, d - 1 + base) for d, base in zip(digits, self.bases, strict=True)]
         nulls = sum(
@@ -89,7 +89,8 @@ class DenseKeys:
     def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:
         """A table that also covers other ranges, with some room to spare where it has to grow."""
         spans = [
-            _span(base, size, low, high) for base, size, low, high in zip(self.bases, self.sizes, lows, highs)
+            _span(base, size, low, high)
+            for base, size, low, high in zip(self.bases, self.sizes, lows, highs, strict=True)
         ]
         return DenseKeys(tuple(base for base, _ in spans), tuple(size for _, size in spans))
 

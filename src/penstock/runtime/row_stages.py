@@ -78,8 +78,8 @@ class SourceStage:
         self._raise_to(int(times.max()))
         if int(times.min()) >= self.watermark:
             return None
-        ahead = np.maximum.accumulate(times) - self.lateness
-        return np.maximum(ahead, before)
+        ahead: np.ndarray = np.maximum(np.maximum.accumulate(times) - self.lateness, before)
+        return ahead
 
     def _raise_to(self, time: int) -> None:
         self.watermark = max(self.watermark, time - self.lateness)

@@ -91,8 +91,9 @@ class Session:
     @property
     def watermark(self) -> int:
         """How far time is known to have advanced on every stream."""
-        stages = [self._stages[name] for name in self._streams.values()]
-        return min(stage.watermark for stage in stages if isinstance(stage, SourceStage))
+        stages = (self._stages[name] for name in self._streams.values())
+        marks = [stage.watermark for stage in stages if isinstance(stage, SourceStage)]
+        return min(marks)
 
     def _source(self, stream: str) -> str:
         if self._finished:

@@ -191,7 +191,8 @@ class PaneTable:
     def present(self) -> np.ndarray:
         """Which (slot, column) cells hold anything."""
         columns = self.keys.columns
-        return self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
+        held: np.ndarray = self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
+        return held
 
     def rows_in(self, slots: np.ndarray) -> int:
         """How many cells of some slots hold anything."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +136,7 @@ class WindowStage:
             span = abs(int(end) - int(begin))
         else:
             return 2
-        return 1 << min(span // width + 2, MOST_PANES_AHEAD).bit_length()
+        return 1 << int(min(span // width + 2, MOST_PANES_AHEAD)).bit_length()
 
     def _tasks_worth(self, rows: int) -> int:
         """How many threads the rows can keep busy; small tasks are asked for by tests."""
@@ -206,7 +207,7 @@ def _runs(workers: list[Worker]) -> list[tuple[Worker, int]]:
 
 def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:
     bounds = np.linspace(0, len(tasks), threads + 1).astype(int)
-    return [deque(tasks[begin:end]) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [deque(tasks[begin:end]) for begin, end in pairwise(bounds)]
 
 
 def _work(worker: Worker, place: int, queues: list[deque[Flow]]) -> Callable[[], None]:

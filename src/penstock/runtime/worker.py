@@ -324,7 +324,8 @@ class Worker:
             here = [((fragments.nulls >> c) & 1) == 0 for c in range(len(fragments.words))]
             found = [words[mask] for words, mask in zip(fragments.words, here, strict=True)]
             bounds = [
-                (int(w.min()), int(w.max())) if len(w) else (b, b) for w, b in zip(found, table.keys.bases)
+                (int(w.min()), int(w.max())) if len(w) else (b, b)
+                for w, b in zip(found, table.keys.bases, strict=True)
             ]
             self.cover([low for low, _ in bounds], [high for _, high in bounds])
         if isinstance(table.keys, DenseKeys):
