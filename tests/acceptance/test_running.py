@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -221,3 +222,21 @@ def test_keys_that_come_and_go_over_many_windows() -> None:
     rows = [row for each in query(by="k").run(batches) for row in each.to_pylist()]
     assert len(rows) == 900
     assert {row["s"] for row in rows} == {1}
+
+
+def test_one_query_may_run_in_many_python_threads_at_once() -> None:
+    n = 5_000
+    tables = [
+        pa.table(
+            {
+                "ts": pa.array(range(n), pa.timestamp("s")),
+                "k": [f"{i % 13}" for i in range(n)],
+                "v": [seed] * n,
+            }
+        )
+        for seed in range(8)
+    ]
+    keyed = pk.stream("events", SCHEMA, time="ts").window("1m", by="k").agg(s=pk.sum("v"))
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(keyed.collect, tables))
+    assert [sum(result["s"].to_pylist()) for result in results] == [seed * n for seed in range(8)]

@@ -141,6 +141,8 @@ def operation(op: d.Op, args: list[Any]) -> Any:
             return -a
         case "least" | "greatest":
             return getattr(pk, op.name)(*args)
+        case "truncate":
+            return a.dt.truncate("".join(map(str, op.option)))  # type: ignore[call-overload]  # (every, unit)
         case name if name in PARTS:
             return getattr(a.dt, name)()
         case name:

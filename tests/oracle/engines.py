@@ -47,9 +47,16 @@ def interpreted(case: Case, off: frozenset[str] | None = None) -> list[Row]:
 
 def streamed(case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]]) -> pa.Table:
     """Run incrementally over batches, with lateness enough for every row."""
-    query = build(case.query, case.datasets, bound=False, lateness=PATIENCE)
-    output = query.run({name: iter(each) for name, each in batches.items()})
-    return pa.Table.from_batches(list(output), query.schema)
+    return streamed_and_counted(case, batches, PATIENCE)[0]
+
+
+def streamed_and_counted(
+    case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]], lateness: int
+) -> tuple[pa.Table, pk.Metrics]:
+    """Run incrementally with a lateness in ticks."""
+    query = build(case.query, case.datasets, bound=False, lateness=lateness)
+    run = query.run({name: iter(each) for name, each in batches.items()})
+    return pa.Table.from_batches(list(run), query.schema), run.metrics
 
 
 def pass_names() -> list[str]:

@@ -241,7 +241,13 @@ class Grower:
 
     def field(self, name: str, depth: int) -> tuple[Node, Column]:
         """Grow a new column for `select` or `with_columns`."""
-        match self.pick(["int", "float", "inexact", "bool", "string", "column"]):
+        match self.pick(["int", "float", "inexact", "bool", "string", "column", "instant"]):
+            case "instant" if usable := self.where_type(pa.types.is_timestamp):
+                column = self.pick(usable)
+                every = self.pick([1, 2, 7, 60, 1000])
+                return Op("truncate", (Col(column.name),), (every, column.type.unit)), Column(
+                    name, column.type
+                )
             case "int":
                 made = self.integer(depth)
                 return _typed_integer(made), Column(name, pa.int64(), made.bound)

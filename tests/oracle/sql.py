@@ -112,7 +112,7 @@ def operation(name: str, args: list[str], op: d.Op) -> str:
         case "between":
             return f"({args[0]} >= {args[1]} AND {args[0]} <= {args[2]})"
         case "truncate":
-            return f"({_floor_ticks(args[0], int(str(op.option)))})"
+            return f"({_floor_ticks(args[0], int(op.option[0]))})"
         case "least" | "greatest":
             return f"{name}({', '.join(args)})"
         case _ if name in COMPARE:

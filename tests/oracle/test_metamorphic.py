@@ -24,6 +24,7 @@ from tests.oracle.engines import (
     expected_rows,
     pass_names,
     streamed,
+    streamed_and_counted,
     tiny_tasks,
     without_passes,
 )
@@ -47,6 +48,30 @@ def test_any_batch_split_gives_the_same_answer(case: Case, data: st.DataObject) 
     expected = _expected(case)
     batches = {each.name: data.draw(batches_of(each.table)) for each in case.datasets}
     assert_answer(expected, streamed(case, batches), "streamed", d.promises_order(case.query))
+
+
+@effort(50)
+@given(case=any_queries(), lateness=st.integers(0, 30), data=st.data())
+def test_late_rows_are_the_same_whatever_the_batches(case: Case, lateness: int, data: st.DataObject) -> None:
+    """With too little patience rows are lost, but the same ones: lateness is decided row by row."""
+    assume(len(case.datasets) == 1 and expected_rows(case) is not None)
+    table = case.datasets[0].table
+    whole = {"events": table.combine_chunks().to_batches()}
+    one, counted = streamed_and_counted(case, whole, lateness)
+    many, recounted = streamed_and_counted(case, {"events": data.draw(batches_of(table))}, lateness)
+    assert _without_floats(one) == _without_floats(many)
+    assert (counted.read, counted.late, counted.malformed) == (
+        recounted.read,
+        recounted.late,
+        recounted.malformed,
+    )
+    assert counted.balanced and recounted.balanced
+
+
+def _without_floats(table: pa.Table) -> list[str]:
+    """List what must be bit-equal: float sums may differ by their bound, by how they were added."""
+    exact = [field.name for field in table.schema if not pa.types.is_floating(field.type)]
+    return _sorted_text(table.select(exact))
 
 
 @effort(30)
