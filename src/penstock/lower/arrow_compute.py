@@ -62,6 +62,8 @@ def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
             settings = dict(options)
             dtype = type_of(expr, schema)
             return None if run is None else lambda batch: run(_plain(batch, name), settings).cast(dtype)
+        case ex.IsIn(arg=ex.Column(name=name), values=values):
+            return _membership(name, values, schema)
         case ex.Call(function="eq" | "ne" | "lt" | "le" | "gt" | "ge" as function, args=args):
             return _comparison(function, args, schema)
         case _:
@@ -100,6 +102,22 @@ def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> 
     if any(each is None for each in operands):
         return None
     return lambda batch: _COMPARE[function](*(each(batch) for each in operands if each is not None))
+
+
+def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) -> Compute | None:
+    """Look a column up in a list of its own type; floats are left to the definition, for NaN and zeros."""
+    dtype = schema.field(name).type
+    plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    alike = all(each.type == plain for each in values)
+    if pa.types.is_floating(plain) or not alike:
+        return None
+    listed = from_physical([each.value for each in values], plain)
+
+    def look_up(batch: pa.RecordBatch) -> pa.Array:
+        array = _plain(batch, name)
+        return pc.if_else(array.is_valid(), pc.is_in(array, value_set=listed), pa.nulls(1, pa.bool_())[0])
+
+    return look_up
 
 
 def _operand(arg: ex.Expr, schema: pa.Schema) -> Callable[[pa.RecordBatch], object] | None:

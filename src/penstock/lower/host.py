@@ -18,6 +18,7 @@ from penstock.lower.calls.catalogue import CALLS
 from penstock.lower.machine import is_text, machine_type
 
 MOST_TEXTS = 16
+MOST_NUMBERS = 64  # more are looked up by Arrow: a comparison for each would only bloat the loop
 _NOT_FOR_TIMES = frozenset({"mul", "div", "floordiv", "mod"})
 _ZONED_PARTS = frozenset(calendar.PARTS) - {"epoch_ticks"}
 
@@ -75,7 +76,7 @@ def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
     if any(machine_type(dtype) is None for dtype in types):
         return False
     if not isinstance(expr, ex.Call):
-        return True
+        return not (isinstance(expr, ex.IsIn) and len(expr.values) > MOST_NUMBERS)
     if expr.function in _NOT_FOR_TIMES and any(calendar.is_temporal(dtype) for dtype in types):
         return False
     zone = getattr(types[1], "tz", None) if expr.function in _ZONED_PARTS else None

@@ -89,7 +89,7 @@ def with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.O
     time = replace(source.time, period=None, start=0)
     return ir.Object(
         f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time
-    ), tuple(keys)
+    ), tuple(dict.fromkeys(keys))
 
 
 def beside(

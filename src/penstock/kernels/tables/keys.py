@@ -160,7 +160,8 @@ class KeyReader:
             return []
         mask = k.var("nulls", self.nulls[column] >> self.hidden)
         return [
-            (k.var("word", words[column]), ((mask >> place) & 1).ne(0)) for place, words in enumerate(self.words)
+            (k.var("word", words[column]), ((mask >> place) & 1).ne(0))
+            for place, words in enumerate(self.words)
         ]
 
 

@@ -1,0 +1,151 @@
+"""Step 3 of the fold: add rows to the cells of (pane, key), each wholly or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.kernels.cells import Cell, conjunction, is_nan
+from penstock.kernels.monoids import Values
+from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
+from penstock.loop.nodes import I64, U64, Buffer, Overflows, Value, Var, as_value, const, select
+from penstock.lower.folding.frame import Frame
+from penstock.lower.folding.panes import CurrentPane
+from penstock.lower.folding.rows import Chosen
+from penstock.lower.partials import PRESENT
+
+
+@dataclass(frozen=True)
+class Update:
+    """New contents of one cell's states, taken over where the row is `active` (None: always)."""
+
+    buffers: tuple[Buffer, ...]
+    old: Values
+    new: Values
+    active: Value | None
+
+
+@dataclass(frozen=True)
+class Addition:
+    """Adds the chosen rows of a chunk of `n` rows."""
+
+    frame: Frame
+    pane: CurrentPane
+    n: Var
+    chosen: Chosen
+
+    def write(self) -> None:
+        """Two loops, since what a chunk of several panes needs would burden the common one."""
+        k = self.frame.k
+        with k.if_(self.chosen.count > 0):  # a pane that no row enters must not take a slot
+            if self.frame.spec.time.implied:
+                self._to_one_pane()
+            else:
+                with k.if_(self.pane.single):
+                    self._to_one_pane()
+                with k.else_():
+                    self._to_several_panes()
+        self.frame.tally(self.n, self.chosen.count)
+
+    def _to_one_pane(self) -> None:
+        frame, k = self.frame, self.frame.k
+        base: Value = const(0, I64)
+        if not frame.spec.sparse:
+            slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
+            base = k.var("base", slot * frame.width)
+        with k.for_(0, self.chosen.count, "j") as j:
+            self._row(k.var("row", self.chosen.row(j)), j, base)
+
+    def _to_several_panes(self) -> None:
+        """Look the pane up again only when a row leaves the last one's."""
+        k = self.frame.k
+        slot = k.var("slot", -1)
+        with k.for_(0, self.chosen.count, "j") as j:
+            row = k.var("row", self.chosen.row(j))
+            time = k.var("time", self.frame.time_at(row))
+            with k.if_(~self.pane.inside(time)):
+                self.pane.enter(time)
+                k.set(slot, -1)
+            self._row(row, j, self._base_of(slot, row, j))
+
+    def _base_of(self, slot: Var, row: Value, j: Value) -> Value:
+        """Where the current pane's row of the grid begins."""
+        frame, k = self.frame, self.frame.k
+        if frame.spec.sparse:
+            return const(0, I64)
+        with k.if_(slot < 0):
+            k.set(slot, frame.panes.find(k, self.pane.number, lambda: self._stop(NEED_SLOTS, row, j)))
+        return k.var("base", slot * frame.width)
+
+    def _stop(self, why: int, row: Value, j: Value) -> None:
+        """Return before a row that cannot be added yet."""
+        self.frame.tally(row - self.frame.at, j)
+        self.frame.leave(why, row)
+
+    # -- one row -----------------------------------------------------------------------------------
+
+    def _row(self, row: Value, j: Value, base: Value) -> None:
+        k = self.frame.k
+        at = k.var("place", self._place(row, j) + base)
+        contributions = self.frame.contributions(row)
+        updates = [self._update(m, at, *added) for m, added in enumerate(contributions)]
+        overflow = self._overflow(updates, contributions)
+        if overflow is not None:
+            with k.if_(overflow):
+                self._stop(NEED_WIDE, row, j)
+        self._store(at, updates)
+
+    def _place(self, row: Value, j: Value) -> Value:
+        """The column of the row's key."""
+        frame, k = self.frame, self.frame.k
+        lowering = frame.lowering(row)
+        cells = [lowering.lower(key) for key in frame.spec.keys]
+        place, beyond = frame.keys.locate(k, [Cell(self.pane.number), *cells] if frame.spec.sparse else cells)
+        if beyond is not None:
+            with k.if_(beyond):
+                self._stop(NEED_KEYS, row, j)
+        return place
+
+    def _update(self, m: int, at: Value, value: Value, active: Value | None) -> Update:
+        k, buffers = self.frame.k, self.frame.states[m]
+        old = tuple(k.var("old", buffer[at]) for buffer in buffers)
+        return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, value), active)
+
+    def _overflow(
+        self, updates: Sequence[Update], contributions: Sequence[tuple[Value, Value | None]]
+    ) -> Value | None:
+        """Whether some 64-bit sum cannot take the row; None when there is none that could not."""
+        overflow: Value | None = None
+        for monoid, update, (value, active) in zip(
+            self.frame.spec.monoids, updates, contributions, strict=True
+        ):
+            if monoid.guarded:
+                leaves = conjunction(_leaves_64_bits(update.old[0], value), active)
+                overflow = leaves if overflow is None else overflow | leaves
+        return overflow
+
+    def _store(self, at: Value, updates: Sequence[Update]) -> None:
+        spec, k = self.frame.spec, self.frame.k
+        if spec.partials[0] == PRESENT and len(updates) > 1:
+            self._mark_present(at, updates[1].old[0], spec.monoids[1].states[0].identity)
+            updates = updates[1:]
+        for each in updates:
+            for buffer, before, after in zip(each.buffers, each.old, each.new, strict=True):
+                k.store(buffer, at, after if each.active is None else select(each.active, after, before))
+
+    def _mark_present(self, at: Value, old: Value, identity: float) -> None:
+        """Mark a cell the first time it is met: then, at least, another state of it is still the identity.
+
+        The branch is taken once for each cell and predicted ever after; a store for each row is not free.
+        """
+        k = self.frame.k
+        with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
+            k.store(self.frame.states[0][0], at, 1)
+
+
+def _leaves_64_bits(total: Value, value: Value) -> Value:
+    """Whether adding a value to a signed 64-bit sum overflows, or the value itself does not fit one."""
+    signed = value.to(I64)
+    overflow = Overflows("add", total, signed)
+    return overflow | (signed < 0) if value.type == U64 else overflow

@@ -1,0 +1,139 @@
+"""What all steps of the fold kernel share: its parameters, and what a row has to offer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell, is_true
+from penstock.kernels.monoids import Monoid
+from penstock.kernels.tables.keys import DenseKeys, HashKeys, KeyTable, NoKeys
+from penstock.kernels.tables.panes import PaneSlots
+from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, NEED_KEYS, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, Buffer, Value, const
+from penstock.lower.columns import Columns
+from penstock.lower.expressions import Lowering
+from penstock.lower.partials import Partial, value_added
+from penstock.types.time import Time
+
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class FoldSpec:
+    """All that the kernel is specialised to."""
+
+    schema: pa.Schema
+    time: Time
+    width: int
+    offset: int
+    where: ex.Expr | None
+    keys: tuple[ex.Expr, ...]
+    partials: tuple[Partial, ...]
+    monoids: tuple[Monoid, ...]
+    key_table: str  # "none" | "dense" | "hash" | "sparse"
+    nullable: frozenset[str]
+    interned: frozenset[str]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the pane is part of the key, instead of a row of a grid: few keys meet in a pane."""
+        return self.key_table == "sparse"
+
+
+class Frame:
+    """The kernel being written: its parameters, and the variables that live for a whole call."""
+
+    def __init__(self, spec: FoldSpec) -> None:
+        self.spec = spec
+        self.k = k = KernelBuilder("fold")
+        self.lo, self.hi = k.scalar("lo"), k.scalar("hi")
+        first_row = k.scalar("first_row")
+        self.head = k.buffer("head", I64)
+        self.width = k.scalar("columns")
+        self.panes = PaneSlots.declare(k, self.head)
+        self.keys = _key_table(k, self.head, spec)
+        self.states = tuple(
+            tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in spec.monoids
+        )
+        self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, first_row)
+        self.errors = k.var("errors", False, BOOL)
+        self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashKeys) else None
+        self.at = k.var("at", self.lo)
+
+    def time_at(self, row: Value) -> Value:
+        return self.columns.time_at(row)
+
+    # -- leaving -----------------------------------------------------------------------------------
+
+    def leave(self, status: int, reached: Value) -> None:
+        """Return the row reached, and why."""
+        k = self.k
+        k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
+        k.store(self.head, STATUS, status)
+        k.ret(reached)
+
+    def tally(self, rows: Value, accepted: Value) -> None:
+        """Count rows that are done with."""
+        k = self.k
+        k.store(self.head, ACCEPTED, self.head[ACCEPTED] + accepted)
+        k.store(self.head, FILTERED, self.head[FILTERED] + (rows - accepted))
+
+    def reserve_keys(self, rows: Value) -> None:
+        """See to it that each of the chunk's rows may bring a new key."""
+        if self.key_capacity is not None:
+            with self.k.if_(self.head[KEYS] + rows > self.key_capacity):
+                self.leave(NEED_KEYS, self.at)
+
+    # -- a row -------------------------------------------------------------------------------------
+
+    def lowering(self, row: Value, active: Value | None = None) -> Lowering:
+        """Lower expressions at a row, which can be wrong only where it is `active`."""
+
+        def fail(condition: Value) -> None:
+            self.k.set(self.errors, self.errors | (condition if active is None else condition & active))
+
+        return self.columns.lowering(row, fail)
+
+    def passes(self, row: Value) -> Value | None:
+        """The filter at a row; None when every row passes."""
+        if self.spec.where is None:
+            return None
+        return is_true(self.lowering(row).lower(self.spec.where))
+
+    def contributions(self, row: Value, active: Value | None = None) -> list[tuple[Value, Value | None]]:
+        """What a row adds to each partial, and the condition under which it does (None: always)."""
+        lowering = self.lowering(row, active)
+        return [_contribution(lowering, partial) for partial in self.spec.partials]
+
+
+def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
+    match spec.key_table:
+        case "dense":
+            return DenseKeys.declare(k, len(spec.keys))
+        case "hash":
+            return HashKeys.declare(k, head, len(spec.keys))
+        case "sparse":
+            return HashKeys.declare(k, head, len(spec.keys) + 1)
+        case _:
+            return NoKeys()
+
+
+def _contribution(lowering: Lowering, partial: Partial) -> tuple[Value, Value | None]:
+    if partial.where is None:
+        return value_added(partial, _argument(lowering, partial), None)
+    where = lowering.lower(partial.where)
+    with lowering.under(is_true(where)):
+        cell = _argument(lowering, partial)
+    return value_added(partial, cell, where)
+
+
+def _argument(lowering: Lowering, partial: Partial) -> Cell | None:
+    if partial.arg is None:
+        return None
+    if partial.kind in ("count", "present"):  # only asks whether there is a value, of whatever type
+        return Cell(const(1, I64), lowering.valid(partial.arg))
+    return lowering.lower(partial.arg)

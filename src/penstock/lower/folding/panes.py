@@ -1,0 +1,88 @@
+"""Step 1 of the fold: the pane that the rows of a chunk fall into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.loop.nodes import BOOL, I64, Value, Var, const, minimum
+from penstock.lower.calendar import floor_div
+from penstock.lower.folding.frame import Frame
+from penstock.lower.folding.rows import Chosen
+
+SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
+
+
+class CurrentPane:
+    """The pane of the row at hand; `single` while all rows of the chunk lie in it."""
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        k = frame.k
+        self.number, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
+        self.single = k.var("single", True, BOOL)
+
+    def enter(self, time: Value) -> None:
+        """Go to the pane that holds a time."""
+        k, spec, errors = self.frame.k, self.frame.spec, self.frame.errors
+        at = k.var("time", time)
+        k.set(self.number, floor_div(at - spec.offset, const(spec.width, I64)))
+        k.set(self.begin, self.number * spec.width + spec.offset)
+        k.set(self.end, self.begin + spec.width)
+        k.set(errors, errors | ~self.inside(at))  # bounds beyond 64 bits have wrapped around
+
+    def inside(self, time: Value) -> Value:
+        return (time >= self.begin) & (time < self.end)
+
+    def cut(self, n: Var) -> None:
+        """Cut a chunk of regular rows where its pane ends: that needs no look at the rows."""
+        period = self.frame.spec.time.period
+        assert period is not None
+        left = (self.end - self.frame.time_at(self.frame.at) + (period - 1)).div(period)
+        self.frame.k.set(n, minimum(n, left))
+
+    def watch(self) -> Watch:
+        k = self.frame.k
+        return Watch(self, k.var("outside", 0), k.var("last", self.end - 1))
+
+    def check(self, n: Var) -> None:
+        """Look at the times of all rows, then settle."""
+        watch = self.watch()
+        with self.frame.k.for_(0, n, "r") as r:
+            watch.row(r)
+        self.settle(watch, n)
+
+    def settle(self, watch: Watch, n: Var, chosen: Chosen | None = None) -> None:
+        """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows."""
+        k = self.frame.k
+        k.set(self.single, watch.outside.eq(0))
+        with k.if_(~self.single):
+            run = self._run(n)
+            with k.if_(run >= SHORTEST_RUN):
+                k.set(n, run)
+                k.set(self.single, const(True, BOOL))
+                if chosen is not None:
+                    chosen.forget_beyond(run)
+
+    def _run(self, n: Var) -> Var:
+        """How many rows lie in the pane before the first that does not."""
+        frame = self.frame
+        run = frame.k.var("run", 0)
+        more = (run < n) & self.inside(frame.time_at(frame.at + minimum(run, n - 1)))
+        with frame.k.while_(more):
+            frame.k.set(run, run + 1)
+        return run
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Notes, row by row, whether all times of a chunk lie in the pane: `outside` stays 0."""
+
+    pane: CurrentPane
+    outside: Var
+    last: Var
+
+    def row(self, r: Value) -> None:
+        frame = self.pane.frame
+        time = frame.k.var("time", frame.time_at(frame.at + r))
+        beyond = (time < self.pane.begin) | (time > self.last)
+        frame.k.set(self.outside, self.outside | beyond.to(I64))

@@ -1,0 +1,50 @@
+"""Step 2 of the fold: the rows of a chunk that pass the filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.kernels.select import select_rows
+from penstock.loop.abi import LANES
+from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, maximum
+from penstock.lower.folding.frame import CHUNK, Frame
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """`count` rows of the chunk: all of them, or those whose offsets are listed."""
+
+    frame: Frame
+    count: Var
+    offsets: Buffer | None = None
+
+    def row(self, j: Value) -> Value:
+        """The j-th of them, as a row of the batch."""
+        return self.frame.at + (j if self.offsets is None else self.offsets[j].to(I64))
+
+    def forget_beyond(self, run: Value) -> None:
+        """Drop the rows that a shortened chunk no longer holds."""
+        if self.offsets is None:
+            return
+        k, count = self.frame.k, self.count
+        beyond = (count > 0) & (self.offsets[maximum(count - 1, const(0, I64))].to(I64) >= run)
+        with k.while_(beyond):
+            k.set(count, count - 1)
+
+
+def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None = None) -> Chosen:
+    """Apply the filter to a chunk, doing something else to each row in the same loop."""
+    if frame.spec.where is None:
+        return Chosen(frame, n)
+    k = frame.k
+    mask = k.local("mask", U8, CHUNK + LANES)
+    offsets = k.local("chosen", I32, CHUNK + LANES)
+    positions = k.shared_buffer("positions", "", U8)
+
+    def passes(r: Value) -> Value:
+        found = frame.passes(frame.at + r)
+        assert found is not None
+        return found
+
+    return Chosen(frame, select_rows(k, n, passes, mask, offsets, positions, meanwhile), offsets)
