@@ -38,6 +38,11 @@ def narrow(valid: Value | None, also: Value) -> Value:
     return also if valid is None else valid & also
 
 
+def conjunction(a: Value | None, b: Value | None) -> Value | None:
+    """Both of two conditions, None being one that always holds."""
+    return b if a is None else a if b is None else a & b
+
+
 def is_nan(value: Value) -> Value:
     return value.ne(value)
 

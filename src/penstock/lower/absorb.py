@@ -12,7 +12,7 @@ from penstock.kernels.tables.panes import PaneSlots
 from penstock.loop.abi import DONE, NEED_SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Value
-from penstock.lower.fold import RowKernel, arenas
+from penstock.lower.columns import RowKernel, arenas
 
 
 def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:

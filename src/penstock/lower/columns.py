@@ -6,6 +6,7 @@ A kernel never learns a column's name: parameters are numbered. Each declared pa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,9 +15,23 @@ from penstock.kernels.cells import Cell
 from penstock.kernels.text import equals_literal
 from penstock.loop.abi import Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Space, Value, Var, const
+from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Space, Type, Value, Var, const
+from penstock.lower.expressions import Lowering
 from penstock.lower.machine import is_text, machine_type
 from penstock.types.time import Time
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """A kernel over a batch's rows, and what to bind its column parameters to."""
+
+    kernel: Kernel
+    bindings: tuple[Binding, ...]
+
+
+def arenas(k: KernelBuilder) -> tuple[Binding, ...]:
+    """What fills the buffers of interned texts that a kernel compares."""
+    return tuple(Binding(buffer.name, column, role) for (role, column), buffer in k.shared.items() if column)
 
 
 @dataclass
@@ -35,6 +50,17 @@ class Columns:
     first_row: Var
     bindings: list[Binding] = field(default_factory=list)
     _params: dict[tuple[str, str, str | None], Buffer | Var] = field(default_factory=dict)
+
+    def lowering(self, row: Value, on_error: Callable[[Value], None]) -> Lowering:
+        """Lower expressions over the columns at a row of the batch."""
+        return Lowering(
+            self.k,
+            self.schema,
+            lambda name: self.cell(name, row),
+            on_error,
+            lambda name, text: self.text_equals(name, text, row),
+            lambda name: self.valid(name, row),
+        )
 
     def cell(self, name: str, row: Value) -> Cell:
         """Read a column at a row of the batch."""
@@ -88,19 +114,19 @@ class Columns:
         return ((bits[place >> 3] >> (place & 7).to(U8)) & 1).ne(const(0, U8))
 
     def _buffer(
-        self, name: str, role: str, type: object, text: str | None = None, space: Space = Space.GLOBAL
+        self, name: str, role: str, type: Type, text: str | None = None, space: Space = Space.GLOBAL
     ) -> Buffer:
         found = self._params.get((name, role, text))
         if found is None:
-            found = self.k.buffer(role, type, space)  # type: ignore[arg-type]
+            found = self.k.buffer(role, type, space)
             self._remember(found, name, role, text)
         assert isinstance(found, Buffer)
         return found
 
-    def _scalar(self, name: str, role: str, type: object, text: str | None = None) -> Var:
+    def _scalar(self, name: str, role: str, type: Type, text: str | None = None) -> Var:
         found = self._params.get((name, role, text))
         if found is None:
-            found = self.k.scalar(role, type)  # type: ignore[arg-type]
+            found = self.k.scalar(role, type)
             self._remember(found, name, role, text)
         assert isinstance(found, Var)
         return found

@@ -20,8 +20,8 @@ from penstock.kernels.tables.keys import KeyReader
 from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS, Binding
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Kernel, Type, Value, const
+from penstock.lower.columns import arenas
 from penstock.lower.expressions import Lowering
-from penstock.lower.fold import arenas
 from penstock.lower.machine import is_text, machine_type
 from penstock.lower.partials import Finish, MayBeNull, Partial
 

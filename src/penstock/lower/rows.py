@@ -106,14 +106,7 @@ class _Rows:
         def fail(condition: Value) -> None:
             self.k.set(self.errors, self.errors | condition)
 
-        return Lowering(
-            self.k,
-            self.spec.schema,
-            lambda name: self.columns.cell(name, row),
-            fail,
-            lambda name, text: self.columns.text_equals(name, text, row),
-            lambda name: self.columns.valid(name, row),
-        )
+        return self.columns.lowering(row, fail)
 
     def _store_fields(self, row: Var, place: Value) -> None:
         lowering = self._lowering(row)

@@ -13,8 +13,10 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.kernels.monoids import Monoid
 from penstock.lower.absorb import build_absorb
+from penstock.lower.columns import RowKernel
 from penstock.lower.emit import EmitKernel, EmitSpec, build_emit
-from penstock.lower.fold import FoldSpec, RowKernel, build_fold
+from penstock.lower.fold import build_fold
+from penstock.lower.folding.frame import FoldSpec
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.nullability import may_be_null

@@ -6,24 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.kernels.cells import Cell, conjunction, is_nan
-from penstock.kernels.monoids import Values
+from penstock.kernels.cells import Cell, is_nan
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
-from penstock.loop.nodes import I64, U64, Buffer, Overflows, Value, Var, as_value, const, select
-from penstock.lower.folding.frame import Frame
+from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
+from penstock.lower.folding.frame import Frame, Update
 from penstock.lower.folding.panes import CurrentPane
 from penstock.lower.folding.rows import Chosen
 from penstock.lower.partials import PRESENT
-
-
-@dataclass(frozen=True)
-class Update:
-    """New contents of one cell's states, taken over where the row is `active` (None: always)."""
-
-    buffers: tuple[Buffer, ...]
-    old: Values
-    new: Values
-    active: Value | None
 
 
 @dataclass(frozen=True)
@@ -121,7 +110,8 @@ class Addition:
             self.frame.spec.monoids, updates, contributions, strict=True
         ):
             if monoid.guarded:
-                leaves = conjunction(_leaves_64_bits(update.old[0], value), active)
+                leaves = _leaves_64_bits(update.old[0], value)
+                leaves = leaves if active is None else leaves & active
                 overflow = leaves if overflow is None else overflow | leaves
         return overflow
 

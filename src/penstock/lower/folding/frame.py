@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, is_true
-from penstock.kernels.monoids import Monoid
+from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.tables.keys import DenseKeys, HashKeys, KeyTable, NoKeys
 from penstock.kernels.tables.panes import PaneSlots
 from penstock.loop.abi import ACCEPTED, ERRORS, FILTERED, KEYS, NEED_KEYS, STATUS
@@ -19,7 +19,7 @@ from penstock.lower.expressions import Lowering
 from penstock.lower.partials import Partial, value_added
 from penstock.types.time import Time
 
-CHUNK = 4096
+CHUNK = 8192
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,16 @@ class FoldSpec:
     def sparse(self) -> bool:
         """Whether the pane is part of the key, instead of a row of a grid: few keys meet in a pane."""
         return self.key_table == "sparse"
+
+
+@dataclass(frozen=True)
+class Update:
+    """New contents of one partial's states in a cell, taken over where a row is `active` (None: always)."""
+
+    buffers: tuple[Buffer, ...]
+    old: Values
+    new: Values
+    active: Value | None = None
 
 
 class Frame:

@@ -10,7 +10,7 @@ from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
-from penstock.lower.folding.frame import CHUNK, Frame
+from penstock.lower.folding.frame import CHUNK, Frame, Update
 from penstock.lower.folding.panes import CurrentPane
 
 LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits
@@ -92,19 +92,20 @@ class Reduction:
         frame, k = self.frame, self.frame.k
         slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
         place = k.var("place", slot * frame.width)
-        old = [tuple(k.var("old", buffer[place]) for buffer in buffers) for buffers in frame.states]
-        new = [self._joined(m, *pair) for m, pair in enumerate(zip(old, totals, strict=True))]
-        for m, magnitude in enumerate(self.magnitudes):
+        updates = [self._update(m, place, total) for m, total in enumerate(totals)]
+        for magnitude, each, total in zip(self.magnitudes, updates, totals, strict=True):
             if magnitude is not None:
-                self._check(magnitude, old[m][0], totals[m][0])
-        for buffers, values in zip(frame.states, new, strict=True):
-            for buffer, value in zip(buffers, values, strict=True):
+                self._check(magnitude, each.old[0], total[0])
+        for each in updates:
+            for buffer, value in zip(each.buffers, each.new, strict=True):
                 k.store(buffer, place, value)
 
-    def _joined(self, m: int, old: Values, total: Values) -> Values:
+    def _update(self, m: int, place: Value, total: Values) -> Update:
         """Merge a chunk's total, or step with it where the chunk's state is a plainer one."""
-        k, monoid = self.frame.k, self.frame.spec.monoids[m]
-        return monoid.merge(k, old, total) if self.monoids[m] is monoid else monoid.step(k, old, total[0])
+        k, monoid, buffers = self.frame.k, self.frame.spec.monoids[m], self.frame.states[m]
+        old = tuple(k.var("old", buffer[place]) for buffer in buffers)
+        plainer = self.monoids[m] is not monoid
+        return Update(buffers, old, monoid.step(k, old, total[0]) if plainer else monoid.merge(k, old, total))
 
     def _check(self, magnitude: Value, old: Value, total: Value) -> None:
         """Leave the chunk undone if its 64-bit total may have wrapped, or does not fit the pane's."""
