@@ -30,7 +30,6 @@ def test_an_expression_nested_a_thousand_deep_is_answered_or_refused_by_a_typed_
         assert events().select(y=deep).collect()["y"].to_pylist() == [1_001, 1_002]
 
 
-@pytest.mark.xfail(raises=RecursionError, strict=True, reason="lowered to one nested or (docs/limits.md)")
 def test_a_long_list_of_members_is_answered() -> None:
     found = events().filter(pk.col("v").is_in(list(range(2, 5_000)))).collect()
     assert found["v"].to_pylist() == [2]

@@ -132,36 +132,33 @@ class _Intern:
         k.store(self.out, row, code.to(I32))
 
     def _hash(self, begin: Value, end: Value) -> Var:
-        """Eight bytes at a time; the last, shorter piece is read so that no byte outside is touched."""
+        """Hash eight bytes at a time, then what is left."""
         k = self.k
-        length = k.var("length", end - begin)
-        hashed = k.var("hash", hash_word(length))
+        hashed = k.var("hash", hash_word(end - begin))
         at = k.var("at", begin)
         with k.while_(end - at >= 8):
             k.set(hashed, combine(hashed, Peek(self.data, at, U64)))
             k.set(at, at + 8)
-        left = k.var("left", end - at)
-        tail = k.var("tail", 0, U64)
-        with k.if_(left >= 4):
-            high = Peek(self.data, end - 4, U32).to(U64) << 32
-            k.set(tail, Peek(self.data, at, U32).to(U64) | high)
-        with k.else_(), k.if_(left > 0):
-            middle = self.data[at + (left >> 1)].to(U64) << 8
-            k.set(tail, self.data[at].to(U64) | middle | (self.data[end - 1].to(U64) << 16))
-        k.set(hashed, combine(hashed, tail))
+        self.tail = _tail(k, self.data, at, end)
+        k.set(hashed, combine(hashed, self.tail))
         return hashed
 
     def _compare(self, entry: Value, begin: Value, end: Value, hashed: Value, code: Var) -> None:
+        """Compare with a known text of the same hash and length, in the same pieces."""
         k = self.k
         known = k.var("known", self.text_offsets[entry])
-        alike = self.hashes[entry].eq(hashed) & (self.text_offsets[entry + 1] - known).eq(end - begin)
+        known_end = k.var("known_end", self.text_offsets[entry + 1])
+        alike = self.hashes[entry].eq(hashed) & (known_end - known).eq(end - begin)
         with k.if_(alike):
-            at = k.var("at", 0)
-            length = k.var("length", end - begin)
-            same = self.text[known + minimum(at, length - 1)].eq(self.data[begin + minimum(at, length - 1)])
-            with k.while_((at < length) & same):
-                k.set(at, at + 1)
-            with k.if_(at >= length):
+            at = k.var("at", begin)
+            same = k.var("same", True, BOOL)
+            with k.while_(same & (end - at >= 8)):
+                k.set(same, Peek(self.data, at, U64).eq(Peek(self.text, known, U64)))
+                k.set(at, at + 8)
+                k.set(known, known + 8)
+            with k.if_(same):
+                k.set(same, self.tail.eq(_tail(k, self.text, known, known_end)))
+            with k.if_(same):
                 k.set(code, entry)
 
     def _insert(self, row: Value, begin: Value, end: Value, hashed: Value, place: Value, code: Var) -> None:
@@ -178,3 +175,18 @@ class _Intern:
         k.store(self.buckets, place, (new + 1).to(I32))
         k.store(self.head, KEYS, new + 1)
         k.set(code, new)
+
+
+def _tail(k: KernelBuilder, data: Buffer, at: Value, end: Value) -> Var:
+    """The fewer than eight bytes before `end` as one word, no byte outside being touched.
+
+    Of a given length, different bytes give different words: pieces overlap where they do not divide.
+    """
+    left = k.var("left", end - at)
+    tail = k.var("tail", 0, U64)
+    with k.if_(left >= 4):
+        k.set(tail, Peek(data, at, U32).to(U64) | (Peek(data, end - 4, U32).to(U64) << 32))
+    with k.else_(), k.if_(left > 0):
+        middle = data[at + (left >> 1)].to(U64) << 8
+        k.set(tail, data[at].to(U64) | middle | (data[end - 1].to(U64) << 16))
+    return tail

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import DONE, KEYS, STATUS, WORDS
-from penstock.runtime.buffers import to_arrow
+from penstock.runtime.buffers import to_arrow, values_view
 from penstock.runtime.hashing import bucket_count, buckets_for
 
 Call = Callable[[Mapping[str, object]], int]
@@ -83,10 +83,13 @@ class Interner:
         return self.encode(other.decode(used, pa.large_string()))[place]
 
     def _encode_dictionary(self, array: pa.DictionaryArray) -> np.ndarray:
-        known = np.append(self.encode(array.dictionary.cast(pa.large_string())), np.int32(-1))
-        index = array.indices.fill_null(len(known) - 1) if array.indices.null_count else array.indices
-        codes: np.ndarray = known[index.to_numpy(zero_copy_only=False)].astype(np.int32)
-        return codes
+        """Intern the dictionary, not the rows. Where its own numbers are our codes, the rows stay as they are."""
+        known = self.encode(array.dictionary.cast(pa.large_string()))
+        index = array.indices.cast(pa.int32())
+        if not index.null_count and bool((known == np.arange(len(known))).all()):
+            return values_view(index)
+        codes = to_arrow(known, known >= 0, pa.int32()).take(index)
+        return values_view(codes.fill_null(-1))
 
     def _arguments(self) -> dict[str, object]:
         return {
