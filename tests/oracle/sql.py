@@ -198,6 +198,8 @@ def _step(query: d.Query, source: Relation) -> Relation:
         case d.With(fields=fields):
             return _project(source, {name: d.Col(name) for name in source.columns} | dict(fields))
         case d.Window():
+            if source.time == "window_end" and any("window_" in expression(node) for _, node in query.fields):
+                raise Inexpressible("the bounds of the inner window, hidden behind those of the outer one")
             return _window(query, _exploded(query, source))
         case d.Regroup():
             return _window(query, source)

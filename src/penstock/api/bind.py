@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from penstock.api.expr import Expr, column_or_node, node_of
-from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError
+from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, UnsupportedError
 from penstock.expr import nodes
 from penstock.expr.nodes import Column, Field, Literal
 from penstock.expr.show import show
@@ -16,12 +16,28 @@ from penstock.types.arrow import kind_of, tick_unit
 from penstock.types.duration import to_ticks
 from penstock.types.time import Time
 
+DEEPEST = 100
+
 
 def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Resolve an expression over a stream's columns, raising the user's errors."""
+    _refuse_depth(expr)
     resolved = nodes.rewrite(expr, lambda node: _typed_nulls(_ticks(node, schema, time), schema))
     type_of(resolved, schema)
     return resolved
+
+
+def _refuse_depth(expr: nodes.Expr) -> None:
+    """Refuse what would exhaust the stack of every later step, which all walk expressions recursively."""
+    level = [expr]
+    for _ in range(DEEPEST):
+        level = list({id(child): child for node in level for child in nodes.children(node)}.values())
+        if not level:
+            return
+    raise UnsupportedError(
+        f"an expression is nested more than {DEEPEST} deep; name its parts with with_columns, "
+        "or sum many terms pairwise"
+    )
 
 
 def _ticks(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:

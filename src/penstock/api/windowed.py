@@ -11,7 +11,7 @@ from penstock.api.bind import flat, refuse_twice, window_fields
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
 from penstock.api.windows import WindowSpec, resolve, sliding, tumbling
-from penstock.errors import ExpressionTypeError, SchemaMismatchError, WindowError
+from penstock.errors import ExpressionTypeError, SchemaMismatchError, WindowError, UnsupportedError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import (
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
 BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+MOST_KEYS = 60  # a key's nulls are bits of one word, and a window carried along takes two more
 
 
 class Windowed:
@@ -102,6 +105,8 @@ def windowed(
 ) -> Windowed:
     """Cut a stream into windows, checking them against its time."""
     plan, keys = keyed(stream.raw_plan, by)
+    if len(keys) > MOST_KEYS:
+        raise UnsupportedError(f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels tell apart")
     keyed_stream = stream if plan is stream.raw_plan else stream.derived(plan)
     return Windowed(keyed_stream, _window(plan, window, every, offset, tz), keys)
 

@@ -99,7 +99,7 @@ _COMPARE = {
 def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> Compute | None:
     """Compare texts with each other: Arrow orders them by bytes, as we do."""
     operands = [_operand(arg, schema) for arg in args]
-    if any(each is None for each in operands):
+    if any(each is None for each in operands) or not any(isinstance(arg, ex.Column) for arg in args):
         return None
     return lambda batch: _COMPARE[function](*(each(batch) for each in operands if each is not None))
 

@@ -20,17 +20,20 @@ def _result_scope(body: ir.Reduce, source: ir.Object) -> tuple[pa.Schema, list[p
     """The columns results may name, and the types of the reductions."""
     keys = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
     bounds = [pa.field(name, source.time.type) for name in BOUNDS]
-    types = [
-        type_of(ex.Aggregate(r.function, r.args, r.where, r.options), source.schema) for r in body.reductions
-    ]
-    return pa.schema([*bounds, *keys]), types
+    return pa.schema([*bounds, *keys]), _reduction_types(body.reductions, source.schema)
+
+
+def _reduction_types(reductions: tuple[ir.Reduction, ...], schema: pa.Schema) -> list[pa.DataType]:
+    return [type_of(ex.Aggregate(r.function, r.args, r.where, r.options), schema) for r in reductions]
 
 
 def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
     """Whether the emit kernel can compute every result: no text but keys and plain reductions."""
     scope, types = _result_scope(body, source)
     columns = pa.schema([*scope, *(pa.field(f"\0{i}", dtype) for i, dtype in enumerate(types))])
-    exprs = [each.expr for each in body.fields if not isinstance(each.expr, ex.Column | ex.Reduced)]
+    exprs: list[ex.Expr] = [
+        each.expr for each in body.fields if not isinstance(each.expr, ex.Column | ex.Reduced)
+    ]
     exprs += [] if body.having is None else [body.having]
     as_columns = [_read_from_columns(each, [f"\0{i}" for i in range(len(types))]) for each in exprs]
     host = HostColumns(columns)
@@ -40,8 +43,10 @@ def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
     return not host.fields and not any(texts)
 
 
-def split_results(this: ir.Object, body: ir.Reduce, source: ir.Object) -> tuple[ir.Object, ir.Samples]:
-    """Reduce to bounds, keys and bare reductions; then filter and compute over those."""
+def split_results(
+    this: ir.Object, body: ir.Reduce, source: ir.Object
+) -> tuple[ir.Reduce, ir.Object, ir.Samples]:
+    """Reduce to bounds, keys and bare reductions (an object of its own); filter and compute over those."""
     scope, types = _result_scope(body, source)
     names = [_hidden(scope.names, "reduced", i) for i in range(len(types))]
     fields = (
@@ -53,9 +58,8 @@ def split_results(this: ir.Object, body: ir.Reduce, source: ir.Object) -> tuple[
     having = None if body.having is None else _read_from_columns(body.having, names)
     after = tuple(ex.Field(each.name, _read_from_columns(each.expr, names)) for each in body.fields)
     time = replace(source.time, column=BOUNDS[1], shift=-1, period=None, start=0)
-    return ir.Object(f"{this.name}.plain", plain, schema, time), ir.Samples(
-        f"{this.name}.plain", having, after
-    )
+    made = ir.Object(f"{this.name}.plain", plain, schema, time)
+    return plain, made, ir.Samples(made.name, having, after)
 
 
 def _read_from_columns(expr: ex.Expr, names: list[str]) -> ex.Expr:
@@ -75,8 +79,10 @@ def _hidden(taken: list[str], hint: str, place: int) -> str:
     return next(each for n in range(len(taken) + 1) if (each := f"{hint}{place}{'_' * n}") not in taken)
 
 
-def with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.Object, tuple[str, ...]]:
-    """The source's rows that pass, with a column for each key that is not one already."""
+def with_keys(
+    this: ir.Object, body: ir.Attach, source: ir.Object
+) -> tuple[ir.Samples, ir.Object, tuple[str, ...]]:
+    """The source's rows that pass (an object of its own), with a column for each key; the keys' names."""
     fields = [ex.Field(name, ex.Column(name)) for name in source.schema.names]
     keys = []
     for place, key in enumerate(body.keys):
@@ -87,9 +93,8 @@ def with_keys(this: ir.Object, body: ir.Attach, source: ir.Object) -> tuple[ir.O
         fields.append(ex.Field(keys[-1], key.expr))
     schema = pa.schema([pa.field(each.name, type_of(each.expr, source.schema)) for each in fields])
     time = replace(source.time, period=None, start=0)
-    return ir.Object(
-        f"{this.name}.rows", ir.Samples(source.name, body.where, tuple(fields)), schema, time
-    ), tuple(dict.fromkeys(keys))
+    samples = ir.Samples(source.name, body.where, tuple(fields))
+    return samples, ir.Object(f"{this.name}.rows", samples, schema, time), tuple(dict.fromkeys(keys))
 
 
 def beside(
@@ -102,13 +107,10 @@ def beside(
         for i in range(len(body.reductions))
     ]
     fields = (*bounds, *(ex.Field(name, ex.Column(name)) for name in keys), *results)
-    types = [
-        type_of(ex.Aggregate(r.function, r.args, r.where, r.options), ready.schema) for r in body.reductions
-    ]
-    time_type = ready.time.type
+    types = _reduction_types(body.reductions, ready.schema)
     schema = pa.schema(
         [
-            *(pa.field(name, time_type) for name in BOUNDS),
+            *(pa.field(name, ready.time.type) for name in BOUNDS),
             *(pa.field(name, ready.schema.field(name).type) for name in keys),
             *(pa.field(each.name, dtype) for each, dtype in zip(results, types, strict=True)),
         ]
@@ -128,10 +130,5 @@ def beside(
 def after_join(body: ir.Attach, joined: ir.Object) -> ir.Samples:
     """The fields, with each reduction read from its column: the last ones of the join."""
     names = joined.schema.names[len(joined.schema.names) - len(body.reductions) :]
-
-    def rule(node: ex.Expr) -> ex.Expr:
-        return ex.Column(names[node.index]) if isinstance(node, ex.Reduced) else node
-
-    return ir.Samples(
-        "", None, tuple(ex.Field(each.name, ex.rewrite(each.expr, rule)) for each in body.fields)
-    )
+    fields = tuple(ex.Field(each.name, _read_from_columns(each.expr, names)) for each in body.fields)
+    return ir.Samples("", None, fields)
