@@ -139,8 +139,8 @@ class Wiring:
         if fits_emission(body, source):
             window = CompiledWindow(Window(body, source, this), self.workshop)
             return [StageSpec(this.name, (source.name,), _window_stage(window, first))]
-        plain, after = split_results(this, body, source)
-        window = CompiledWindow(Window(plain.body, source, plain), self.workshop)  # type: ignore[arg-type]
+        reduce, plain, after = split_results(this, body, source)
+        window = CompiledWindow(Window(reduce, source, plain), self.workshop)
         rows = CompiledRows(after, plain, this, self.workshop)
         return [
             StageSpec(plain.name, (source.name,), _window_stage(window, first)),
@@ -185,12 +185,12 @@ class Wiring:
         """Three stages: filter and compute keys; aggregate and join; compute the fields over both."""
         program = self.compiled.program
         first = not _stateful(source, program)
-        ready, keys = with_keys(this, body, source)
+        samples, ready, keys = with_keys(this, body, source)
         window, joined = beside(this, body, ready, keys)
         made = CompiledWindow(Window(*window), self.workshop)
         stage = _window_stage(made, first)
         fields = CompiledRows(after_join(body, joined), joined, this, self.workshop)
-        rows = CompiledRows(ready.body, source, ready, self.workshop)  # type: ignore[arg-type]
+        rows = CompiledRows(samples, source, ready, self.workshop)
         paths = 0 if not first else _paths(source.name, program)
         return [
             StageSpec(ready.name, (source.name,), lambda context: RowsStage(rows, context.metrics, paths)),

@@ -88,14 +88,14 @@ def _overview(compiled: Compiled) -> str:
 
 def _reasons(window: Window) -> str:
     size, every, _, width = window.grid
+    remembered = [_partial(each.kind, each.arg, each.where) for each in window.partials(frozenset())]
     lines = [
         f"one fused loop over ~{window.source.name}: filter, keys and aggregates in a single pass",
         f"panes of {width} ticks (the largest width that divides size {size} and slide {every})",
         f"windows: {_sliding(_overlap(window))}",
         f"keys: {_keys(window)}",
-        f"a pane remembers: {', '.join(_partial(each.kind, each.arg, each.where) for each in window.partials(frozenset()))}"
-        " (as long as no column is seen to hold nulls)",
-        "integer sums: 64 bits under a running bound, 128 bits as soon as the bound is reached",
+        f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
+        "integer sums: 64 bits, every addition checked; 128 bits from the first one that would not fit",
     ]
     for expr, name in window.host.fields.items():
         lines.append(f"computed by Arrow before the loop: {name} = {show_expr(expr)}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Hashable
 from threading import Lock
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -15,7 +15,8 @@ from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.arrow_compute import host_function
-from penstock.lower.emit import Output
+from penstock.lower.columns import RowKernel
+from penstock.lower.emit import EmitKernel, Output
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
@@ -33,7 +34,10 @@ from penstock.runtime.programs import (
 )
 from penstock.runtime.table import StateSpec
 
-Backend = Callable[[Kernel], Callable[[Mapping[str, object]], int]]
+Backend = Callable[[Kernel], Call]
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Made = TypeVar("_Made")
 
 
 class Workshop:
@@ -75,7 +79,10 @@ class CompiledWindow:
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.result = tuple(self._result(each) for each in window.body.fields)
         self.prepare = host_function(window.host.fields, window.source.schema)
-        self._built: dict[Hashable, object] = {}
+        self.columns = self._columns()
+        self._folds: dict[Variant, RowKernel] = {}
+        self._emits: dict[tuple[Variant, bool], EmitKernel] = {}
+        self._absorbs: dict[frozenset[str], RowKernel] = {}
 
     def _key(self, expr: ex.Expr) -> Key:
         dtype = type_of(expr, self._window.schema)
@@ -91,14 +98,13 @@ class CompiledWindow:
             return ResultColumn(field.name, dtype, "key", keys.index(name))
         return ResultColumn(field.name, dtype, "start" if name == BOUNDS[0] else "end")
 
-    @cached_property
-    def columns(self) -> tuple[str, ...]:
+    def _columns(self) -> tuple[str, ...]:
         """The batch columns that kernels read."""
         window = self._window
-        exprs = [key.expr for key in window.keys] + ([] if window.where is None else [window.where])
+        exprs = [*(key.expr for key in window.keys), *_given(window.where)]
         for each in window.reductions:
-            exprs += [*each.args, *([] if each.where is None else [each.where])]
-        used = frozenset().union(*(ex.columns_of(expr) for expr in exprs)) if exprs else frozenset()
+            exprs += [*each.args, *_given(each.where)]
+        used = {name for expr in exprs for name in ex.columns_of(expr)}
         return tuple(name for name in window.schema.names if name in used and not self._is_implied(name))
 
     def _is_implied(self, name: str) -> bool:
@@ -118,32 +124,29 @@ class CompiledWindow:
         return self._window.keys_nullable(nullable)
 
     def fold(self, variant: Variant) -> RowsCall:
-        kernel = self._once(
-            ("fold", variant), lambda: self._window.fold(variant.key_table, variant.nullable, variant.wide)
+        kernel = _once(
+            self._folds,
+            variant,
+            lambda: self._window.fold(variant.key_table, variant.nullable, variant.wide),
         )
         return RowsCall(self._workshop.call((self, "fold", variant), lambda: kernel.kernel), kernel.bindings)
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        kernel = self._once(
-            ("emit", variant, several_panes),
+        kernel = _once(
+            self._emits,
+            (variant, several_panes),
             lambda: self._window.emit(variant.nullable, variant.wide, several_panes, variant.key_table),
         )
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
         return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
 
     def absorb(self, nullable: frozenset[str]) -> RowsCall:
-        kernel = self._once(("absorb", nullable), lambda: self._window.absorb(nullable))
-        return RowsCall(
-            self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel), kernel.bindings
-        )
+        kernel = _once(self._absorbs, nullable, lambda: self._window.absorb(nullable))
+        call = self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel)
+        return RowsCall(call, kernel.bindings)
 
     def index(self, width: int) -> Call:
         return self._workshop.index(width)
-
-    def _once(self, key: Hashable, build: Callable[[], object]):  # type: ignore[no-untyped-def]
-        if key not in self._built:
-            self._built[key] = build()
-        return self._built[key]
 
 
 class CompiledRows:
@@ -157,10 +160,10 @@ class CompiledRows:
         passing = [self._passes(each, host) for each in body.fields]
         self._computed = tuple(
             ex.Field(each.name, host.value(each.expr))
-            for each, name in zip(body.fields, passing)
+            for each, name in zip(body.fields, passing, strict=True)
             if name is None
         )
-        self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing))
+        self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing, strict=True))
         self.filters = body.where is not None
         self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
         self.texts = workshop.texts
@@ -189,13 +192,19 @@ class CompiledRows:
 
     def kernel(self, nullable: frozenset[str]) -> RowsKernel:
         """The kernel for an assumption about which columns hold nulls."""
-        found = self._kernels.get(nullable)
-        if found is None:
-            spec = RowsSpec(
-                self._host.schema, self.time, self._where, self._computed, nullable, self.interned
-            )
-            found = self._kernels[nullable] = build_rows(spec)
-        return found
+        spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
+        return _once(self._kernels, nullable, lambda: build_rows(spec))
+
+
+def _once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made:
+    """Give what was made for a key before, or make it. (Two threads may both make it: it is the same.)"""
+    if key not in made:
+        made[key] = make()
+    return made[key]
+
+
+def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:
+    return () if expr is None else (expr,)
 
 
 def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:

@@ -14,6 +14,7 @@ from penstock.kernels.cells import larger, smaller
 from penstock.kernels.text import comes_before
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I32, I64, I128, U8, Type, Value, const, select
+from penstock.loop.numbers import limits
 
 Values = tuple[Value, ...]
 
@@ -32,8 +33,9 @@ class Monoid:
 
     `step(k, state, value)` adds one value; `merge(k, a, b)` joins two states. `in_chunk` is the monoid
     used inside one chunk of rows, where a cheaper state is exact enough: its total is stepped as one
-    value. `guarded` marks 64-bit integer sums that are exact only while the runtime's bound holds; `text`
-    names the column whose interned codes are the state.
+    value. `guarded` marks 64-bit integer sums, which `step` and `merge` let wrap: whoever adds to one
+    asks first whether the result fits, and if not stops with NEED_WIDE, the sum untouched. `text` names
+    the column whose interned codes are the state.
     """
 
     name: str
@@ -68,7 +70,7 @@ def count() -> Monoid:
 
 
 def integer_sum(wide: bool) -> Monoid:
-    """An exact sum of integers: 128 bits, or 64 bits under the runtime's guard against overflow."""
+    """An exact sum of integers: in 128 bits, or in 64 as long as every addition is seen to fit."""
     goal = I128 if wide else I64
     return Monoid(
         "wide_sum" if wide else "sum",
@@ -89,7 +91,7 @@ def float_sum() -> Monoid:
         "float_sum",
         (State(F64, 0.0), State(F64, 0.0)),
         _compensated,
-        lambda k, a, b: _join_compensated(k, a, b),
+        _join_compensated,
         in_chunk=_plain_float_sum(),
     )
 
@@ -119,7 +121,7 @@ def _join_compensated(k: KernelBuilder, a: Values, b: Values) -> Values:
 
 def least(type: Type) -> Monoid:
     """The smallest value; NaN is the greatest of all, so it is the identity."""
-    identity = math.nan if type.is_float else _bounds(type)[1]
+    identity = math.nan if type.is_float else limits(type)[1]
     return Monoid(
         "least",
         (State(type, identity),),
@@ -130,7 +132,7 @@ def least(type: Type) -> Monoid:
 
 def greatest(type: Type) -> Monoid:
     """The largest value, NaN above all others."""
-    identity = -math.inf if type.is_float else _bounds(type)[0]
+    identity = -math.inf if type.is_float else limits(type)[0]
     return Monoid(
         "greatest",
         (State(type, identity),),
@@ -157,9 +159,3 @@ def text_extreme(column: str, largest: bool) -> Monoid:
         lambda k, a, b: pick(k, a, b[0]),
         text=column,
     )
-
-
-def _bounds(type: Type) -> tuple[int, int]:
-    if type.kind == "int":
-        return -(1 << (type.bits - 1)), (1 << (type.bits - 1)) - 1
-    return 0, (1 << type.bits) - 1

@@ -1,8 +1,9 @@
 """What kernels and the runtime agree on: shared words, reasons to stop, and how parameters are filled.
 
 A kernel never allocates. When a table is too small or an assumption fails, it stores why in
-`head[STATUS]` and returns the row it has reached; the runtime makes room (or compiles another variant)
-and calls again from there. A chunk of rows is applied wholly or not at all.
+`head[STATUS]` and returns the row it has reached: the rows before it are applied, those from it on are
+not, and none is applied in part. The runtime makes room (or compiles another variant) and calls again
+from there.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT = range(7)
 WORDS = 8
@@ -43,7 +45,7 @@ def numbered(hint: str, place: int) -> str:
     return hint if place == 0 else f"{hint}.{place}"
 
 
-def positions_table() -> np.ndarray:
+def positions_table() -> npt.NDArray[np.uint8]:
     """For each 8-bit mask, the positions of its set bits, in order: 256 rows of 8 bytes."""
     bits = (np.arange(256)[:, None] >> np.arange(LANES)) & 1
     order = np.argsort(1 - bits, axis=1, kind="stable")

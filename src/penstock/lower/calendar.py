@@ -14,12 +14,8 @@ DAY = NANOSECONDS["d"]
 
 
 def is_temporal(dtype: pa.DataType) -> bool:
-    return (
-        pa.types.is_timestamp(dtype)
-        or pa.types.is_duration(dtype)
-        or pa.types.is_date32(dtype)
-        or pa.types.is_date64(dtype)
-    )
+    kinds = pa.types.is_timestamp, pa.types.is_duration, pa.types.is_date
+    return any(is_kind(dtype) for is_kind in kinds)
 
 
 def tick(dtype: pa.DataType) -> int:

@@ -1,8 +1,8 @@
-"""The emit kernel: panes to windows, partials to results, `having` applied.
+"""The emit kernel: panes to windows, partials to results, `having` applied, keys and bounds beside them.
 
 A window is a run of panes, given as a range of slots in time order. A window of one pane is read where
-it lies; a longer one is merged pane by pane into a row of accumulators first, all keys side by side
-(kernels/swag will choose better ways for long overlaps).
+it lies; a longer one is merged pane by pane into a row of accumulators first, all keys side by side. A
+sparse table has no panes to merge: each of its entries is the result of one window and key already.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class _Emit:
             if self.spec.several_panes:
                 self._merge_panes(base, w)
                 k.set(base, 0)
-            with k.for_(0, self.columns, "key") as key:
-                with k.if_(self.merged[0][0][base + key].to(I64).ne(0)):
-                    self._result(w, key, base + key)
+            present = self.merged[0][0]
+            with k.for_(0, self.columns, "key") as key, k.if_(present[base + key].to(I64).ne(0)):
+                self._result(w, key, base + key)
 
     def _leave(self, status: int, reached: Value) -> None:
         k = self.k

@@ -27,7 +27,8 @@ def is_text(dtype: pa.DataType) -> bool:
     """Tell whether values are strings, plain or dictionary-encoded."""
     if pa.types.is_dictionary(dtype):
         return is_text(dtype.value_type)
-    return pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+    texts = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+    return any(is_kind(dtype) for is_kind in texts)
 
 
 def machine_type(dtype: pa.DataType) -> loop.Type | None:

@@ -3,6 +3,8 @@
 `mean(x)` and `sum(x)` share one sum, `mean(x)` and `count(x)` one count, and where `x` has no nulls
 `count(x)` is the number of rows. Which columns have nulls is an assumption about the data seen so far:
 when a batch breaks it, the layout changes and `origin` tells where each partial's past comes from.
+So is that integer sums fit 64 bits: the fold kernel checks every addition, and the runtime goes on with
+128 bits (`wide`) from the first one that would not fit.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.kernels import monoids
-from penstock.kernels.cells import Cell, is_nan
+from penstock.kernels.cells import Cell, conjunction, is_nan, is_true
 from penstock.kernels.monoids import Monoid
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, I128, U8, Value, const, select
+from penstock.loop.numbers import limits
 from penstock.lower.machine import is_text, machine_type
 
 
@@ -140,8 +143,8 @@ class Finish:
         assert goal is not None
         total = state[0]
         if total.type == I128:
-            low, high = (-(1 << 63), (1 << 63) - 1) if goal.kind == "int" else (0, (1 << 64) - 1)
-            outside = (total < low) | (total > high)
+            least, most = limits(goal)
+            outside = (total < least) | (total > most)
             self.fail(outside if valid is None else outside & valid)
         return total.to(goal)
 
@@ -158,11 +161,6 @@ def compensated_total(state: tuple[Value, ...]) -> Value:
 
 def value_added(partial: Partial, cell: Cell | None, where: Cell | None) -> tuple[Value, Value | None]:
     """What a row contributes to a partial: the value, and the condition under which it does."""
-    conditions = [each for each in (cell.valid if cell else None,) if each is not None]
-    if where is not None:
-        conditions.append(where.value if where.valid is None else where.value & where.valid)
-    active = None
-    for each in conditions:
-        active = each if active is None else active & each
-    value = cell.value if cell is not None else const(1, I64)
+    active = conjunction(cell.valid if cell else None, is_true(where) if where else None)
+    value = cell.value if cell else const(1, I64)
     return value.to(I64) if value.type == BOOL and partial.kind == "sum" else value, active

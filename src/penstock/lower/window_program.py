@@ -120,7 +120,7 @@ class Window:
         """For each state under the new assumption, the index of the state it continues."""
         before = self.partials(old)
         starts = _starts(self.monoids(old, wide=True))
-        found = []
+        found: list[int] = []
         for partial, monoid in zip(self.partials(new), self.monoids(new, wide=True), strict=True):
             start = starts[before.index(origin(partial, before))]
             found += range(start, start + len(monoid.states))

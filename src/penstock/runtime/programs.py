@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from penstock.loop.nodes import Type
 from penstock.runtime.table import StateSpec
 from penstock.types.time import Time
 
-Call = Callable[[Mapping[str, object]], int]
+Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter
 
 
 @dataclass(frozen=True, slots=True)

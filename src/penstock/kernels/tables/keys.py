@@ -167,7 +167,7 @@ class KeyReader:
 
 def _digits(k: KernelBuilder, table: DenseKeys, column: Value) -> list[tuple[Value, Value]]:
     """Undo the mixed-radix arithmetic, last component first."""
-    found = []
+    found: list[tuple[Value, Value]] = []
     rest = column
     for place in reversed(range(len(table.bases))):
         digit = rest if place == 0 else k.var("digit", rest.rem(table.sizes[place]))
