@@ -168,3 +168,39 @@ def test_every_type_can_be_declared_stored_and_passed_through(dtype: str) -> Non
     column = pa.nulls(2, declared.schema.field("x").type)
     table = pa.table({"ts": pa.array([0, 1], pa.timestamp("s")), "x": column})
     assert declared.filter(pk.col("x").is_null()).collect(table).equals(table)
+
+
+@pytest.mark.parametrize(
+    "dtype", [pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_texts_bound_in_another_form_are_texts(dtype: pa.DataType) -> None:
+    query = pk.stream("events", TABLE.schema, time="ts")
+    bound = TABLE.set_column(1, "k", TABLE["k"].cast(dtype))
+    rows = (
+        query.window(pk.tumbling("10us"), by="k").agg(s=pk.sum("v"), x=pk.max("x")).collect(bound).to_pylist()
+    )
+    assert sorted(((row["k"], row["s"], row["x"]) for row in rows), key=lambda row: row[1]) == EXPECTED
+
+
+def test_narrow_integers_may_be_bound_where_wide_ones_are_declared() -> None:
+    bound = TABLE.set_column(2, "v", TABLE["v"].cast(pa.int16()))
+    query = pk.stream("events", TABLE.schema, time="ts").window("10us").agg(s=pk.sum("v"))
+    assert query.collect(bound)["s"].to_pylist() == [3, 12]
+
+
+def test_one_query_takes_data_of_different_forms_in_turn() -> None:
+    """What a compiled query has learnt from one table must not mislead it with the next."""
+    query = (
+        pk.stream("events", TABLE.schema, time="ts")
+        .filter(pk.col("k") != "zzz")
+        .window("1s")
+        .agg(s=pk.sum("v"))
+    )
+    with_nulls = TABLE.set_column(2, "v", pa.array([1, None, 4, 8]))
+    huge = TABLE.set_column(2, "v", pa.array([2**62, 2**62 - 1, 0, 0]))
+    coded = TABLE.set_column(1, "k", TABLE["k"].dictionary_encode())
+    answers = [
+        query.collect(each)["s"].to_pylist()
+        for each in (TABLE, with_nulls, huge, coded, TABLE.slice(1), TABLE)
+    ]
+    assert answers == [[7], [5], [2**63 - 1], [7], [6], [7]]

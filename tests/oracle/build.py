@@ -19,7 +19,7 @@ PARTS = frozenset({"year", "month", "day", "hour", "minute", "second", "weekday"
 def build(query: d.Query, datasets: tuple[Dataset, ...], bound: bool = True, lateness: int = 0) -> Any:
     """Build the query over the datasets' tables, or over declared streams of their names."""
     made: dict[str, Any] = {each.name: _source(each, bound, lateness) for each in datasets}
-    return _query(query, made)
+    return build_over(query, made)
 
 
 def _source(data: Dataset, bound: bool, lateness: int) -> Any:
@@ -29,14 +29,15 @@ def _source(data: Dataset, bound: bool, lateness: int) -> Any:
     return pk.stream(data.name, data.table.schema, time="t", unit=data.time.unit, lateness=late)
 
 
-def _query(query: d.Query, made: dict[str, Any]) -> Any:
+def build_over(query: d.Query, made: dict[str, Any]) -> Any:
+    """Build the query over streams that exist already."""
     match query:
         case d.Source(name=name):
             return made[name]
         case d.Union(left=left, right=right):
-            return _query(left, made).union(_query(right, made))
+            return build_over(left, made).union(build_over(right, made))
         case _:
-            return _step(query, _query(query.input, made))
+            return _step(query, build_over(query.input, made))
 
 
 def _step(query: d.Query, source: Any) -> Any:

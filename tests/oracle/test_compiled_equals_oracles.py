@@ -81,3 +81,32 @@ def test_a_query_foretells_the_schema_of_its_result(case: Case) -> None:
     query = build(case.query, case.datasets)
     assume(expected_rows(case) is not None)
     assert query.collect().schema.equals(query.schema)
+
+
+@effort(40)
+@given(case=any_queries())
+def test_every_row_is_accounted_for(case: Case) -> None:
+    assume(expected_rows(case) is not None)
+    query = build(case.query, case.datasets)
+    result = query.collect()
+    counted = query.metrics
+    assert counted.balanced
+    assert counted.emitted == result.num_rows
+    assert counted.late == 0
+    nulls = [each.table["t"].null_count for each in case.datasets]
+    rows = [each.table.num_rows for each in case.datasets]
+    assert counted.read >= sum(rows)
+    assert (counted.malformed > 0) == (sum(nulls) > 0)
+    if not _reads_twice(case.query):
+        assert (counted.read, counted.malformed) == (sum(rows), sum(nulls))
+
+
+def _reads_twice(query: d.Query) -> bool:
+    """Tell whether a stream feeds two branches: each then counts its rows."""
+    match query:
+        case d.Source():
+            return False
+        case d.Union():
+            return True
+        case _:
+            return _reads_twice(query.input)
