@@ -14,7 +14,6 @@ from penstock.ir import nodes as ir
 from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
-from penstock.lower.arrow_compute import host_function
 from penstock.lower.columns import RowKernel
 from penstock.lower.emit import EmitKernel, Output
 from penstock.lower.host import HostColumns
@@ -78,7 +77,7 @@ class CompiledWindow:
         self.schema = window.result.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.result = tuple(self._result(each) for each in window.body.fields)
-        self.prepare = host_function(window.host.fields, window.source.schema)
+        self.prepare = _preparation(window.host, window.source.schema)
         self.columns = self._columns()
         self._folds: dict[Variant, RowKernel] = {}
         self._emits: dict[tuple[Variant, bool], EmitKernel] = {}
@@ -167,7 +166,7 @@ class CompiledRows:
         self.filters = body.where is not None
         self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
         self.texts = workshop.texts
-        self.prepare = host_function(host.fields, source.schema)
+        self.prepare = _preparation(host, source.schema)
         self._kernels: dict[frozenset[str], RowsKernel] = {}
 
     @staticmethod
@@ -209,3 +208,12 @@ def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:
 
 def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
     return tuple(OutputColumn(each.name, each.type, each.values, each.valid, each.text) for each in outputs)
+
+
+def _preparation(host: HostColumns, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """The function that adds host columns; most queries have none and need not load Arrow's functions."""
+    if not host.fields:
+        return lambda batch: batch
+    from penstock.lower.arrow_compute import host_function  # noqa: PLC0415
+
+    return host_function(host.fields, schema)

@@ -11,7 +11,7 @@ from penstock.api.bind import flat, refuse_twice, window_fields
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
 from penstock.api.windows import WindowSpec, resolve, sliding, tumbling
-from penstock.errors import ExpressionTypeError, SchemaMismatchError, WindowError, UnsupportedError
+from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import (

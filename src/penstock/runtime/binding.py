@@ -53,7 +53,9 @@ class BatchArguments:
                 return np.frombuffer(text.encode() or b"\0", np.uint8)
             case "code":
                 assert text is not None
-                self.codes(column)  # the column's texts first: then a dictionary's numbers are likely its codes
+                self.codes(
+                    column
+                )  # the column's texts first: then a dictionary's numbers are likely its codes
                 return self._interners[column].code_of(text)
         raise AssertionError(f"unknown role {binding.role}")
 

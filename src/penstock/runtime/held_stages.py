@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
@@ -49,9 +49,17 @@ class Held:
         if self.watermark == FOREVER:
             passed, self.rows = self.rows, self.rows.slice(0, 0)
             return passed.combine_chunks()
-        before = flags(self.times(self.rows.column(self.time.column)) < self.watermark)
-        passed, self.rows = self.rows.filter(before), self.rows.filter(pc.invert(before))
+        passed_by = self.times(self.rows.column(self.time.column)) < self.watermark
+        before, before_not = flags(passed_by), flags(~passed_by)
+        passed, self.rows = self.rows.filter(before), self.rows.filter(before_not)
         return passed.combine_chunks()
+
+
+def _arrow() -> Any:
+    """Arrow's functions, which take 50 ms to load: only the stages here need them."""
+    import pyarrow.compute  # noqa: PLC0415
+
+    return pyarrow.compute
 
 
 def _flows(table: pa.Table) -> list[Flow]:
@@ -93,7 +101,7 @@ class DistinctStage:
     def _order(self, rows: pa.Table) -> np.ndarray:
         times = self.held.times(rows.column(self.held.time.column))
         if self.sequence is not None:
-            sequence = pc.rank(rows.column(self.sequence).combine_chunks(), tiebreaker="min").to_numpy()
+            sequence = _arrow().rank(rows.column(self.sequence).combine_chunks(), tiebreaker="min").to_numpy()
             order = np.lexsort((np.arange(len(times)), sequence, times))
         else:
             order = np.argsort(times, kind="stable")
@@ -141,10 +149,10 @@ class TopStage:
         column = rows.column(self.by).combine_chunks()
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
-        rank = pc.rank(column, sort_keys="ascending", tiebreaker="min")
+        rank = _arrow().rank(column, sort_keys="ascending", tiebreaker="min")
         level = rank.to_numpy().astype(np.int64)
         if pa.types.is_floating(column.type):
-            nan = pc.is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
+            nan = _arrow().is_nan(column).fill_null(False).to_numpy(zero_copy_only=False)
             level = np.where(nan, len(level) + 1, level)
         null = column.is_null().to_numpy(zero_copy_only=False)
         return np.where(null, 0, level)
