@@ -14,6 +14,7 @@ _GATHER = 0x0102040810204080
 
 def select_rows(
     k: KernelBuilder,
+    start: Value,
     n: Value,
     passes: Callable[[Value], Value],
     mask: Buffer,
@@ -21,7 +22,7 @@ def select_rows(
     positions: Buffer,
     meanwhile: Callable[[Value], None] | None = None,
 ) -> Var:
-    """Fill `chosen` with the offsets r < n for which `passes(r)`, and return how many there are.
+    """Fill `chosen` with the rows start + r, r < n, for which `passes(r)`, and return how many there are.
 
     Two loops: the predicate into a byte mask (vectorised), then eight rows at a time through a table
     of positions. Each step writes eight entries and keeps as many as were set, so `mask` and `chosen`
@@ -38,7 +39,7 @@ def select_rows(
     with k.for_(0, (n + (LANES - 1)) >> 3, "g") as g:
         eight = Peek(mask, g * LANES, U64)
         bits = k.var("bits", ((eight * const(_GATHER, U64)) >> 56).to(I64))
-        first = k.var("first", (g * LANES).to(I32))
+        first = k.var("first", (start + g * LANES).to(I32))
         with k.for_(0, LANES, "lane") as lane:
             k.store(chosen, count + lane, positions[bits * LANES + lane].to(I32) + first)
         k.set(count, count + Unary("popcount", bits))

@@ -90,6 +90,7 @@ class _Rows:
         out_row = k.buffer("out_row", I64)
         count = select_rows(
             k,
+            self.at,
             n,
             lambda r: is_true(self._lowering(k.var("row", self.at + r)).lower(where)),
             mask,
@@ -97,7 +98,7 @@ class _Rows:
             positions,
         )
         with k.for_(0, count, "j") as j:
-            row = k.var("row", self.at + chosen[j].to(I64))
+            row = k.var("row", chosen[j].to(I64))
             k.store(out_row, self.done + j, row)
             self._store_fields(row, self.done + j)
         k.set(self.done, self.done + count)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.errors import EngineError, UnsupportedError
 
 DEFAULT_TASK_BYTES = 1 << 20
+MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ class Engine:
 
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
-        smallest = max(self.task_bytes // max(row_bytes, 1), 1)
+        smallest = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
         step = (
             max(smallest, -(-rows // (self.workers * 4)))
             if self.task_bytes >= DEFAULT_TASK_BYTES
             else smallest
         )
+        step = min(step, MOST_ROWS)
         for begin in range(0, rows, step):
             yield begin, min(begin + step, rows)
 

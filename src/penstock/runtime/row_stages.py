@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,6 +11,7 @@ from penstock.errors import OverflowError, SourceError
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, ticks_of, time_array, to_arrow
+from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
@@ -113,7 +116,7 @@ class RowsStage:
         self._positions = positions_table()
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
-        return [self._rows(flow) for flow in flows]
+        return [self._rows(part) for flow in flows for part in _parts(flow)]
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         return [], watermark
@@ -174,6 +177,13 @@ class RowsStage:
         if time.period is not None and name == time.column:
             return implied_times(time, flow.first_row, batch.num_rows)
         return batch.column(name)
+
+
+def _parts(flow: Flow) -> Iterator[Flow]:
+    """Cut a batch that is longer than kernels can number."""
+    for begin in range(0, max(flow.batch.num_rows, 1), MOST_ROWS):
+        frontier = None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS]
+        yield Flow(flow.batch.slice(begin, MOST_ROWS), frontier, flow.first_row + begin)
 
 
 def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:

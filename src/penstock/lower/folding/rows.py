@@ -13,22 +13,22 @@ from penstock.lower.folding.frame import CHUNK, Frame
 
 @dataclass(frozen=True)
 class Chosen:
-    """`count` rows of the chunk: all of them, or those whose offsets are listed."""
+    """`count` rows of the chunk: all of them, or those that are listed, by their numbers in the batch."""
 
     frame: Frame
     count: Var
-    offsets: Buffer | None = None
+    rows: Buffer | None = None
 
     def row(self, j: Value) -> Value:
         """The j-th of them, as a row of the batch."""
-        return self.frame.at + (j if self.offsets is None else self.offsets[j].to(I64))
+        return self.frame.at + j if self.rows is None else self.rows[j].to(I64)
 
     def forget_beyond(self, run: Value) -> None:
         """Drop the rows that a shortened chunk no longer holds."""
-        if self.offsets is None:
+        if self.rows is None:
             return
         k, count = self.frame.k, self.count
-        beyond = (count > 0) & (self.offsets[maximum(count - 1, const(0, I64))].to(I64) >= run)
+        beyond = (count > 0) & (self.rows[maximum(count - 1, const(0, I64))].to(I64) >= self.frame.at + run)
         with k.while_(beyond):
             k.set(count, count - 1)
 
@@ -39,7 +39,7 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
         return Chosen(frame, n)
     k = frame.k
     mask = k.local("mask", U8, CHUNK + LANES)
-    offsets = k.local("chosen", I32, CHUNK + LANES)
+    rows = k.local("chosen", I32, CHUNK + LANES)
     positions = k.shared_buffer("positions", "", U8)
 
     def passes(r: Value) -> Value:
@@ -47,4 +47,4 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
         assert found is not None
         return found
 
-    return Chosen(frame, select_rows(k, n, passes, mask, offsets, positions, meanwhile), offsets)
+    return Chosen(frame, select_rows(k, frame.at, n, passes, mask, rows, positions, meanwhile), rows)

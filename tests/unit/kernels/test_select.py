@@ -1,0 +1,79 @@
+"""The rows that pass a filter, listed without branches."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.kernels.select import select_rows
+from penstock.loop.abi import LANES, positions_table
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I32, I64, U8, Kernel, const
+from tests.unit.kernels.running import run
+
+ROOM = 2048
+
+
+@cache
+def selection() -> Kernel:
+    """List the rows whose flag is set, and count the rows looked at meanwhile."""
+    k = KernelBuilder("selection")
+    start, n = k.scalar("start"), k.scalar("n")
+    flags, positions = k.buffer("flags", U8), k.buffer("positions", U8)
+    out, seen = k.buffer("out", I32), k.buffer("seen", I64)
+    mask, chosen = k.local("mask", U8, ROOM + LANES), k.local("chosen", I32, ROOM + LANES)
+    count = select_rows(
+        k,
+        const(0, I64),
+        n,
+        lambda r: flags[r].ne(0),
+        mask,
+        chosen,
+        positions,
+        lambda r: k.store(seen, 0, seen[0] + r),
+    )
+    with k.for_(0, count, "j") as j:
+        k.store(out, j, chosen[j])
+    k.ret(count)
+    return k.build()
+
+
+def check(flags: list[int], start: int = 0) -> None:
+    memory = {
+        "start": start,
+        "n": len(flags),
+        "flags": np.array([*flags, 0], np.uint8),
+        "positions": positions_table(),
+        "out": np.zeros(len(flags) + 1, np.int32),
+        "seen": np.zeros(1, np.int64),
+    }
+    count, after = run(selection(), memory)
+    assert after["out"][:count].tolist() == [row for row, flag in enumerate(flags, start) if flag]
+    assert after["seen"][0] == sum(range(len(flags)))
+
+
+def test_every_mask_of_eight_rows_gives_its_rows() -> None:
+    check([(mask >> bit) & 1 for mask in range(256) for bit in range(8)])
+
+
+@pytest.mark.parametrize("length", [*range(18), 31, 32, 33])
+@pytest.mark.parametrize("pattern", [[0], [1], [1, 0], [0, 0, 1]], ids=str)
+def test_lengths_around_a_multiple_of_eight_lose_no_row(length: int, pattern: list[int]) -> None:
+    check((pattern * length)[:length])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(0, 1), max_size=70), st.integers(0, 1 << 30))
+def test_any_flags_give_their_rows_from_any_start(flags: list[int], start: int) -> None:
+    check(flags, start)
+
+
+def test_the_table_of_positions_lists_the_bits_of_each_mask() -> None:
+    table = positions_table().reshape(256, LANES)
+    for mask, row in enumerate(table.tolist()):
+        bits = [bit for bit in range(8) if mask >> bit & 1]
+        assert row[: len(bits)] == bits
