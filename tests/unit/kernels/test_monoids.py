@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from math import inf, nan
 from typing import Any
 
@@ -82,7 +83,7 @@ def folding(case: Case) -> Kernel:
     bounds = [k.scalar("bound") for _ in range(4)]
     out = [k.buffer("out", state.type) for state in monoid.states]
     whole = _fold(k, monoid, values, bounds[0], bounds[3])
-    a, b, c = (_fold(k, monoid, values, *pair) for pair in zip(bounds, bounds[1:], strict=False))
+    a, b, c = (_fold(k, monoid, values, *pair) for pair in pairwise(bounds))
     nothing = _fold(k, monoid, values, bounds[0], bounds[0])
     left = monoid.merge(k, _bound(k, monoid.merge(k, a, b)), c)
     right = monoid.merge(k, a, _bound(k, monoid.merge(k, b, c)))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.kernels.select import select_rows
 from penstock.loop.abi import LANES, positions_table
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I32, I64, U8, Kernel, const
+from penstock.loop.nodes import I32, I64, U8, Kernel
 from tests.unit.kernels.running import run
 
 ROOM = 2048
@@ -28,7 +28,7 @@ def selection() -> Kernel:
     mask, chosen = k.local("mask", U8, ROOM + LANES), k.local("chosen", I32, ROOM + LANES)
     count = select_rows(
         k,
-        const(0, I64),
+        start,
         n,
         lambda r: flags[r].ne(0),
         mask,
