@@ -81,7 +81,7 @@ class CompiledWindow:
         self.columns = self._columns()
         self._folds: dict[Variant, RowKernel] = {}
         self._emits: dict[tuple[Variant, bool], EmitKernel] = {}
-        self._absorbs: dict[frozenset[str], RowKernel] = {}
+        self._absorbs: dict[tuple[frozenset[str], bool], RowKernel] = {}
 
     def _key(self, expr: ex.Expr) -> Key:
         dtype = type_of(expr, self._window.schema)
@@ -139,9 +139,9 @@ class CompiledWindow:
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
         return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
 
-    def absorb(self, nullable: frozenset[str]) -> RowsCall:
-        kernel = _once(self._absorbs, nullable, lambda: self._window.absorb(nullable))
-        call = self._workshop.call((self, "absorb", nullable), lambda: kernel.kernel)
+    def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
+        kernel = _once(self._absorbs, (nullable, wide), lambda: self._window.absorb(nullable, wide))
+        call = self._workshop.call((self, "absorb", nullable, wide), lambda: kernel.kernel)
         return RowsCall(call, kernel.bindings)
 
     def index(self, width: int) -> Call:

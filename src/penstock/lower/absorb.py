@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from penstock.kernels.monoids import Monoid
 from penstock.kernels.tables.panes import PaneSlots
-from penstock.loop.abi import DONE, NEED_SLOTS, STATUS
+from penstock.loop.abi import DONE, NEED_SLOTS, NEED_WIDE, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Buffer, Value
+from penstock.loop.nodes import I64, Buffer, Overflows, Value
 from penstock.lower.columns import RowKernel, arenas
 
 
@@ -25,18 +25,23 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     panes, keys = k.buffer("in_panes", I64), k.buffer("in_keys", I64)
     inputs = [tuple(k.buffer("in_state", state.type) for state in monoid.states) for monoid in monoids]
     with k.for_(lo, hi, "row") as row:
-        slot = slots.find(k, k.var("pane", panes[row]), lambda: _stop(k, head, row))
+        slot = slots.find(k, k.var("pane", panes[row]), lambda: _stop(k, head, NEED_SLOTS, row))
         place = k.var("place", slot * columns + keys[row])
+        merged = []
         for monoid, own, other in zip(monoids, states, inputs, strict=True):
             a = tuple(k.var("a", buffer[place]) for buffer in own)
             b = tuple(k.var("b", buffer[row]) for buffer in other)
-            for buffer, value in zip(own, monoid.merge(k, a, b), strict=True):
-                k.store(buffer, place, value)
+            if monoid.guarded:
+                with k.if_(Overflows("add", a[0], b[0])):
+                    _stop(k, head, NEED_WIDE, row)
+            merged += [*zip(own, monoid.merge(k, a, b), strict=True)]
+        for buffer, value in merged:
+            k.store(buffer, place, value)
     k.store(head, STATUS, DONE)
     k.ret(hi)
     return RowKernel(k.build(), arenas(k))
 
 
-def _stop(k: KernelBuilder, head: Buffer, row: Value) -> None:
-    k.store(head, STATUS, NEED_SLOTS)
+def _stop(k: KernelBuilder, head: Buffer, why: int, row: Value) -> None:
+    k.store(head, STATUS, why)
     k.ret(row)

@@ -170,8 +170,8 @@ class Window:
         """The result's fields that are more than a key or a bound of the window."""
         return tuple(each for each in self.body.fields if not isinstance(each.expr, ex.Column))
 
-    def absorb(self, nullable: frozenset[str]) -> RowKernel:
-        return build_absorb(self.monoids(nullable, wide=True))
+    def absorb(self, nullable: frozenset[str], wide: bool) -> RowKernel:
+        return build_absorb(self.monoids(nullable, wide))
 
 
 def _starts(monoids: Sequence[Monoid]) -> list[int]:

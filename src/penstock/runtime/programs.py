@@ -130,8 +130,8 @@ class WindowProgram(Protocol):
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall: ...
 
-    def absorb(self, nullable: frozenset[str]) -> RowsCall:
-        """Merge fragments into a table with wide sums."""
+    def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
+        """Merge fragments into a table."""
 
     def index(self, width: int) -> Call: ...
 

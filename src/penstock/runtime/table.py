@@ -44,6 +44,10 @@ class Fragments:
     def __len__(self) -> int:
         return len(self.panes)
 
+    @property
+    def wide(self) -> bool:
+        return not any(each.guarded for each in self.specs)
+
     def chosen(self, rows: np.ndarray) -> Fragments:
         """Only the rows of a mask or list."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows

@@ -297,20 +297,21 @@ class Worker:
         """Merge fragments, whose keys are in our words, into the table."""
         table = self.table
         assert table is not None
-        if not table.wide:
+        if fragments.wide and not table.wide:
             table.widen()
         columns = self._columns_for(fragments)
-        wide = widened(fragments)
-        kernel = self.program.absorb(self.nullable)
-        texts = self.arenas(kernel.bindings)
-        inputs = {numbered("in_state", place): state for place, state in enumerate(wide.states)}
-        panes = np.zeros(len(wide), np.int64) if table.sparse else wide.panes
+        panes = np.zeros(len(fragments), np.int64) if table.sparse else fragments.panes
         done = 0
-        while done < len(wide):
-            limits = {"lo": done, "hi": len(wide), "in_panes": panes, "in_keys": columns}
-            done = kernel.call({**table.arguments(), **inputs, **texts, **limits})
+        while done < len(fragments):
+            given = widened(fragments) if table.wide else fragments
+            kernel = self.program.absorb(self.nullable, table.wide)
+            inputs = {numbered("in_state", place): state for place, state in enumerate(given.states)}
+            limits = {"lo": done, "hi": len(given), "in_panes": panes, "in_keys": columns}
+            done = kernel.call({**table.arguments(), **inputs, **self.arenas(kernel.bindings), **limits})
             if table.head[STATUS] == NEED_SLOTS:
                 table.grow_slots()
+            elif table.head[STATUS] == NEED_WIDE:
+                table.widen()
 
     def _columns_for(self, fragments: Fragments) -> np.ndarray:
         """Give each fragment's key a column of our table."""
