@@ -39,10 +39,16 @@ def _scan(data: Dataset, folder: str, format: str, parts: int) -> Any:
     return pk.scan(str(path), time="t", unit=data.time.unit, name=data.name)
 
 
+def _has_seconds(table: pa.Table) -> bool:
+    """Tell whether Parquet would bring timestamps back in another unit: it knows no seconds."""
+    return any(pa.types.is_timestamp(field.type) and field.type.unit == "s" for field in table.schema)
+
+
 @effort(30)
 @given(case=any_queries(), format=st.sampled_from(["parquet", "arrow"]), parts=st.integers(1, 3))
 def test_files_give_the_answer_of_their_table(case: Case, format: str, parts: int) -> None:
     assume(len(case.datasets) == 1)
+    assume(format != "parquet" or not _has_seconds(case.datasets[0].table))
     expected = expected_rows(case)
     assume(expected is not None)
     with tempfile.TemporaryDirectory() as folder:
