@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Const, Value, const, select
+from penstock.loop.nodes import I64, I128, Const, Value, const, select
+from penstock.loop.numbers import fits
 from penstock.types.time import NANOSECONDS
 
 DAY = NANOSECONDS["d"]
@@ -34,11 +35,22 @@ def finer(source: pa.DataType, target: pa.DataType) -> int:
     return max(tick(source) // tick(target), 1)
 
 
+def scaled(ticks: Value, factor: int) -> Value:
+    """Count in a finer unit, in 128 bits unless that is known to fit: 64 might wrap around."""
+    if factor == 1:
+        return ticks
+    if isinstance(ticks, Const) and fits(int(ticks.value) * factor, I64):
+        return const(int(ticks.value) * factor, I64)
+    return ticks.to(I128) * factor
+
+
 def rescale(ticks: Value, source: pa.DataType, target: pa.DataType) -> Value:
-    """Change the unit; towards a coarser one, round down."""
-    up = finer(source, target)
-    down = finer(target, source)
-    return ticks * up if up > 1 else floor_div(ticks, const(down, I64)) if down > 1 else ticks
+    """Change the unit; towards a coarser one, round down. A date64 is a whole number of days."""
+    if pa.types.is_date64(target) and tick(source) < DAY:
+        day = const(DAY // tick(source), I128)
+        ticks = ticks.to(I128) - floor_mod(ticks.to(I128), day)
+    up, down = finer(source, target), finer(target, source)
+    return scaled(ticks, up) if up > 1 else floor_div(ticks, const(down, ticks.type)) if down > 1 else ticks
 
 
 def floor_div(a: Value, b: Value) -> Value:

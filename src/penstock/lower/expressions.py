@@ -15,7 +15,7 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, is_true, narrow, negate
-from penstock.loop.nodes import BOOL, F64, I64, I128, Type, Unary, Value, const
+from penstock.loop.nodes import BOOL, F64, I64, Type, Unary, Value, const
 from penstock.loop.numbers import limits
 from penstock.lower import calendar
 from penstock.lower.calls.catalogue import CALLS
@@ -90,15 +90,13 @@ class Lowering(Scope):
         value = cell.value
         if goal.is_float or value.type in (BOOL, goal):
             return Cell(value.to(goal), cell.valid)
+        if not value.type.is_float:
+            return self.narrowed(cell, goal)
         least, most = limits(goal)
-        if value.type.is_float:
-            whole = self.k.var("whole", Unary("trunc", value.to(F64)))
-            fits = (whole >= float(least)) & (whole < float(most + 1))
-            self.fail(narrow(cell.valid, ~fits))
-            return Cell(whole.to(goal), cell.valid)
-        wide = self.k.var("wide", value.to(I128))
-        self.fail(narrow(cell.valid, (wide < least) | (wide > most)))
-        return Cell(value.to(goal), cell.valid)
+        whole = self.k.var("whole", Unary("trunc", value.to(F64)))
+        fits = (whole >= float(least)) & (whole < float(most + 1))
+        self.fail(narrow(cell.valid, ~fits))
+        return Cell(whole.to(goal), cell.valid)
 
 
 def _literal(value: object, dtype: pa.DataType) -> Cell:

@@ -31,6 +31,13 @@ def is_text(dtype: pa.DataType) -> bool:
     return any(is_kind(dtype) for is_kind in texts)
 
 
+def embeds(source: loop.Type, goal: loop.Type) -> bool:
+    """Tell whether an integer type holds every value of another."""
+    if source.kind == goal.kind or source == loop.BOOL:
+        return source.bits <= goal.bits
+    return source.kind == "uint" and source.bits < goal.bits
+
+
 def machine_type(dtype: pa.DataType) -> loop.Type | None:
     """Give the machine type of fixed-width values, or None for types kernels do not compute with."""
     if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):

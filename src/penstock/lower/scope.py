@@ -15,11 +15,12 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.kernels.cells import Cell
+from penstock.kernels.cells import Cell, narrow
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, Const, Type, Value, const, select
+from penstock.loop.nodes import BOOL, I64, I128, Const, Type, Value, const, select
+from penstock.loop.numbers import limits
 from penstock.lower import calendar
-from penstock.lower.machine import machine_type
+from penstock.lower.machine import embeds, machine_type
 
 
 @dataclass
@@ -83,13 +84,20 @@ class Scope(ABC):
         return Cell(value, valid)
 
     def lower_as(self, expr: ex.Expr, dtype: pa.DataType) -> Cell:
-        """Convert implicitly, to a type that can hold every value (units of time become finer)."""
-        cell = self.lower(expr)
+        """Convert implicitly, to the type that values of several types have in common."""
+        cell, goal = self.lower(expr), computed_type(dtype)
         factor = calendar.finer(self.type_of(expr), dtype)
-        value = cell.value
-        if factor != 1:
-            value = value.to(I64) * factor
-        return Cell(value.to(computed_type(dtype)), cell.valid)
+        value = cell.value if factor == 1 else calendar.scaled(cell.value.to(I64), factor)
+        if goal.is_float or embeds(value.type, goal):
+            return Cell(value.to(goal), cell.valid)
+        return self.narrowed(Cell(value, cell.valid), goal)
+
+    def narrowed(self, cell: Cell, goal: Type) -> Cell:
+        """Bring an integer to a type that may be too small for it: an error where it is."""
+        wide = self.k.var("wide", cell.value.to(I128))
+        least, most = limits(goal)
+        self.fail(narrow(cell.valid, (wide < least) | (wide > most)))
+        return Cell(cell.value.to(goal), cell.valid)
 
 
 Rule = Callable[[Scope, ex.Call], Cell]

@@ -24,6 +24,7 @@ from penstock.loop.nodes import (
 )
 from penstock.loop.numbers import limits
 from penstock.lower import calendar
+from penstock.lower.machine import embeds
 from penstock.lower.scope import Rule, Scope
 
 
@@ -45,26 +46,12 @@ def _arithmetic(op: str) -> Rule:
 def _exact(scope: Scope, op: str, a: Value, b: Value, goal: Type, valid: Value | None) -> Cell:
     """Integer arithmetic that reports what does not fit; operands of the other signedness go wide."""
     if not (embeds(a.type, goal) and embeds(b.type, goal)):
-        return _narrowed(scope, Binary(op, a.to(I128), b.to(I128)), goal, valid)
+        wide = scope.k.var("wide", Binary(op, a.to(I128), b.to(I128)))
+        return scope.narrowed(Cell(wide, valid), goal)
     x, y = a.to(goal), b.to(goal)
     if not _never_overflows(op, a.type, b.type, goal):
         scope.fail(narrow(valid, Overflows(op, x, y)))
     return Cell(Binary(op, x, y), valid)
-
-
-def _narrowed(scope: Scope, result: Value, goal: Type, valid: Value | None) -> Cell:
-    """Bring a 128-bit result back to its type."""
-    wide = scope.k.var("wide", result)
-    least, most = limits(goal)
-    scope.fail(narrow(valid, (wide < least) | (wide > most)))
-    return Cell(wide.to(goal), valid)
-
-
-def embeds(source: Type, goal: Type) -> bool:
-    """Tell whether a type holds every value of another."""
-    if source.kind == goal.kind or source == BOOL:
-        return source.bits <= goal.bits
-    return source.kind == "uint" and source.bits < goal.bits
 
 
 def _never_overflows(op: str, a: Type, b: Type, goal: Type) -> bool:
@@ -75,17 +62,13 @@ def _never_overflows(op: str, a: Type, b: Type, goal: Type) -> bool:
 
 
 def _temporal(op: str, scope: Scope, call: ex.Call, dtype: pa.DataType) -> Cell:
-    cells = [_in_unit_of(scope, arg, dtype) for arg in call.args]
-    a, b = (cell.value.to(I64) for cell in cells)
-    return _exact(scope, op, a, b, I64, both(*cells))
+    a, b = (_in_unit_of(scope, arg, dtype) for arg in call.args)
+    return _exact(scope, op, a.value, b.value, I64, both(a, b))
 
 
 def _in_unit_of(scope: Scope, arg: ex.Expr, dtype: pa.DataType) -> Cell:
-    source = scope.type_of(arg)
     cell = scope.lower(arg)
-    if not calendar.is_temporal(source):
-        return cell
-    return Cell(cell.value.to(I64) * calendar.finer(source, dtype), cell.valid)
+    return Cell(calendar.scaled(cell.value.to(I64), calendar.finer(scope.type_of(arg), dtype)), cell.valid)
 
 
 # --- division ---------------------------------------------------------------------------------------------
@@ -125,7 +108,7 @@ def _integer_division(
     valid = present if isinstance(y, Const) and y.value else narrow(present, y.ne(0))
     result = op(x, y)
     if inside == I128:
-        return _narrowed(scope, result, goal, valid)
+        return scope.narrowed(Cell(scope.k.var("wide", result), valid), goal)
     if goal.kind == "int":
         # Only the quotient of the smallest integer by -1 overflows; its remainder is 0.
         divides = const(op is calendar.floor_div, BOOL)
@@ -164,6 +147,8 @@ def _absolute(scope: Scope, call: ex.Call) -> Cell:
 def _sign(scope: Scope, call: ex.Call) -> Cell:
     goal = scope.machine_of(call)
     a = scope.lower(call.args[0])
+    if a.value.type.kind in ("uint", "bool"):
+        return Cell(a.value.ne(const(0, a.value.type)).to(goal), a.valid)
     value = a.value.to(goal)
     sign = select(value > 0, const(1, goal), select(value < 0, const(-1, goal), value))
     return Cell(sign, a.valid)

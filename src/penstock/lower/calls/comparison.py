@@ -11,8 +11,7 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, both, equal, less, negate
 from penstock.loop.nodes import BOOL, F64, I64, I128, Value, const
 from penstock.lower import calendar
-from penstock.lower.calls.arithmetic import embeds
-from penstock.lower.machine import is_text
+from penstock.lower.machine import embeds, is_text
 from penstock.lower.scope import Rule, Scope
 
 

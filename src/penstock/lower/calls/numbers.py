@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell
 from penstock.loop.nodes import F64, Unary, Value, const, select
@@ -40,8 +42,9 @@ def _round(scope: Scope, call: ex.Call) -> Cell:
     x = scope.k.var("scaled", source * scale if decimals >= 0 else source.div(scale))
     rounded = _half_away(scope, x)
     back = rounded.div(const(scale, F64)) if decimals >= 0 else rounded * scale
-    whole = ~(Unary("abs", x) < _ALL_WHOLE)  # or infinite, or NaN: scaling back would only lose
-    return Cell(select(whole, source, back), a.valid)
+    # Already whole, infinite or NaN: scaling back would only lose.
+    done = ~(Unary("abs", x) < (_ALL_WHOLE if decimals >= 0 else math.inf))
+    return Cell(select(done, source, back), a.valid)
 
 
 def _half_away(scope: Scope, x: Value) -> Value:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.expr import nodes as ex
-from penstock.kernels.cells import Cell
-from penstock.loop.nodes import I64, const
+from penstock.kernels.cells import Cell, narrow
+from penstock.loop.nodes import I64, U64, const
+from penstock.loop.numbers import limits
 from penstock.lower import calendar
 from penstock.lower.scope import Rule, Scope
 
@@ -21,9 +22,13 @@ def _truncate(scope: Scope, call: ex.Call) -> Cell:
     a = scope.lower(call.args[0])
     every = dict(call.options)["every"]
     assert isinstance(every, int)
-    ticks = scope.k.var("ticks", a.value.to(I64))
-    floored = ticks - calendar.floor_mod(ticks, const(every, I64))
-    return Cell(floored.to(a.value.type), a.valid)
+    own = a.value.type
+    wide = I64 if own.is_signed else U64
+    ticks = scope.k.var("ticks", a.value.to(wide))
+    floored = scope.k.var("floored", ticks - calendar.floor_mod(ticks, const(every, wide)))
+    if own.is_signed:  # at the lower end, there may be no multiple left
+        scope.fail(narrow(a.valid, floored > ticks if own == I64 else floored < limits(own)[0]))
+    return Cell(floored.to(own), a.valid)
 
 
 TIMES: dict[str, Rule] = {**dict.fromkeys(calendar.PARTS, _part), "truncate": _truncate}
