@@ -45,17 +45,22 @@ def interpreted(case: Case, off: frozenset[str] | None = None) -> list[Row]:
     return interpret(program if off is None else optimise(program, off), inputs)
 
 
-def streamed(case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]]) -> pa.Table:
+def streamed(
+    case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]], engine: pk.Engine | None = None
+) -> pa.Table:
     """Run incrementally over batches, with lateness enough for every row."""
-    return streamed_and_counted(case, batches, PATIENCE)[0]
+    return streamed_and_counted(case, batches, PATIENCE, engine)[0]
 
 
 def streamed_and_counted(
-    case: Case, batches: Mapping[str, Sequence[pa.RecordBatch]], lateness: int
+    case: Case,
+    batches: Mapping[str, Sequence[pa.RecordBatch]],
+    lateness: int,
+    engine: pk.Engine | None = None,
 ) -> tuple[pa.Table, pk.Metrics]:
     """Run incrementally with a lateness in ticks."""
     query = build(case.query, case.datasets, bound=False, lateness=lateness)
-    run = query.run({name: iter(each) for name, each in batches.items()})
+    run = query.run({name: iter(each) for name, each in batches.items()}, engine=engine)
     return pa.Table.from_batches(list(run), query.schema), run.metrics
 
 

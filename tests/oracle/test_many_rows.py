@@ -47,7 +47,7 @@ def _grown_case(case: Case, seed: int, ordered: bool, nulls_late: bool) -> Case:
     return replace(case, datasets=tuple(_grown(each, seed, ordered, nulls_late) for each in case.datasets))
 
 
-@effort(25)
+@effort(15)
 @given(
     small=any_queries(),
     seed=st.integers(0, 2**32),
@@ -65,12 +65,16 @@ def test_random_queries_over_many_rows_equal_plain_python(
     assert_answer(expected or [], collected(case, engine=engine), "many rows", d.promises_order(case.query))
 
 
-@effort(20)
+@effort(12)
 @given(
-    small=any_queries(), seed=st.integers(0, 2**32), nulls_late=st.booleans(), step=st.sampled_from([50, 333])
+    small=any_queries(),
+    seed=st.integers(0, 2**32),
+    nulls_late=st.booleans(),
+    step=st.sampled_from([50, 333]),
+    engine=st.sampled_from([None, pk.Engine(threads=3, task_bytes=512), pk.Engine(adaptive=False)]),
 )
 def test_random_queries_over_many_batches_equal_plain_python(
-    small: Case, seed: int, nulls_late: bool, step: int
+    small: Case, seed: int, nulls_late: bool, step: int, engine: pk.Engine | None
 ) -> None:
     case = _grown_case(small, seed, ordered=True, nulls_late=nulls_late)
     expected = expected_rows(case)
@@ -78,4 +82,6 @@ def test_random_queries_over_many_batches_equal_plain_python(
     batches = {
         each.name: each.table.combine_chunks().to_batches(max_chunksize=step) for each in case.datasets
     }
-    assert_answer(expected or [], streamed(case, batches), "many batches", d.promises_order(case.query))
+    assert_answer(
+        expected or [], streamed(case, batches, engine), "many batches", d.promises_order(case.query)
+    )
