@@ -192,13 +192,13 @@ def half_away(value: float) -> float:
 
 
 def round_half(setting: Setting, a: Any) -> Any:
-    """Round to `decimals` places; a value whose scaling overflows is already whole."""
+    """Round to `decimals` places; a value of 52 bits and more at that scale has no digit to lose."""
     if not isinstance(a, float):
         return a
     decimals = setting.options.get("decimals", 0)
     assert isinstance(decimals, int)
     scale = 10.0 ** abs(decimals)
     scaled = a * scale if decimals >= 0 else a / scale
-    if not math.isfinite(scaled):
+    if not math.isfinite(scaled) or (decimals >= 0 and abs(scaled) >= 1 << 52):
         return a
     return half_away(scaled) / scale if decimals >= 0 else half_away(scaled) * scale
