@@ -127,7 +127,8 @@ class Wiring:
             case ir.Attach() as body:
                 return self._attach(this, body, program[body.source])
             case ir.Merge(sources=sources):
-                return [StageSpec(this.name, sources, lambda context: MergeStage(len(sources)))]
+                origins = [_streams_behind(name, program) for name in sources]
+                return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
             case ir.Distinct() as body:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
             case ir.Top() as body:
@@ -230,6 +231,14 @@ def _stateful(this: ir.Object, program: ir.Program) -> bool:
     if isinstance(this.body, ir.Reduce | ir.Attach | ir.Distinct | ir.Top):
         return True
     return any(_stateful(program[name], program) for name in ir.sources_of(this.body))
+
+
+def _streams_behind(name: str, program: ir.Program) -> frozenset[str]:
+    """The streams that an object's rows come from."""
+    body = program[name].body
+    if isinstance(body, ir.Input):
+        return frozenset({body.stream})
+    return frozenset().union(*(_streams_behind(each, program) for each in ir.sources_of(body)))
 
 
 def _paths(name: str, program: ir.Program) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -191,13 +191,23 @@ def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
 
 
 class MergeStage:
-    """Union: rows pass as they come; time has advanced as far as on the slowest input."""
+    """Union: rows pass as they come; time has advanced as far as on the slowest input.
 
-    def __init__(self, ports: int) -> None:
-        self.watermarks = [NEVER] * ports
+    `origins` names the streams behind each input. Inputs that branch off the same stream see the same
+    rows, so the watermark a row carries already speaks for all of them.
+    """
+
+    def __init__(self, origins: Sequence[frozenset[str]]) -> None:
+        self.origins = origins
+        self.watermarks = [NEVER] * len(origins)
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
-        others = min((w for place, w in enumerate(self.watermarks) if place != port), default=FOREVER)
+        elsewhere = (
+            mark
+            for mark, origin in zip(self.watermarks, self.origins, strict=True)
+            if origin != self.origins[port]
+        )
+        others = min(elsewhere, default=FOREVER)
         return [
             Flow(
                 flow.batch,
