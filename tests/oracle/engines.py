@@ -86,7 +86,8 @@ def tiny_tasks(threads: int) -> Any:
 
 
 def assert_answer(expected: Sequence[Cells], table: pa.Table, what: str, ordered: bool = True) -> None:
-    """Check rows, and the order of windows where it is promised."""
+    """Check that the table is sound Arrow, its rows, and the order of windows where it is promised."""
+    table.validate(full=True)
     assert_same_rows(expected, rows_of(table), what)
     if ordered and "window_end" in table.column_names:
         assert_windows_in_order(table)
