@@ -9,6 +9,7 @@ from there.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,7 @@ def numbered(hint: str, place: int) -> str:
     return hint if place == 0 else f"{hint}.{place}"
 
 
+@cache
 def positions_table() -> npt.NDArray[np.uint8]:
     """For each 8-bit mask, the positions of its set bits, in order: 256 rows of 8 bytes."""
     bits = (np.arange(256)[:, None] >> np.arange(LANES)) & 1
