@@ -82,6 +82,7 @@ class CompiledWindow:
         self._folds: dict[Variant, RowKernel] = {}
         self._emits: dict[tuple[Variant, bool], EmitKernel] = {}
         self._absorbs: dict[tuple[frozenset[str], bool], RowKernel] = {}
+        self._blends: dict[tuple[frozenset[str], bool], RowKernel] = {}
 
     def _key(self, expr: ex.Expr) -> Key:
         dtype = type_of(expr, self._window.schema)
@@ -142,6 +143,11 @@ class CompiledWindow:
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         kernel = _once(self._absorbs, (nullable, wide), lambda: self._window.absorb(nullable, wide))
         call = self._workshop.call((self, "absorb", nullable, wide), lambda: kernel.kernel)
+        return RowsCall(call, kernel.bindings)
+
+    def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
+        kernel = _once(self._blends, (nullable, wide), lambda: self._window.blend(nullable, wide))
+        call = self._workshop.call((self, "blend", nullable, wide), lambda: kernel.kernel)
         return RowsCall(call, kernel.bindings)
 
     def index(self, width: int) -> Call:

@@ -12,7 +12,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.kernels.monoids import Monoid
-from penstock.lower.absorb import build_absorb
+from penstock.lower.absorb import build_absorb, build_blend
 from penstock.lower.columns import RowKernel
 from penstock.lower.emit import EmitKernel, EmitSpec, build_emit
 from penstock.lower.fold import build_fold
@@ -172,6 +172,9 @@ class Window:
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowKernel:
         return build_absorb(self.monoids(nullable, wide))
+
+    def blend(self, nullable: frozenset[str], wide: bool) -> RowKernel:
+        return build_blend(self.monoids(nullable, wide))
 
 
 def _starts(monoids: Sequence[Monoid]) -> list[int]:

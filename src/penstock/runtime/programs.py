@@ -133,6 +133,9 @@ class WindowProgram(Protocol):
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         """Merge fragments into a table."""
 
+    def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
+        """Merge a pane of another table with the same columns into one of ours."""
+
     def index(self, width: int) -> Call: ...
 
 

@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
+from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, ticks_of
-from penstock.runtime.engine import Engine, run_on_threads
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine, run_on_threads
 from penstock.runtime.flow import NEVER, Flow
+from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
 from penstock.runtime.worker import Worker
@@ -22,6 +24,9 @@ from penstock.runtime.worker import Worker
 ROWS_PER_THREAD = 1 << 17
 # With more changes of worker along the time axis than this, one table is cheaper than many small passes.
 MOST_RUNS = 64
+# A second thread has a table of its own to fill and to merge: with fewer rows for each key that costs more
+# than it saves (measured: at 20 rows a key two threads are no faster than one, at 200 they are).
+ROWS_PER_COLUMN = 64
 MOST_PANES_AHEAD = 32
 
 
@@ -119,10 +124,28 @@ class WindowStage:
         panes = self._expected_panes(flows) if rows else 2
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
+        columns = self._agree_on_keys(flows[0].batch) if threads > 1 else 0
+        if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
+            threads = 1
         tasks = [task for flow in flows for task in self._cut(flow)]
         queues = _stretches(tasks, threads)
         run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
         self._count()
+
+    def _agree_on_keys(self, batch: pa.RecordBatch) -> int:
+        """Let all workers start with the same columns, and tell how many (0 if that is not known).
+
+        Tables with the same columns merge without looking keys up.
+        """
+        first = self.workers[0]
+        if first.table is not None or self.program.interned:
+            return first.table.keys.columns if first.table is not None else 0
+        keys = first.first_keys(batch, BatchArguments(batch, {}))
+        if not isinstance(keys, DenseKeys):
+            return 0
+        for worker in self.workers:
+            worker.likely_keys = keys
+        return keys.columns
 
     def _expected_panes(self, flows: list[Flow]) -> int:
         """Guess how many panes rows have from the first and the last; room not needed is never touched."""
@@ -139,9 +162,13 @@ class WindowStage:
         return 1 << int(min(span // width + 2, MOST_PANES_AHEAD)).bit_length()
 
     def _tasks_worth(self, rows: int) -> int:
-        """How many threads the rows can keep busy; small tasks are asked for by tests."""
-        small = self.engine.task_bytes < 1 << 20
-        return rows if small else rows // ROWS_PER_THREAD
+        """How many threads the rows can keep busy."""
+        return rows if self._small_tasks else rows // ROWS_PER_THREAD
+
+    @property
+    def _small_tasks(self) -> bool:
+        """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
+        return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
     def _cut(self, flow: Flow) -> Iterable[Flow]:
         batch = flow.batch

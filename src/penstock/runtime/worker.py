@@ -49,6 +49,7 @@ class Worker:
         self.rows = 0
         self.expected = 0  # rows of the push under way, all workers together
         self.expected_panes = 2
+        self.likely_keys: DenseKeys | None = None
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self.reset()
@@ -62,7 +63,8 @@ class Worker:
         arguments = BatchArguments(batch, self.interners)
         if self.table is None:
             layout = self.program.layout(self.nullable, not self.adaptive)
-            self.table = PaneTable(layout, self._first_keys(batch, arguments), self.expected_panes)
+            keys = self.likely_keys or self.first_keys(batch, arguments)
+            self.table = PaneTable(layout, keys, self.expected_panes)
         self.rows += batch.num_rows
         done = 0
         while done < batch.num_rows:
@@ -117,7 +119,7 @@ class Worker:
     def _new_hash_keys(self) -> HashKeys:
         return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), self._hashes_nulls())
 
-    def _first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
+    def first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
         if not self.program.keys:
             return NoKeys()
@@ -250,6 +252,9 @@ class Worker:
     def absorb_slots(self, other: Worker, slots: np.ndarray) -> None:
         """Merge some of another worker's panes into our table."""
         assert other.table is not None
+        if self._same_columns(other):
+            self._blend(other, slots)
+            return
         fragments = other.table.fragments(slots)
         self._translate(fragments, other)
         self.add_fragments(fragments)
@@ -275,6 +280,38 @@ class Worker:
         keys = self._new_hash_keys() if self.program.keys else NoKeys()
         self.table = PaneTable(self.program.layout(self.nullable, True), keys)
         self.add_fragments(fragments)
+
+    def _same_columns(self, other: Worker) -> bool:
+        """Whether both tables have the same key in the same column, without codes of an interner anywhere."""
+        own, its = self.table, other.table
+        assert own is not None and its is not None
+        codes = any(key.text for key in self.program.keys) or any(spec.text for spec in own.specs)
+        alike = isinstance(own.keys, NoKeys | DenseKeys) and own.keys == its.keys
+        return alike and own.wide == its.wide and not codes
+
+    def _blend(self, other: Worker, slots: np.ndarray) -> None:
+        own, its = self.table, other.table
+        assert own is not None and its is not None
+        known = set(own.panes[: own.slots].tolist())
+        new = [slot for slot in slots if int(its.panes[slot]) not in known]
+        if new:
+            self.add_fragments(its.fragments(np.array(new)))
+        for slot in slots:
+            if int(its.panes[slot]) in known:
+                self._blend_pane(own, its, int(slot))
+
+    def _blend_pane(self, own: PaneTable, its: PaneTable, slot: int) -> None:
+        columns = own.keys.columns
+        here = int(np.flatnonzero(own.panes[: own.slots] == its.panes[slot])[0])
+        done = 0
+        while done < columns:
+            kernel = self.program.blend(self.nullable, own.wide)
+            inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
+            limits = {"lo": done, "hi": columns, "own": here * columns, "other": slot * columns}
+            done = kernel.call({**own.arguments(), **inputs, **limits})
+            if own.head[STATUS] == NEED_WIDE:
+                own.widen()
+                its.widen()
 
     def _translate(self, fragments: Fragments, other: Worker) -> None:
         """Rewrite text keys and states from the other's codes to ours."""
