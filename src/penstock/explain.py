@@ -75,7 +75,7 @@ def _passes(compiled: Compiled) -> str:
 def _overview(compiled: Compiled) -> str:
     parts = [
         f"plan\n{_indented(show_plan(compiled.plan))}",
-        f"program\n{_indented(show_ir(compiled.program))}",
+        f"program, after {_changes(compiled)}\n{_indented(show_ir(compiled.program))}",
     ]
     for each in compiled.program.objects:
         if isinstance(each.body, ir.Reduce):
@@ -84,6 +84,15 @@ def _overview(compiled: Compiled) -> str:
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]
     parts.append("boundaries\n" + _indented("\n".join(needs)))
     return "\n\n".join(parts)
+
+
+def _changes(compiled: Compiled) -> str:
+    """Name the passes that changed something."""
+    before, names = compiled.raw, []
+    for name, after in compiled.trace:
+        names += [name] if after != before else []
+        before = after
+    return ", ".join(dict.fromkeys(names)) or "no pass had anything to do"
 
 
 def _reasons(window: Window) -> str:

@@ -13,7 +13,6 @@ from penstock.plan.show import show
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
-OVERVIEW = ("plan", "ir", "passes")
 STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm")
 
 
@@ -35,10 +34,7 @@ def explain(stream: Stream, stage: str | None) -> Explanation:
         return Explanation(show(stream.plan))
     if stage is not None and stage not in STAGES:
         raise ExpressionTypeError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
-    compiled = stream.compiled()
-    if stage is not None:
-        return Explanation(compiled.explain(stage))
-    return Explanation("\n\n".join(f"== {name} ==\n{compiled.explain(name)}" for name in OVERVIEW))
+    return Explanation(stream.compiled().explain(stage))
 
 
 def html(plan: Plan) -> str:
