@@ -26,9 +26,9 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow
 from penstock.runtime.interner import Interner
+from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Variant, WindowProgram
 from penstock.runtime.table import Fragments, PaneTable, widened
@@ -124,37 +124,13 @@ class Worker:
         if not self.program.keys:
             return NoKeys()
         sample = batch.slice(0, SAMPLE)
-        ranges = self._key_ranges(sample, arguments) if self.adaptive else None
+        ranges = key_ranges(self.program.keys, sample, arguments) if self.adaptive else None
         if ranges is not None:
             width = len(self.program.keys)
             dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
             if dense_allowed(dense.columns, max(self.expected, batch.num_rows)):
                 return dense
         return self._new_hash_keys()
-
-    def _key_ranges(
-        self, batch: pa.RecordBatch, arguments: BatchArguments
-    ) -> tuple[list[int], list[int]] | None:
-        """The lowest and highest word of each key; None where that is not known without computing."""
-        lows, highs = [], []
-        for key in self.program.keys:
-            if key.column is None or (not key.text and not _is_whole(key.type)):
-                return None
-            words = self._words(batch, key.column, key.text, arguments)
-            lows.append(int(words.min()) if len(words) else 0)
-            highs.append(int(words.max()) if len(words) else 0)
-        return lows, highs
-
-    def _words(self, batch: pa.RecordBatch, column: str, text: bool, arguments: BatchArguments) -> np.ndarray:
-        if text:
-            return arguments.codes(column)[: batch.num_rows]
-        array = batch.column(column)
-        if pa.types.is_boolean(array.type):
-            return np.array([0, 1])
-        values = values_view(array)
-        if array.null_count:
-            values = values[array.is_valid().to_numpy(zero_copy_only=False)]
-        return values.view(np.int64) if values.dtype == np.uint64 else values
 
     def _more_keys(self, table: PaneTable, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
         if isinstance(table.keys, HashKeys):
@@ -164,7 +140,7 @@ class Worker:
                 table.grow_keys()
             return
         assert isinstance(table.keys, DenseKeys)
-        ranges = self._key_ranges(batch, arguments)
+        ranges = key_ranges(self.program.keys, batch, arguments)
         assert ranges is not None
         self.cover(*ranges)
 
@@ -398,14 +374,6 @@ class Worker:
     def sparse(self) -> bool:
         return self.table is not None and self.table.sparse
 
-    def panes(self) -> np.ndarray:
-        """The panes that hold anything, in ascending order."""
-        if self.table is None:
-            return np.zeros(0, np.int64)
-        if isinstance(self.table.keys, HashKeys) and self.table.keys.sparse:
-            return np.unique(self.table.keys.words[0][: self.table.keys.count])
-        return np.sort(self.table.panes[: self.table.slots])
-
     def drop(self, finished: Callable[[np.ndarray], np.ndarray]) -> None:
         """Let go of the panes for which `finished` is true."""
         table = self.table
@@ -426,7 +394,3 @@ class Worker:
         elif gone.any():
             self.table = self._new_sparse(wide=True)
             self.add_fragments(fragments.chosen(~gone))
-
-
-def _is_whole(dtype: pa.DataType) -> bool:
-    return not (pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))

@@ -73,15 +73,24 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
     10000
     """
     if _is_integer(duration):
-        return _bare(operator.index(duration), time, what)  # type: ignore[arg-type]
+        ticks = _bare(operator.index(duration), time, what)  # type: ignore[arg-type]
+        return _in_range(ticks, duration, what)
     if time.unit is None:
         raise DurationError(
             f"{what} is {_described(duration)}, but the time column {time.column!r} counts in ticks without a unit; "
             "give an integer number of ticks, or declare the unit of the column with unit="
         )
-    return whole_ticks(
+    ticks = whole_ticks(
         nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", time.column
     )
+    return _in_range(ticks, duration, what)
+
+
+def _in_range(ticks: int, duration: object, what: str) -> int:
+    """Refuse what 64-bit times cannot reach, with room to add two of them."""
+    if abs(ticks) >= 1 << 61:
+        raise DurationError(f"{what} is {_described(duration)}, longer than 64-bit times can count")
+    return ticks
 
 
 def _is_integer(given: object) -> bool:
