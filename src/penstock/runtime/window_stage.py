@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -66,14 +67,22 @@ class WindowStage:
         return flows, self.windows.next_result(self.emitted)
 
     def _emit(self, upto: int) -> list[Flow]:
-        flows: list[Flow] = []
-        for worker, last in self._owners(upto):
-            flows += [Flow(batch) for batch in emit(worker, self.windows, self.emitted, last)]
-            self.emitted = max(self.emitted, last)
+        runs = self._owners(upto)
+        found: list[list[Flow]] = [[] for _ in runs]
+
+        def emit_runs_of(worker: Worker) -> None:
+            after = self.emitted
+            for place, (owner, last) in enumerate(runs):
+                if owner is worker:
+                    found[place] = [Flow(batch) for batch in emit(worker, self.windows, after, last)]
+                after = max(after, last)
+
+        owners = list({id(worker): worker for worker, _ in runs}.values())
+        run_on_threads([partial(emit_runs_of, worker) for worker in owners])
         self.emitted = upto
         for worker in self.workers:
             self._forget(worker, upto)
-        return flows
+        return [flow for flows in found for flow in flows]
 
     # -- rows ----------------------------------------------------------------------------------------
 
