@@ -87,8 +87,8 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
 
 
 def _in_range(ticks: int, duration: object, what: str) -> int:
-    """Refuse what 64-bit times cannot reach, with room to add two of them."""
-    if abs(ticks) >= 1 << 61:
+    """Refuse what 64-bit times cannot reach."""
+    if abs(ticks) > 1 << 62:
         raise DurationError(f"{what} is {_described(duration)}, longer than 64-bit times can count")
     return ticks
 
