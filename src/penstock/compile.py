@@ -8,6 +8,7 @@ from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 
+from penstock.errors import UnsupportedError
 from penstock.ir import nodes as ir
 from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import after_join, beside, fits_emission, split_results, with_keys
@@ -133,6 +134,8 @@ class Wiring:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
             case ir.Top() as body:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
+            case ir.Lookback() | ir.Apply():
+                raise UnsupportedError("look-backs and apply are not in this version")
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""

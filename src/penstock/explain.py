@@ -97,7 +97,7 @@ def _changes(compiled: Compiled) -> str:
 
 def _reasons(window: Window) -> str:
     size, every, _, width = window.grid
-    remembered = [_partial(each.kind, each.arg, each.where) for each in window.partials(frozenset())]
+    remembered = [_partial(each.kind, each.args, each.where) for each in window.partials(frozenset())]
     lines = [
         f"one fused loop over ~{window.source.name}: filter, keys and aggregates in a single pass",
         f"panes of {width} ticks (the largest width that divides size {size} and slide {every})",
@@ -145,8 +145,8 @@ def _is_float(name: str) -> bool:
     return name in ("float", "double", "halffloat")
 
 
-def _partial(kind: str, arg: ex.Expr | None, where: ex.Expr | None) -> str:
-    text = f"{kind}({'' if arg is None else show_expr(arg)})"
+def _partial(kind: str, args: tuple[ex.Expr, ...], where: ex.Expr | None) -> str:
+    text = f"{kind}({', '.join(map(show_expr, args))})"
     return text if where is None else f"{text} where {show_expr(where)}"
 
 

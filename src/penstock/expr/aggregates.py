@@ -32,7 +32,7 @@ class AggregateFunction:
     most: int
     takes: str
     rule: Callable[[Types, Mapping[str, object]], pa.DataType | None]
-    define: Callable[[Rows, Types, pa.DataType], Any]
+    define: Callable[[Rows, Types, pa.DataType, Mapping[str, object]], Any]
     associative: bool = True
     commutative: bool = True
     invertible: bool = False
@@ -95,7 +95,7 @@ def float_sum(values: Sequence[float]) -> float:
         return _to_float(sum(map(Fraction, values), Fraction(0)))
 
 
-def _sum(rows: Rows, types: Types, result: pa.DataType) -> Any:
+def _sum(rows: Rows, types: Types, result: pa.DataType, options: Mapping[str, object]) -> Any:
     values = _valid(rows)
     if not values:
         return None
@@ -106,11 +106,11 @@ def _sum(rows: Rows, types: Types, result: pa.DataType) -> Any:
     )
 
 
-def _count(rows: Rows, types: Types, result: pa.DataType) -> int:
+def _count(rows: Rows, types: Types, result: pa.DataType, options: Mapping[str, object]) -> int:
     return sum(all(value is not None for value in row) for row in rows)
 
 
-def _mean(rows: Rows, types: Types, result: pa.DataType) -> float | None:
+def _mean(rows: Rows, types: Types, result: pa.DataType, options: Mapping[str, object]) -> float | None:
     values = _valid(rows)
     if not values:
         return None
@@ -120,11 +120,11 @@ def _mean(rows: Rows, types: Types, result: pa.DataType) -> float | None:
     return _to_float(sum(map(Fraction, values), Fraction(0)) / len(values)) if special is None else special
 
 
-def _min(rows: Rows, types: Types, result: pa.DataType) -> Any:
+def _min(rows: Rows, types: Types, result: pa.DataType, options: Mapping[str, object]) -> Any:
     return min(_valid(rows), key=order_key, default=None)
 
 
-def _max(rows: Rows, types: Types, result: pa.DataType) -> Any:
+def _max(rows: Rows, types: Types, result: pa.DataType, options: Mapping[str, object]) -> Any:
     return max(_valid(rows), key=order_key, default=None)
 
 
@@ -153,4 +153,4 @@ def reduce(function: str, rows: Rows, types: Types, options: Options = ()) -> An
     """
     result = result_type(function, types, options)
     assert result is not None, f"{function} is not defined for {types}"
-    return AGGREGATES[function].define(rows, types, result)
+    return AGGREGATES[function].define(rows, types, result, dict(options))

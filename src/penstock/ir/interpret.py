@@ -25,12 +25,12 @@ from penstock.expr.typing import type_of
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
+    Apply,
     Attach,
     Carried,
     Distinct,
-    Domain,
-    Grid,
     Input,
+    Lookback,
     Merge,
     Object,
     Program,
@@ -40,12 +40,12 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.ir.order import Rank, canonical, ordering
-from penstock.ir.rows import Row
+from penstock.ir.rows import Row, as_table, to_rows, to_table
 from penstock.ir.scope import result_scope, result_types
+from penstock.ir.windows import Window, behind, windows_of
 from penstock.types.time import Time
 
 Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
-Window = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,10 @@ def _value(
             return _reduce(body, values[body.source], program[body.source])
         case Attach() as body:
             return _attach(body, values[body.source], program[body.source])
+        case Lookback() as body:
+            return _lookback(body, values[body.source], program[body.source])
+        case Apply() as body:
+            return _apply(body, values[body.source], this, program[body.source])
         case Distinct() as body:
             return _distinct(body, values[body.source], program[body.source].time)
         case Top() as body:
@@ -116,7 +120,7 @@ def time_at(row: Mapping[str, Any], time: Time) -> int | None:
 
 def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
     return [
-        Sample(sample.row, (branch, *sample.rank))
+        Sample(sample.row, (sample.rank[0], branch, *sample.rank[1:]))  # a sequence speaks before the branch
         for branch, samples in enumerate(branches)
         for sample in samples
     ]
@@ -152,73 +156,103 @@ def _reduce(body: Reduce, source: list[Sample], origin: Object) -> list[Sample]:
     keys, record = _record(body.keys, origin.schema), _record(body.fields, scope, types)
     holds = None if body.having is None else evaluator(body.having, scope, types)
     results = []
-    for window, members in _windows(body.domain, _kept(body.where, source, origin.schema), origin.time):
-        for key, group in sorted(_groups(keys, members).items()):
-            row = {name: canonical(value) for name, value in keys(group[0].row).items()} | _bounds(window)
-            reduced = _reduced(body.reductions, group, origin)
-            if holds is None or holds(row, reduced) is True:
-                results.append(Sample(record(row, reduced), (window[0], *key)))
+    for window, key, group in _windows(body, source, origin):
+        row = {name: canonical(value) for name, value in keys(group[0].row).items()} | _bounds(window)
+        reduced = _reduced(body.reductions, [group], origin.schema)
+        if holds is None or holds(row, reduced) is True:
+            results.append(Sample(record(row, reduced), (window[0], *key)))
     return results
 
 
 def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
-    """Repeat every sample once per window that covers it, beside the reductions of its key."""
+    """Repeat every sample once per window that covers it, beside the reductions of its key.
+
+    Results are ordered by window, then as the samples came.
+    """
     record = _record(body.fields, result_scope(body, origin), result_types(body, origin))
+    arrived = {id(sample): position for position, sample in enumerate(source)}
+    found = []
+    for window, _, group in _windows(body, source, origin):
+        reduced = _reduced(body.reductions, [group], origin.schema)
+        found += [
+            (window[::-1], arrived[id(each)], each, record(each.row | _bounds(window), reduced))
+            for each in group
+        ]
+    found.sort(key=lambda each: each[:2])
+    return [Sample(row, (*each.rank, window[::-1])) for window, _, each, row in found]
+
+
+def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Sample]:
+    """Give every sample in order of time, beside reductions over those it looks back on."""
+    record = _record(body.fields, origin.schema, result_types(body, origin))
+    found: list[tuple[int, Sample]] = []
+    for rows in _lanes(body, source, origin).values():
+        for place, (time, sample) in enumerate(rows):
+            spans = [[each for _, each in behind(span, rows, place)] for span in body.spans]
+            reduced = _reduced(body.reductions, spans, origin.schema)
+            found.append((time, Sample(record(sample.row, reduced), sample.rank)))
+    return [sample for _, sample in sorted(found, key=lambda each: (each[0], each[1].rank))]
+
+
+def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> list[Sample]:
+    """Hand each window's samples to the function as a table; its rows follow the window's bounds and keys."""
     keys = _record(body.keys, origin.schema)
+    given = this.schema.names[2 + len(body.keys) :]
     results = []
-    for window, members in _windows(body.domain, _kept(body.where, source, origin.schema), origin.time):
-        groups = _groups(keys, members)
-        reduced = {key: _reduced(body.reductions, group, origin) for key, group in groups.items()}
-        for each in members:
-            row = record(each.row | _bounds(window), reduced[_key(keys(each.row))])
-            results.append(Sample(row, (*each.rank, window)))
+    for window, key, group in _windows(body, source, origin):
+        head = _bounds(window) | {name: canonical(v) for name, v in keys(group[0].row).items()}
+        made = as_table(
+            body.function(to_table([each.row for each in group], origin.schema)), this.schema, given
+        )
+        for position, row in enumerate(to_rows(made)):
+            results.append(Sample(head | row, (window[0], *key, position)))
     return results
 
 
-def _windows(domain: Domain, source: list[Sample], time: Time) -> list[tuple[Window, list[Sample]]]:
-    """List the windows that hold a sample, by end and start, each with its samples as they arrived."""
-    found: dict[Window, list[Sample]] = {}
-    for sample in source:
-        for window in _covering(domain, sample.row, time):
-            found.setdefault(window, []).append(sample)
-    return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
+def _windows(
+    body: Reduce | Attach | Apply, source: list[Sample], origin: Object
+) -> list[tuple[Window, Rank, list[Sample]]]:
+    """List windows and keys by the window's end and start, then the key, each with its samples in order."""
+    found = windows_of(body.domain, _lanes(body, source, origin))
+    several = [(window, key, rows) for key, members in found.items() for window, rows in members]
+    several.sort(key=lambda each: (each[0][1], each[0][0], each[1]))
+    return [(window, key, [sample for _, sample in rows]) for window, key, rows in several]
 
 
-def _covering(domain: Domain, row: Row, time: Time) -> list[Window]:
-    """List the windows a sample lies in: none when its time, or the window it carries, is null."""
-    match domain:
-        case Grid(size=size, every=every, offset=offset):
-            at = time_at(row, time)
-            if at is None:
-                return []
-            latest = at - (at - offset) % every
-            return [(start, start + size) for start in range(latest, at - size, -every)]
-        case Carried():
-            start, end = row[WINDOW_START], row[WINDOW_END]
-            return [] if start is None or end is None else [(start, end)]
+def _lanes(
+    body: Reduce | Attach | Lookback | Apply, source: list[Sample], origin: Object
+) -> dict[Rank, list[tuple[int, Sample]]]:
+    """Group the samples that count by key, each group in order of time; those without a time count nowhere."""
+    keys = _record(body.keys, origin.schema)
+    kept = _kept(body.where, source, origin.schema)
+    timed = [(at, each) for each in kept if (at := _moment(each.row, body, origin.time)) is not None]
+    found: dict[Rank, list[tuple[int, Sample]]] = {}
+    for at, sample in sorted(timed, key=lambda each: (each[0], each[1].rank)):
+        found.setdefault(_key(keys(sample.row)), []).append((at, sample))
+    return found
+
+
+def _moment(row: Row, body: Reduce | Attach | Lookback | Apply, time: Time) -> int | None:
+    """Read a sample's time; where it belongs to the window it carries, its own may be missing."""
+    carried = not isinstance(body, Lookback) and isinstance(body.domain, Carried)
+    if carried and row.get(time.column) is None:
+        return 0
+    return time_at(row, time)
 
 
 def _bounds(window: Window) -> Row:
     return {WINDOW_START: window[0], WINDOW_END: window[1]}
 
 
-def _groups(keys: Callable[[Row], Row], members: Iterable[Sample]) -> dict[Rank, list[Sample]]:
-    found: dict[Rank, list[Sample]] = {}
-    for sample in members:
-        found.setdefault(_key(keys(sample.row)), []).append(sample)
-    return found
-
-
 def _key(values: Row) -> Rank:
     return tuple(ordering(value) for value in values.values())
 
 
-def _reduced(reductions: Iterable[Reduction], group: list[Sample], origin: Object) -> tuple[Any, ...]:
+def _reduced(
+    reductions: Iterable[Reduction], spans: Sequence[list[Sample]], schema: pa.Schema
+) -> tuple[Any, ...]:
     """Compute every ⊕(function, args), each over the samples for which its own predicate is true."""
-    ordered = _in_order(group, origin.time)
-    return tuple(
-        _reduction(each, _kept(each.where, ordered, origin.schema), origin.schema) for each in reductions
-    )
+    return tuple(_reduction(each, _kept(each.where, spans[each.span], schema), schema) for each in reductions)
 
 
 def _reduction(reduction: Reduction, group: list[Sample], schema: pa.Schema) -> Any:
@@ -237,19 +271,35 @@ def _in_order(samples: Iterable[Sample], time: Time) -> list[Sample]:
 
 
 def _distinct(body: Distinct, source: list[Sample], time: Time) -> list[Sample]:
-    """Keep one sample for each value of the subset; those kept stay in the order they came."""
-    chosen: dict[Rank, Sample] = {}
-    ordered = _in_order(source, time)
-    for sample in ordered if body.keep == "first" else reversed(ordered):
-        chosen.setdefault(tuple(ordering(sample.row[name]) for name in body.subset), sample)
-    kept = {id(sample) for sample in chosen.values()}
+    """Keep one sample of each run of equal ones; those kept stay in the order they came.
+
+    A run is all samples of a value; with `within`, those less than that after the run's first.
+    """
+    runs: dict[Rank, list[list[Sample]]] = {}
+    for sample in _in_order(source, time):
+        own = runs.setdefault(tuple(ordering(sample.row[name]) for name in body.subset), [])
+        if own and (body.within is None or _apart(own[-1][0], sample, time) < body.within):
+            own[-1].append(sample)
+        else:
+            own.append([sample])
+    place = 0 if body.keep == "first" else -1
+    kept = {id(run[place]) for several in runs.values() for run in several}
     return [sample for sample in source if id(sample) in kept]
+
+
+def _apart(first: Sample, second: Sample, time: Time) -> int:
+    return (time_at(second.row, time) or 0) - (time_at(first.row, time) or 0)
 
 
 def _top(body: Top, source: list[Sample], time: Time) -> list[Sample]:
     """Keep the k largest samples of each window, the largest first; NaN is largest, nulls come last."""
-    windows = _windows(Carried(), source, time)
-    return [sample for _, members in windows for sample in _largest(body, _in_order(members, time))]
+    windows = windows_of(Carried(), {(): [(0, each) for each in _in_order(source, time)]})
+    return [
+        each
+        for members in windows.values()
+        for _, rows in members
+        for each in _largest(body, [s for _, s in rows])
+    ]
 
 
 def _largest(body: Top, members: list[Sample]) -> list[Sample]:

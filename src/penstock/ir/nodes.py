@@ -10,12 +10,22 @@
                                                       ⊕(f, ~source[t - size : t)), then fields over them
                  | Attach(source, domain, keys, reductions, where, fields)
                                                       the same reductions beside each sample they cover
+                 | Lookback(source, spans, keys, reductions, fields, where)
+                                                      at every sample: each reduction over the samples of its
+                                                      key that its span, spans[reduction.span], looks back on
+                 | Apply(source, domain, keys, function, where)
+                                                      what a Python function makes of each window's samples
                  | Merge(sources)                     the samples of all sources, which have the same columns
-                 | Distinct(source, subset, keep)     the first or last sample of each value
+                 | Distinct(source, subset, keep, within)
+                                                      the first or last sample of each value; with `within`,
+                                                      of each run of equal ones that begins so close before
                  | Top(source, k, by, ties)           the k largest samples that share a window
     reduction  ::= function(args) [where predicate]   over one window's samples
     domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)
                  | Carried()                          the window each sample already carries
+                 | Session(gap) | Count(size, every, partial) | Unbounded() | Calendar(size, every, offset, zone)
+                                                      as `types/windows.py` says; sessions and counts by key
+    span       ::= LookBack(size, rows, closed, delay)
 
 Every object has a schema and a time (`Object`). `fields` lists every column of the result, in order, the
 window bounds and keys among them. In the `fields` and `having` of a Reduce, `Reduced(i)` is the i-th
@@ -29,12 +39,15 @@ Samples are ordered by (time, sequence, position); `Input.sequence` names the co
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
 from penstock.types.time import Time
+from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -52,7 +65,7 @@ class Carried:
     pass
 
 
-Domain = Grid | Carried
+Domain = Grid | Carried | Session | Count | Unbounded | Calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +74,7 @@ class Reduction:
     args: tuple[Expr, ...]
     where: Expr | None = None
     options: Options = ()
+    span: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +112,27 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookback:
+    source: str
+    spans: tuple[LookBack, ...]
+    keys: tuple[Field, ...]
+    reductions: tuple[Reduction, ...]
+    fields: tuple[Field, ...]
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """The result's columns are the window's bounds, the keys, and those the function gives."""
+
+    source: str
+    domain: Domain
+    keys: tuple[Field, ...]
+    function: Callable[[pa.Table], Any]
+    where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     sources: tuple[str, ...]
 
@@ -107,6 +142,7 @@ class Distinct:
     source: str
     subset: tuple[str, ...]
     keep: str
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +153,8 @@ class Top:
     ties: str
 
 
-Body = Input | Samples | Reduce | Attach | Merge | Distinct | Top
+Windowed = Reduce | Attach | Lookback
+Body = Input | Samples | Reduce | Attach | Lookback | Apply | Merge | Distinct | Top
 
 
 @dataclass(frozen=True, slots=True)

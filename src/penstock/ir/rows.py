@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import SchemaMismatchError
 from penstock.types.arrow import from_physical, physical_values
 
 Row = dict[str, Any]
@@ -29,3 +30,15 @@ def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Build a table of the given schema from rows that hold at least its columns."""
     columns = [from_physical([row[each.name] for row in rows], each.type) for each in schema]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def as_table(made: Any, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
+    """Read what a user's function gave for a window as a table of the declared columns."""
+    wanted = pa.schema([schema.field(name) for name in names])
+    try:
+        table = pa.table(made) if not isinstance(made, pa.RecordBatch) else pa.Table.from_batches([made])
+        return table.select(list(names)).cast(wanted)
+    except (TypeError, ValueError, KeyError, pa.ArrowException) as reason:
+        raise SchemaMismatchError(
+            f"the function given to apply must return a table with the columns {list(names)}: {reason}"
+        ) from reason

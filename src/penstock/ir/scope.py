@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate
 from penstock.expr.typing import column_type, type_of
-from penstock.ir.nodes import WINDOW_END, WINDOW_START, Attach, Carried, Object, Reduce, Reduction
+from penstock.ir.nodes import WINDOW_END, WINDOW_START, Attach, Carried, Object, Reduce, Reduction, Windowed
 
 
 def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
@@ -15,7 +15,7 @@ def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
     return type_of(aggregate, schema)
 
 
-def result_types(body: Reduce | Attach, source: Object) -> tuple[pa.DataType, ...]:
+def result_types(body: Windowed, source: Object) -> tuple[pa.DataType, ...]:
     """Give the types `Reduced(0)`, `Reduced(1)`, … have in the object's fields."""
     return tuple(result_type(each, source.schema) for each in body.reductions)
 

@@ -19,12 +19,14 @@ import pyarrow as pa
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.expr.show import show as show_expr
 from penstock.ir.nodes import (
+    Apply,
     Attach,
     Carried,
     Distinct,
     Domain,
     Grid,
     Input,
+    Lookback,
     Merge,
     Object,
     Program,
@@ -34,6 +36,7 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.types.time import Time
+from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
 _LENGTHS = (("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000))
 _TICKS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "d": 86_400_000_000_000}
@@ -52,8 +55,9 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} = {_input(body, this)}"
         case Merge(sources=sources):
             return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
-        case Distinct(source=source, subset=subset, keep=keep):
-            return f"{name} = {keep} of ~{source}[t] for each ({', '.join(map(_name, subset))})"
+        case Distinct(source=source, subset=subset, keep=keep, within=within):
+            near = "" if within is None else f" within {ticks(within, this.time.unit)}"
+            return f"{name} = {keep} of ~{source}[t] for each ({', '.join(map(_name, subset))}){near}"
         case Top(source=source, k=k, by=by, ties=ties):
             return f"{name} = top {k} of ~{source}[t] by {_name(by)}, ties {ties}"
         case Samples() as body:
@@ -62,6 +66,11 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} @ {_windowed(body, program[body.source])}"
         case Attach() as body:
             return f"{name} @ each sample, {_windowed(body, program[body.source])}"
+        case Lookback() as body:
+            return f"{name} @ each sample{_behind(body, program[body.source])}"
+        case Apply() as body:
+            unit = program[body.source].time.unit
+            return f"{name} @ {_domain(body.domain, unit)}{_by(body.keys)} = function(~{body.source}[window])"
 
 
 def _input(body: Input, this: Object) -> str:
@@ -83,14 +92,37 @@ def _samples(body: Samples) -> str:
 
 def _windowed(body: Reduce | Attach, source: Object) -> str:
     unit = source.time.unit
-    by = "" if not body.keys else f" by {', '.join(_field(each) for each in body.keys)}"
     lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
     span = f"~{body.source}[{_span(body.domain, unit)}]"
     lines += [f"#{i} = {_reduction(each, span)}" for i, each in enumerate(body.reductions)]
     lines.append(_fields(body.fields))
     if isinstance(body, Reduce) and body.having is not None:
         lines.append(f"having {show_expr(body.having)}")
-    return "\n".join([f"{_domain(body.domain, unit)}{by} = {{", *(f"  {line}" for line in lines), "}"])
+    return _braced(f"{_domain(body.domain, unit)}{_by(body.keys)}", lines)
+
+
+def _behind(body: Lookback, source: Object) -> str:
+    lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
+    spans = [f"~{body.source}[{_look(span, source.time.unit)}]" for span in body.spans]
+    lines += [f"#{i} = {_reduction(each, spans[each.span])}" for i, each in enumerate(body.reductions)]
+    return _braced(_by(body.keys), [*lines, _fields(body.fields)])
+
+
+def _look(span: LookBack, unit: str | None) -> str:
+    now = "t" if not span.delay else f"t - {ticks(span.delay, unit)}"
+    closed = "" if span.closed == "right" else f", closed {span.closed}"
+    if span.rows is not None:
+        return f"last {span.rows} up to {now}{closed}"
+    assert span.size is not None
+    return f"{now} - {ticks(span.size, unit)} : {now}{closed}"
+
+
+def _by(keys: tuple[Field, ...]) -> str:
+    return f" by {', '.join(_field(each) for each in keys)}" if keys else ""
+
+
+def _braced(head: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"{head} = {{", *(f"  {line}" for line in lines), "}"])
 
 
 def _domain(domain: Domain, unit: str | None) -> str:
@@ -100,14 +132,27 @@ def _domain(domain: Domain, unit: str | None) -> str:
             return f"size {ticks(size, unit)} every {ticks(every, unit)}{shifted}"
         case Carried():
             return "its window"
+        case Session(gap=gap):
+            return f"sessions with a gap of {ticks(gap, unit)}"
+        case Count(size=size, every=every, partial=partial):
+            return f"size {size} rows every {every} rows{' and the tail' if partial else ''}"
+        case Unbounded():
+            return "all time"
+        case Calendar(size=size, every=every, offset=offset, zone=zone):
+            shifted = f" offset {ticks(offset, unit)}" if offset else ""
+            return f"size {_step(size, unit)} every {_step(every, unit)}{shifted} in {_quoted(zone)}"
 
 
 def _span(domain: Domain, unit: str | None) -> str:
     match domain:
         case Grid(size=size):
             return f"t - {ticks(size, unit)} : t"
-        case Carried():
+        case _:
             return "window"
+
+
+def _step(step: CalendarStep, unit: str | None) -> str:
+    return f"{step.months}mo" if step.months else ticks(step.ticks, unit)
 
 
 def _reduction(reduction: Reduction, span: str) -> str:

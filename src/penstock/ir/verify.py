@@ -12,12 +12,14 @@ from penstock.expr.typing import type_of
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
+    Apply,
     Attach,
     Carried,
     Distinct,
     Domain,
     Grid,
     Input,
+    Lookback,
     Merge,
     Object,
     Program,
@@ -29,6 +31,7 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.scope import result_scope, result_types
 from penstock.types.arrow import kind_of, value_type
+from penstock.types.windows import Count, Session
 
 
 def verify(program: Program) -> None:
@@ -70,10 +73,21 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
             _verify_fields(this, body.fields, sources[0].schema)
         case Reduce() | Attach() as body:
             _verify_windowed(this, body, sources[0])
+        case Lookback() as body:
+            _verify_lookback(this, body, sources[0])
+        case Apply() as body:
+            _verify_domain(this, body.domain, sources[0])
+            _verify_predicate(this, body.where, sources[0].schema)
+            _verify_keys(this, body, sources[0])
+            given = [WINDOW_START, WINDOW_END, *(key.name for key in body.keys)]
+            _require(
+                this.schema.names[: len(given)] == given, this, f"does not begin with the columns {given}"
+            )
         case Distinct() as body:
             _verify_chosen(this, sources[0], body.subset)
             _has_time(this, sources[0])
             _require(body.keep in {"first", "last"}, this, f"keeps {body.keep!r}, neither first nor last")
+            _require(body.within is None or body.within > 0, this, "is distinct within no time at all")
         case Top() as body:
             _verify_chosen(this, sources[0], (body.by, WINDOW_START, WINDOW_END))
             _require(body.k > 0, this, f"keeps the {body.k} largest, which is not positive")
@@ -122,6 +136,22 @@ def _verify_windowed(this: Object, body: Reduce | Attach, source: Object) -> Non
         _verify_predicate(this, body.having, scope, types)
 
 
+def _verify_lookback(this: Object, body: Lookback, source: Object) -> None:
+    _has_time(this, source)
+    for span in body.spans:
+        _require((span.size is None) != (span.rows is None), this, "looks back on a span and on rows at once")
+        _require((span.size or span.rows or 0) > 0 and span.delay >= 0, this, "looks back on nothing")
+        _require(span.closed in {"right", "left", "both", "none"}, this, f"has a span closed {span.closed!r}")
+    _verify_predicate(this, body.where, source.schema)
+    _verify_keys(this, body, source)
+    for each in body.reductions:
+        _require(
+            0 <= each.span < len(body.spans), this, f"reduces over span {each.span} of {len(body.spans)}"
+        )
+        _verify_reduction(this, each, source.schema)
+    _verify_fields(this, body.fields, source.schema, result_types(body, source))
+
+
 def _verify_domain(this: Object, domain: Domain, source: Object) -> None:
     match domain:
         case Grid(size=size, every=every):
@@ -129,9 +159,17 @@ def _verify_domain(this: Object, domain: Domain, source: Object) -> None:
             _has_time(this, source)
         case Carried():
             _has_columns(this, source.schema, (WINDOW_START, WINDOW_END))
+        case Session(gap=gap):
+            _require(gap > 0, this, f"has sessions with a gap of {gap}: not positive")
+            _has_time(this, source)
+        case Count(size=size, every=every):
+            _require(size > 0 and every > 0, this, f"has windows of {size} rows every {every}: not positive")
+            _has_time(this, source)
+        case _:
+            _has_time(this, source)
 
 
-def _verify_keys(this: Object, body: Reduce | Attach, source: Object) -> None:
+def _verify_keys(this: Object, body: Reduce | Attach | Lookback | Apply, source: Object) -> None:
     names = [each.name for each in body.keys]
     _unique(this, names, "key")
     _require(not {WINDOW_START, WINDOW_END} & set(names), this, "has a key with the name of a window bound")

@@ -31,16 +31,16 @@ class State:
 class Monoid:
     """An associative, commutative combination with an identity.
 
-    `step(k, state, value)` adds one value; `merge(k, a, b)` joins two states. `in_chunk` is the monoid
+    `step(k, state, values)` adds one row's arguments; `merge(k, a, b)` joins two states. `in_chunk` is the monoid
     used inside one chunk of rows, where a cheaper state is exact enough: its total is stepped as one
-    value. `guarded` marks 64-bit integer sums, which `step` and `merge` let wrap: whoever adds to one
+    row's argument. `guarded` marks 64-bit integer sums, which `step` and `merge` let wrap: whoever adds to one
     asks first whether the result fits, and if not stops with NEED_WIDE, the sum untouched. `text` names
     the column whose interned codes are the state.
     """
 
     name: str
     states: tuple[State, ...]
-    step: Callable[[KernelBuilder, Values, Value], Values]
+    step: Callable[[KernelBuilder, Values, Values], Values]
     merge: Callable[[KernelBuilder, Values, Values], Values]
     invertible: bool = False
     in_chunk: Monoid | None = None
@@ -53,7 +53,7 @@ def present() -> Monoid:
     return Monoid(
         "present",
         (State(U8, 0),),
-        lambda k, state, value: (const(1, U8),),
+        lambda k, state, values: (const(1, U8),),
         lambda k, a, b: (a[0] | b[0],),
     )
 
@@ -63,7 +63,7 @@ def count() -> Monoid:
     return Monoid(
         "count",
         (State(I64, 0),),
-        lambda k, state, value: (state[0] + 1,),
+        lambda k, state, values: (state[0] + 1,),
         lambda k, a, b: (a[0] + b[0],),
         invertible=True,
     )
@@ -75,7 +75,7 @@ def integer_sum(wide: bool) -> Monoid:
     return Monoid(
         "wide_sum" if wide else "sum",
         (State(goal, 0),),
-        lambda k, state, value: (state[0] + value.to(goal),),
+        lambda k, state, values: (state[0] + values[0].to(goal),),
         lambda k, a, b: (a[0] + b[0],),
         invertible=True,
         guarded=not wide,
@@ -100,14 +100,14 @@ def _plain_float_sum() -> Monoid:
     return Monoid(
         "plain_float_sum",
         (State(F64, 0.0),),
-        lambda k, state, value: (state[0] + value.to(F64),),
+        lambda k, state, values: (state[0] + values[0].to(F64),),
         lambda k, a, b: (a[0] + b[0],),
     )
 
 
-def _compensated(k: KernelBuilder, state: Values, value: Value) -> Values:
+def _compensated(k: KernelBuilder, state: Values, values: Values) -> Values:
     total, lost = state
-    x = k.var("x", value.to(F64))
+    x = k.var("x", values[0].to(F64))
     new = k.var("total", total + x)
     part = k.var("part", new - total)  # Knuth's two-sum: exact whichever operand is larger
     error = (total - (new - part)) + (x - part)
@@ -115,7 +115,7 @@ def _compensated(k: KernelBuilder, state: Values, value: Value) -> Values:
 
 
 def _join_compensated(k: KernelBuilder, a: Values, b: Values) -> Values:
-    total, lost = _compensated(k, a, b[0])
+    total, lost = _compensated(k, a, b[:1])
     return total, lost + b[1]
 
 
@@ -125,7 +125,7 @@ def least(type: Type) -> Monoid:
     return Monoid(
         "least",
         (State(type, identity),),
-        lambda k, state, value: (smaller(state[0], value.to(type)),),
+        lambda k, state, values: (smaller(state[0], values[0].to(type)),),
         lambda k, a, b: (smaller(a[0], b[0]),),
     )
 
@@ -136,7 +136,7 @@ def greatest(type: Type) -> Monoid:
     return Monoid(
         "greatest",
         (State(type, identity),),
-        lambda k, state, value: (larger(state[0], value.to(type)),),
+        lambda k, state, values: (larger(state[0], values[0].to(type)),),
         lambda k, a, b: (larger(a[0], b[0]),),
     )
 
@@ -144,8 +144,8 @@ def greatest(type: Type) -> Monoid:
 def text_extreme(column: str, largest: bool) -> Monoid:
     """The first or last text of a column in the order of bytes. The state is its code, -1 for none."""
 
-    def pick(k: KernelBuilder, state: Values, value: Value) -> Values:
-        code = k.var("code", value.to(I32))
+    def pick(k: KernelBuilder, state: Values, values: Values) -> Values:
+        code = k.var("code", values[0].to(I32))
         old = k.var("old_code", state[0])
         first, second = (old, code) if largest else (code, old)
         better = comes_before(k, column, first, second)
@@ -156,6 +156,6 @@ def text_extreme(column: str, largest: bool) -> Monoid:
         "last_text" if largest else "first_text",
         (State(I32, -1),),
         pick,
-        lambda k, a, b: pick(k, a, b[0]),
+        pick,
         text=column,
     )

@@ -28,10 +28,10 @@ from penstock.lower.machine import is_text, machine_type
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One monoid over one argument: `kind` of `arg`, counting only rows for which `where` is true."""
+    """One monoid over some arguments: `kind` of `args`, counting only rows for which `where` is true."""
 
     kind: str
-    arg: ex.Expr | None = None
+    args: tuple[ex.Expr, ...] = ()
     where: ex.Expr | None = None
 
 
@@ -53,7 +53,7 @@ def _needs(reduction: Reduction, may_be_null: MayBeNull) -> tuple[Partial, ...]:
     if reduction.function == "count":
         return (_counted(reduction, may_be_null),)
     (arg,) = reduction.args
-    value = Partial(_KINDS[reduction.function], arg, where)
+    value = Partial(_KINDS[reduction.function], (arg,), where)
     if reduction.function == "mean":
         return value, _counted(reduction, may_be_null)
     flag = _flag(arg, where, may_be_null)
@@ -65,37 +65,38 @@ DECOMPOSABLE = frozenset({"count", *_KINDS})
 
 
 def _counted(reduction: Reduction, may_be_null: MayBeNull) -> Partial:
-    arg = reduction.args[0] if reduction.args and may_be_null(reduction.args[0]) else None
-    return Partial("count", arg, reduction.where)
+    args = tuple(arg for arg in reduction.args if may_be_null(arg))
+    return Partial("count", args, reduction.where)
 
 
 def _flag(arg: ex.Expr, where: ex.Expr | None, may_be_null: MayBeNull) -> Partial | None:
     """What tells that there was a value at all; None when every row of a window has one."""
     null = may_be_null(arg)
-    return Partial("present", arg if null else None, where) if null or where is not None else None
+    return Partial("present", (arg,) if null else (), where) if null or where is not None else None
 
 
 def origin(partial: Partial, old: Sequence[Partial]) -> Partial:
     """Name the partial of an older layout, made when no nulls had been seen, that holds the same."""
     if partial in old:
         return partial
-    bare = Partial(partial.kind, None, partial.where)
+    bare = Partial(partial.kind, (), partial.where)
     if bare in old:
         return bare
     assert bare in (PRESENT, ROWS)
     return old[0]
 
 
-def monoid_of(partial: Partial, dtype: pa.DataType | None, wide: bool) -> Monoid:
-    """Choose the algebra for a partial's argument type."""
+def monoid_of(partial: Partial, types: Sequence[pa.DataType], wide: bool) -> Monoid:
+    """Choose the algebra for a partial's argument types."""
     if partial.kind == "present":
         return monoids.present()
     if partial.kind == "count":
         return monoids.count()
-    assert dtype is not None
+    (dtype,) = types
     if is_text(dtype) and partial.kind in ("least", "greatest"):
-        assert isinstance(partial.arg, ex.Column)
-        return monoids.text_extreme(partial.arg.name, largest=partial.kind == "greatest")
+        (arg,) = partial.args
+        assert isinstance(arg, ex.Column)
+        return monoids.text_extreme(arg.name, largest=partial.kind == "greatest")
     machine = machine_type(dtype)
     if machine is None:
         raise UnsupportedError(f"{partial.kind} over {dtype} is not available")
@@ -120,7 +121,7 @@ class Finish:
         """Give a reduction's value; `dtype` is its type."""
         if reduction.function == "count":
             return Cell(self._state(_counted(reduction, self.may_be_null))[0])
-        value = Partial(_KINDS[reduction.function], reduction.args[0], reduction.where)
+        value = Partial(_KINDS[reduction.function], reduction.args, reduction.where)
         if reduction.function == "mean":
             return self._mean(self._state(value), self._state(_counted(reduction, self.may_be_null))[0])
         valid = self._valid(reduction)
@@ -159,8 +160,16 @@ def compensated_total(state: tuple[Value, ...]) -> Value:
     return select(is_nan(total - total), total, total + lost)
 
 
-def value_added(partial: Partial, cell: Cell | None, where: Cell | None) -> tuple[Value, Value | None]:
-    """What a row contributes to a partial: the value, and the condition under which it does."""
-    active = conjunction(cell.valid if cell else None, is_true(where) if where else None)
-    value = cell.value if cell else const(1, I64)
-    return value.to(I64) if value.type == BOOL and partial.kind == "sum" else value, active
+def values_added(
+    partial: Partial, cells: Sequence[Cell], where: Cell | None
+) -> tuple[tuple[Value, ...], Value | None]:
+    """What a row contributes to a partial: its arguments, and the condition under which it does."""
+    active = is_true(where) if where else None
+    for cell in cells:
+        active = conjunction(cell.valid, active)
+    if not cells:
+        return (const(1, I64),), active
+    values = tuple(each.value for each in cells)
+    if partial.kind == "sum":
+        values = tuple(each.to(I64) if each.type == BOOL else each for each in values)
+    return values, active

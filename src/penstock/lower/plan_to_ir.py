@@ -79,6 +79,8 @@ _PREFIX: dict[type[ir.Body], str] = {
     ir.Samples: "s",
     ir.Reduce: "w",
     ir.Attach: "a",
+    ir.Lookback: "b",
+    ir.Apply: "f",
     ir.Merge: "m",
     ir.Distinct: "d",
     ir.Top: "k",
@@ -91,12 +93,16 @@ def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
             return ir.Samples(source, predicate, _columns(schema))
         case pl.Project(fields=fields):
             return ir.Samples(source, None, fields)
-        case pl.Distinct(subset=subset, keep=keep):
-            return ir.Distinct(source, subset, keep)
+        case pl.Distinct(subset=subset, keep=keep, within=within):
+            return ir.Distinct(source, subset, keep, within)
         case pl.TopK(k=k, by=by, ties=ties):
             return ir.Top(source, k, by, ties)
         case pl.Aggregate() | pl.Attach():
             return _windowed(plan, source, schema)
+        case pl.Lookback():
+            return _lookback(plan, source, schema)
+        case pl.Apply(window=window, by=by, function=function):
+            return ir.Apply(source, _domain(window), _keys(by), function)
         case _:
             raise AssertionError(f"{type(plan).__name__} has no single input")
 
@@ -106,18 +112,32 @@ def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) ->
     reductions: list[ir.Reduction] = []
     defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
-    keys = tuple(ex.Field(name, ex.Column(name)) for name in plan.by)
     made = ir.Reduce if isinstance(plan, pl.Aggregate) else ir.Attach
-    return made(source, _domain(plan.window), keys, tuple(reductions), fields)
+    return made(source, _domain(plan.window), _keys(plan.by), tuple(reductions), fields)
 
 
-def _reduced(expr: ex.Expr, reductions: list[ir.Reduction]) -> ex.Expr:
+def _lookback(plan: pl.Lookback, source: str, schema: pa.Schema) -> ir.Body:
+    reductions: list[ir.Reduction] = []
+    defined = {
+        each.name: _reduced(each.expr, reductions, span)
+        for span, fields in enumerate(plan.fields)
+        for each in fields
+    }
+    fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
+    return ir.Lookback(source, plan.spans, _keys(plan.by), tuple(reductions), fields)
+
+
+def _keys(by: tuple[str, ...]) -> tuple[ex.Field, ...]:
+    return tuple(ex.Field(name, ex.Column(name)) for name in by)
+
+
+def _reduced(expr: ex.Expr, reductions: list[ir.Reduction], span: int = 0) -> ex.Expr:
     """Replace each aggregate by a reference to its reduction, which is added when it is new."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         if not isinstance(node, ex.Aggregate):
             return node
-        found = ir.Reduction(node.function, node.args, node.where, node.options)
+        found = ir.Reduction(node.function, node.args, node.where, node.options, span)
         if found not in reductions:
             reductions.append(found)
         return ex.Reduced(reductions.index(found))
@@ -131,6 +151,8 @@ def _domain(window: pl.Window) -> ir.Domain:
             return ir.Grid(size, every, offset)
         case pl.CarriedWindow():
             return ir.Carried()
+        case _:
+            return window
 
 
 def _columns(schema: pa.Schema) -> tuple[ex.Field, ...]:

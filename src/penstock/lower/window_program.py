@@ -112,7 +112,7 @@ class Window:
 
     def monoids(self, nullable: frozenset[str], wide: bool) -> tuple[Monoid, ...]:
         return tuple(
-            monoid_of(each, None if each.arg is None else type_of(each.arg, self.schema), wide)
+            monoid_of(each, [type_of(arg, self.schema) for arg in each.args], wide)
             for each in self.partials(nullable)
         )
 

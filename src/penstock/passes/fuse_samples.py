@@ -24,7 +24,6 @@ from penstock.ir.nodes import (
     WINDOW_START,
     Attach,
     Carried,
-    Grid,
     Merge,
     Object,
     Program,
@@ -117,7 +116,7 @@ def _into_window(
         where=then(samples.where, where, total=total),
     )
     if isinstance(fused, Attach):
-        inner = {name: expr for name, expr in known.items() if not (_is_bound(name) and _on_grid(body))}
+        inner = {name: expr for name, expr in known.items() if not (_is_bound(name) and not _carried(body))}
         fused = replace(fused, fields=inlined_fields(body.fields, inner))
     return (replace(this, body=fused),)
 
@@ -207,8 +206,8 @@ def _is_bound(name: str) -> bool:
     return name in {WINDOW_START, WINDOW_END}
 
 
-def _on_grid(body: Reduce | Attach) -> bool:
-    return isinstance(body.domain, Grid)
+def _carried(body: Reduce | Attach) -> bool:
+    return isinstance(body.domain, Carried)
 
 
 # --- when they are worth it -------------------------------------------------------------------------

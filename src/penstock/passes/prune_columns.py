@@ -19,11 +19,13 @@ from penstock.expr.nodes import Column, Expr, Field, columns_of
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
+    Apply,
     Attach,
     Body,
+    Carried,
     Distinct,
-    Grid,
     Input,
+    Lookback,
     Merge,
     Object,
     Program,
@@ -31,10 +33,12 @@ from penstock.ir.nodes import (
     Reduction,
     Samples,
     Top,
+    Windowed,
     sources_of,
 )
 from penstock.passes.graph import without_unread
 from penstock.passes.share_reductions import compact
+from penstock.types.windows import Count
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
@@ -91,7 +95,7 @@ def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
     match this.body:
         case Samples() as body:
             return replace(this, body=replace(body, fields=_wanted(body.fields, wanted)), schema=schema)
-        case Reduce() | Attach() as body:
+        case Reduce() | Attach() | Lookback() as body:
             narrow = compact(replace(body, fields=_wanted(body.fields, wanted)))
             return replace(this, body=narrow, schema=schema)
         case Input() as body if not ordered:
@@ -113,14 +117,18 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
             return _window_needs(body, source)
         case Attach() as body:
             fields_read = _read(*(each.expr for each in body.fields))
-            return _window_needs(body, source) | (fields_read - _BOUNDS if _on_grid(body) else fields_read)
+            return _window_needs(body, source) | (fields_read if _carried(body) else fields_read - _BOUNDS)
+        case Lookback() as body:
+            return _window_needs(body, source) | _read(*(each.expr for each in body.fields))
+        case Apply():
+            return frozenset(source.schema.names)
         case _:
             return frozenset(this.schema.names)
 
 
-def _window_needs(body: Reduce | Attach, source: Object) -> frozenset[str]:
+def _window_needs(body: Windowed, source: Object) -> frozenset[str]:
     keys = _read(body.where, *(each.expr for each in body.keys))
-    bounds = frozenset({source.time.column}) if _on_grid(body) else _BOUNDS
+    bounds = _BOUNDS | _order_needs(body, source) if _carried(body) else frozenset({source.time.column})
     return keys.union(bounds, *(_reduction_needs(each) for each in body.reductions))
 
 
@@ -128,8 +136,13 @@ def _reduction_needs(reduction: Reduction) -> frozenset[str]:
     return _read(reduction.where, *reduction.args)
 
 
-def _on_grid(body: Reduce | Attach) -> bool:
-    return isinstance(body.domain, Grid)
+def _order_needs(body: Windowed, source: Object) -> frozenset[str]:
+    """Name the time column where samples of a window they carry are told apart by it."""
+    return frozenset({source.time.column} & set(source.schema.names)) if _sees_order(body) else _NONE
+
+
+def _carried(body: Windowed) -> bool:
+    return not isinstance(body, Lookback) and isinstance(body.domain, Carried)
 
 
 def _read(*exprs: Expr | None) -> frozenset[str]:
@@ -143,9 +156,13 @@ def _depends_on_order(program: Program) -> bool:
 
 def _sees_order(body: Body) -> bool:
     match body:
-        case Distinct() | Top():
+        case Distinct() | Top() | Apply():
             return True
-        case Reduce(reductions=reductions) | Attach(reductions=reductions):
+        case Reduce(domain=Count()) | Attach(domain=Count()):
+            return True
+        case Lookback(spans=spans) if any(span.rows is not None for span in spans):
+            return True
+        case Reduce(reductions=reductions) | Attach(reductions=reductions) | Lookback(reductions=reductions):
             return not all(AGGREGATES[each.function].commutative for each in reductions)
         case _:
             return False

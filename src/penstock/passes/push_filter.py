@@ -48,6 +48,7 @@ from penstock.passes.predicates import conjunction, conjuncts, then
 from penstock.passes.substitution import Definitions, definitions
 from penstock.passes.totality import is_total
 from penstock.types.arrow import kind_of
+from penstock.types.windows import Unbounded
 
 _BLIND = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_null", "is_not_null", "is_nan"})
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
@@ -145,6 +146,8 @@ def _fresh(name: str, program: Program) -> str:
 
 def _keys(body: Reduce | Attach) -> Definitions:
     """Give, for each name that is the same throughout a group, the expression it is for a row."""
+    if isinstance(body.domain, Unbounded):
+        return {}  # the bounds of the one window are those of all rows, whatever their key
     keys = definitions(body.keys)
     if isinstance(body.domain, Carried):
         keys |= {name: Column(name) for name in (WINDOW_START, WINDOW_END)}

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from penstock.expr.nodes import Column
 from penstock.ir.nodes import (
     WINDOW_END,
+    Apply,
     Attach,
     Carried,
     Distinct,
     Grid,
     Input,
+    Lookback,
     Object,
     Program,
     Reduce,
@@ -87,12 +89,16 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return Finite(size - 1)  # a result's time is its window's last tick
         case Attach(domain=Grid(size=size)):
             return Finite(size - 1, size - 1)
+        case Lookback(spans=spans) if all(span.size is not None for span in spans):
+            return Finite(max((span.size or 0) + span.delay for span in spans))
         case Reduce(domain=Carried()):
             return _within_window(source, program, results=True)
         case Attach(domain=Carried()) | Top():
             return _within_window(source, program, results=False)
         case Distinct(keep="first"):
             return CarryIn()
+        case Reduce() | Attach() | Apply() | Lookback():
+            return Sequential()
         case Distinct():
             return Sequential()  # whether a sample is the last depends on all that follow
         case _:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.expr.nodes import Expr, Field, Reduced, rewrite, walk
-from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction
+from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Reduction, Windowed
 
 
 def share_reductions(program: Program) -> Program:
@@ -24,13 +24,13 @@ def share_reductions(program: Program) -> Program:
 
 def _compacted(this: Object) -> Object:
     match this.body:
-        case Reduce() | Attach():
+        case Reduce() | Attach() | Lookback():
             return replace(this, body=compact(this.body))
         case _:
             return this
 
 
-def compact(body: Reduce | Attach) -> Reduce | Attach:
+def compact(body: Windowed) -> Windowed:
     """Keep the reductions that are read, each once, in the order they had."""
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
@@ -41,14 +41,14 @@ def compact(body: Reduce | Attach) -> Reduce | Attach:
 
 
 def _with_reductions(
-    body: Reduce | Attach, kept: tuple[Reduction, ...], fields: tuple[Field, ...], numbers: dict[int, int]
-) -> Reduce | Attach:
-    if isinstance(body, Attach) or body.having is None:
+    body: Windowed, kept: tuple[Reduction, ...], fields: tuple[Field, ...], numbers: dict[int, int]
+) -> Windowed:
+    if not isinstance(body, Reduce) or body.having is None:
         return replace(body, reductions=kept, fields=fields)
     return replace(body, reductions=kept, fields=fields, having=_renumbered(body.having, numbers))
 
 
-def _expressions(body: Reduce | Attach) -> tuple[Expr, ...]:
+def _expressions(body: Windowed) -> tuple[Expr, ...]:
     having = body.having if isinstance(body, Reduce) else None
     return (*(each.expr for each in body.fields), *(() if having is None else (having,)))
 

@@ -4,12 +4,15 @@
            | Filter(input, predicate)             keep the rows for which predicate is true
            | Project(input, fields)               select, with_columns, drop and rename
            | Union(inputs)                        all rows of all inputs, same schema
-           | Distinct(input, subset, keep)        one row for each value of the subset
+           | Distinct(input, subset, keep, within)   one row for each value of the subset
            | Aggregate(input, window, by, fields) one row for each window and key
            | Attach(input, window, by, fields)    every row, once per window, with its aggregates
+           | Lookback(input, spans, by, fields)   every row, with aggregates over the rows behind it
+           | Apply(input, window, by, function)   what a Python function makes of each window's rows
            | TopK(input, k, by, ties)             the k largest rows of each window
     window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
              | CarriedWindow()                    the window a windowed result already carries
+             | Session | Count | Unbounded | Calendar   as `types/windows.py` says
 
 Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
 to a stream. `schema.py` gives the columns and the time of any node's result.
@@ -17,12 +20,15 @@ to a stream. `schema.py` gives the columns and the time of any node's result.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
 from penstock.types.time import Time
+from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
@@ -40,7 +46,7 @@ class CarriedWindow:
     pass
 
 
-Window = TimeWindow | CarriedWindow
+Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class Distinct:
     input: Plan
     subset: tuple[str, ...]
     keep: str = "first"
+    within: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +106,28 @@ class Attach:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookback:
+    """`fields[i]` are those over `spans[i]`. With `rows` all columns stay, else the time and the keys."""
+
+    input: Plan
+    spans: tuple[LookBack, ...]
+    by: tuple[str, ...]
+    fields: tuple[tuple[Field, ...], ...]
+    rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """`function` takes a table of one window's rows and gives a table of `schema`, of any length."""
+
+    input: Plan
+    window: Window
+    by: tuple[str, ...]
+    function: Callable[[pa.Table], Any]
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
 class TopK:
     """`ties` is "first" (exactly k rows, earlier rows win) or "all" (rows equal to the k-th too)."""
 
@@ -108,7 +137,7 @@ class TopK:
     ties: str = "first"
 
 
-Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | TopK
+Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | Lookback | Apply | TopK
 
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:

@@ -13,9 +13,11 @@ from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
+    Apply,
     Attach,
     Distinct,
     Filter,
+    Lookback,
     Plan,
     Project,
     Source,
@@ -40,6 +42,14 @@ def schema_of(plan: Plan) -> pa.Schema:
             before = scope_of(plan)
             keys = [pa.field(name, column_type(name, before)) for name in by]
             return pa.schema([*bounds(time_of(inner)), *keys, *typed(fields, before)])
+        case Lookback(input=inner, by=by, fields=several, rows=rows):
+            before = schema_of(inner)
+            kept = before.names if rows else dict.fromkeys([time_of(inner).column, *by])
+            added = [each for fields in several for each in typed(fields, before)]
+            return pa.schema([*(before.field(name) for name in kept), *added])
+        case Apply(input=inner, by=by, schema=schema):
+            keys = [pa.field(name, column_type(name, schema_of(inner))) for name in by]
+            return pa.schema([*bounds(time_of(inner)), *keys, *schema])
         case Attach(input=inner, fields=fields):
             before = schema_of(inner)
             added = [] if WINDOW_START in before.names else bounds(time_of(inner))
@@ -85,7 +95,9 @@ def time_of(plan: Plan) -> Time:
             return replace(_stored(time_of(inner)), column=name)
         case Union(inputs=inputs):
             return _stored(time_of(inputs[0]))
-        case Aggregate(input=inner):
+        case Lookback(input=inner):
+            return _stored(time_of(inner))
+        case Aggregate(input=inner) | Apply(input=inner):
             before = time_of(inner)
             return Time(WINDOW_END, before.type, before.unit, shift=-1)
 
@@ -97,8 +109,10 @@ def _stored(time: Time) -> Time:
 def carries_window(plan: Plan) -> bool:
     """Tell whether the rows of a plan's result belong to windows, whose bounds they still carry."""
     match plan:
-        case Aggregate() | Attach():
+        case Aggregate() | Attach() | Apply():
             return True
+        case Lookback(input=inner, rows=rows):
+            return rows and carries_window(inner)
         case Source():
             return False
         case Union(inputs=inputs):

@@ -7,10 +7,12 @@ from penstock.expr.show import quoted
 from penstock.expr.show import show as show_expr
 from penstock.plan.nodes import (
     Aggregate,
+    Apply,
     Attach,
     CarriedWindow,
     Distinct,
     Filter,
+    Lookback,
     Plan,
     Project,
     Source,
@@ -21,6 +23,7 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.types.time import Time
+from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
 
 def show(plan: Plan) -> str:
@@ -43,12 +46,20 @@ def _node(plan: Plan) -> str:
             return f"project {_fields(fields)}"
         case Union(inputs=several):
             return f"union of {len(several)}"
-        case Distinct(subset=subset, keep=keep):
-            return f"distinct by {_names(subset)} keep {keep}"
+        case Distinct(subset=subset, keep=keep, within=within):
+            near = "" if within is None else f" within {within} ticks"
+            return f"distinct by {_names(subset)} keep {keep}{near}"
         case Aggregate(window=window, by=by, fields=fields):
             return f"aggregate {_fields(fields)}{_by(by)} {_window(window)}"
         case Attach(window=window, by=by, fields=fields):
             return f"attach {_fields(fields)}{_by(by)} {_window(window)}"
+        case Lookback(spans=spans, by=by, fields=several, rows=rows):
+            parts = [
+                f"{_fields(fields)} over {_span(span)}" for span, fields in zip(spans, several, strict=True)
+            ]
+            return f"look back{' beside each row' if rows else ''} {', '.join(parts)}{_by(by)}"
+        case Apply(window=window, by=by):
+            return f"apply a function{_by(by)} {_window(window)}"
         case TopK(k=k, by=by, ties=ties):
             return f"top {k} by {name(by)} ties {ties}"
 
@@ -81,6 +92,24 @@ def _window(window: Window) -> str:
             return f"in windows of {size} ticks every {every}{start}"
         case CarriedWindow():
             return "in the windows carried"
+        case Session(gap=gap):
+            return f"in sessions with a gap of {gap} ticks"
+        case Count(size=size, every=every, partial=partial):
+            return f"in windows of {size} rows every {every}{' and the tail' if partial else ''}"
+        case Unbounded():
+            return "over all time"
+        case Calendar(size=size, every=every, zone=zone):
+            return f"in windows of {_step(size)} every {_step(every)} in {quoted(zone)}"
+
+
+def _step(step: CalendarStep) -> str:
+    return f"{step.months} months" if step.months else f"{step.ticks} ticks"
+
+
+def _span(span: LookBack) -> str:
+    length = f"{span.size} ticks" if span.rows is None else f"{span.rows} rows"
+    closed = "" if span.closed == "right" else f" closed {span.closed}"
+    return length + closed + (f" delay {span.delay}" if span.delay else "")
 
 
 def _source(source: Source) -> str:

@@ -14,20 +14,24 @@ from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
+    Apply,
     Attach,
     CarriedWindow,
     Distinct,
     Filter,
+    Lookback,
     Plan,
     Project,
     Source,
     TimeWindow,
     TopK,
     Union,
+    Window,
     inputs,
 )
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.types.arrow import kind_of
+from penstock.types.windows import Count
 
 
 def verify(plan: Plan) -> Plan:
@@ -66,6 +70,12 @@ def _node(plan: Plan) -> None:
             _known(subset, schema_of(inner))
         case Aggregate() | Attach():
             _windowed(plan)
+        case Apply(input=inner, by=by):
+            _known(by, schema_of(inner))
+            _window(plan.window, inner)
+        case Lookback(input=inner, spans=spans, by=by, fields=fields):
+            _known([*by, time_of(inner).column], schema_of(inner))
+            _require(len(spans) == len(fields) > 0, "a look-back needs fields for each span")
         case TopK(input=inner, k=k, by=by):
             _require(k > 0 and carries_window(inner), "top needs k > 0 and windows")
             _known([by], schema_of(inner))
@@ -92,14 +102,18 @@ def _known(names: Iterable[str], schema: pa.Schema) -> None:
 def _windowed(plan: Aggregate | Attach) -> None:
     before = schema_of(plan.input)
     _known(plan.by, before)
-    match plan.window:
-        case TimeWindow(size=size, every=every):
-            _require(size > 0 and every > 0, "a window has no length or no step")
-            _require(time_of(plan.input).column in before.names, "the time column is gone")
-        case CarriedWindow():
-            _require(carries_window(plan.input), "there is no window to carry")
+    _window(plan.window, plan.input)
     if isinstance(plan, Aggregate):
         _fields_of_groups(plan.fields, {*plan.by, WINDOW_START, WINDOW_END})
+
+
+def _window(window: Window, over: Plan) -> None:
+    if isinstance(window, CarriedWindow):
+        _require(carries_window(over), "there is no window to carry")
+        return
+    if isinstance(window, TimeWindow | Count):
+        _require(window.size > 0 and window.every > 0, "a window has no length or no step")
+    _require(time_of(over).column in schema_of(over).names, "the time column is gone")
 
 
 def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:

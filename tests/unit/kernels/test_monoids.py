@@ -102,7 +102,7 @@ def _bound(k: KernelBuilder, states: Values) -> Values:
 def _fold(k: KernelBuilder, monoid: Monoid, values: Buffer, start: Value, stop: Value) -> Values:
     states = tuple(k.var("state", state.identity, state.type) for state in monoid.states)
     with k.for_(start, stop, "i") as i:
-        stepped = _bound(k, monoid.step(k, states, values[i]))
+        stepped = _bound(k, monoid.step(k, states, (values[i],)))
         for state, new in zip(states, stepped, strict=True):
             k.set(state, new)
     return states

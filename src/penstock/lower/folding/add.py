@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.kernels.cells import Cell, is_nan
+from penstock.kernels.monoids import Values
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
-from penstock.lower.folding.frame import Frame, Update
+from penstock.lower.folding.frame import Contribution, Frame, Update
 from penstock.lower.folding.panes import CurrentPane
 from penstock.lower.folding.rows import Chosen
 from penstock.lower.partials import PRESENT
@@ -96,21 +97,19 @@ class Addition:
                 self._stop(NEED_KEYS, row, j)
         return place
 
-    def _update(self, m: int, at: Value, value: Value, active: Value | None) -> Update:
+    def _update(self, m: int, at: Value, values: Values, active: Value | None) -> Update:
         k, buffers = self.frame.k, self.frame.states[m]
         old = tuple(k.var("old", buffer[at]) for buffer in buffers)
-        return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, value), active)
+        return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, values), active)
 
-    def _overflow(
-        self, updates: Sequence[Update], contributions: Sequence[tuple[Value, Value | None]]
-    ) -> Value | None:
+    def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
         """Whether some 64-bit sum cannot take the row; None when there is none that could not."""
         overflow: Value | None = None
-        for monoid, update, (value, active) in zip(
+        for monoid, update, (values, active) in zip(
             self.frame.spec.monoids, updates, contributions, strict=True
         ):
             if monoid.guarded:
-                leaves = _leaves_64_bits(update.old[0], value)
+                leaves = _leaves_64_bits(update.old[0], values[0])
                 leaves = leaves if active is None else leaves & active
                 overflow = leaves if overflow is None else overflow | leaves
         return overflow

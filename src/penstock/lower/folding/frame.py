@@ -16,10 +16,13 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, const
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
-from penstock.lower.partials import Partial, value_added
+from penstock.lower.partials import Partial, values_added
 from penstock.types.time import Time
 
 CHUNK = 8192
+
+# The arguments a row adds to a partial, and the condition under which it does (None: always).
+Contribution = tuple[Values, Value | None]
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class Frame:
             return None
         return is_true(self.lowering(row).lower(self.spec.where))
 
-    def contributions(self, row: Value, active: Value | None = None) -> list[tuple[Value, Value | None]]:
+    def contributions(self, row: Value, active: Value | None = None) -> list[Contribution]:
         """What a row adds to each partial, and the condition under which it does (None: always)."""
         lowering = self.lowering(row, active)
         return [_contribution(lowering, partial) for partial in self.spec.partials]
@@ -132,18 +135,16 @@ def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
             return NoKeys()
 
 
-def _contribution(lowering: Lowering, partial: Partial) -> tuple[Value, Value | None]:
+def _contribution(lowering: Lowering, partial: Partial) -> Contribution:
     if partial.where is None:
-        return value_added(partial, _argument(lowering, partial), None)
+        return values_added(partial, _arguments(lowering, partial), None)
     where = lowering.lower(partial.where)
     with lowering.under(is_true(where)):
-        cell = _argument(lowering, partial)
-    return value_added(partial, cell, where)
+        cells = _arguments(lowering, partial)
+    return values_added(partial, cells, where)
 
 
-def _argument(lowering: Lowering, partial: Partial) -> Cell | None:
-    if partial.arg is None:
-        return None
+def _arguments(lowering: Lowering, partial: Partial) -> list[Cell]:
     if partial.kind in ("count", "present"):  # only asks whether there is a value, of whatever type
-        return Cell(const(1, I64), lowering.valid(partial.arg))
-    return lowering.lower(partial.arg)
+        return [Cell(const(1, I64), lowering.valid(arg)) for arg in partial.args]
+    return [lowering.lower(arg) for arg in partial.args]

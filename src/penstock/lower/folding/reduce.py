@@ -74,15 +74,15 @@ class Reduction:
         at = k.var("row", row)
         passed = self.frame.passes(at)
         passed = None if passed is None else k.var("passed", passed)
-        for m, (value, active) in enumerate(self.frame.contributions(at, passed)):
-            self._step_one(m, totals[m], value, conjunction(passed, active))
+        for m, (values, active) in enumerate(self.frame.contributions(at, passed)):
+            self._step_one(m, totals[m], values, conjunction(passed, active))
         k.set(self.matched, self.matched + (const(1, I64) if passed is None else passed.to(I64)))
 
-    def _step_one(self, m: int, total: tuple[Var, ...], value: Value, active: Value | None) -> None:
+    def _step_one(self, m: int, total: tuple[Var, ...], values: Values, active: Value | None) -> None:
         k, magnitude = self.frame.k, self.magnitudes[m]
         if magnitude is not None:
-            k.set(magnitude, magnitude | _magnitude(k, value))
-        stepped = [k.var("next", new) for new in self.monoids[m].step(k, total, value)]
+            k.set(magnitude, magnitude | _magnitude(k, values[0]))
+        stepped = [k.var("next", new) for new in self.monoids[m].step(k, total, values)]
         for target, new in zip(total, stepped, strict=True):
             k.set(target, new if active is None else select(active, new, target))
 
@@ -105,7 +105,7 @@ class Reduction:
         k, monoid, buffers = self.frame.k, self.frame.spec.monoids[m], self.frame.states[m]
         old = tuple(k.var("old", buffer[place]) for buffer in buffers)
         plainer = self.monoids[m] is not monoid
-        return Update(buffers, old, monoid.step(k, old, total[0]) if plainer else monoid.merge(k, old, total))
+        return Update(buffers, old, monoid.step(k, old, total) if plainer else monoid.merge(k, old, total))
 
     def _check(self, magnitude: Value, old: Value, total: Value) -> None:
         """Leave the chunk undone if its 64-bit total may have wrapped, or does not fit the pane's."""

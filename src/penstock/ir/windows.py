@@ -1,0 +1,107 @@
+"""Which samples lie in which window: the slow and obvious definition of every domain.
+
+A sample here is a pair (time, anything): only times and the order of samples decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from penstock.ir.nodes import WINDOW_END, WINDOW_START, Carried, Domain, Grid
+from penstock.types.calendar import calendar_windows
+from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+
+Window = tuple[int, int]
+Timed = tuple[int, Any]
+_Key = TypeVar("_Key", bound=Hashable)
+
+Members = list[tuple[Window, list[Timed]]]
+
+
+def windows_of(domain: Domain, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
+    """List the windows of each key that hold a sample, with those samples, which come in order.
+
+    >>> windows_of(Session(5), {"a": [(1, "x"), (6, "y"), (20, "z")]})
+    {'a': [((1, 11), [(1, 'x'), (6, 'y')]), ((20, 25), [(20, 'z')])]}
+    """
+    match domain:
+        case Session(gap=gap):
+            return _each(groups, lambda rows: _sessions(rows, gap))
+        case Count():
+            return _each(groups, lambda rows: _counted(rows, domain))
+        case Unbounded():
+            return _whole(groups)
+        case _:
+            return _each(groups, lambda rows: _placed(rows, domain))
+
+
+def _each(
+    groups: Mapping[_Key, Sequence[Timed]], cut: Callable[[Sequence[Timed]], Members]
+) -> dict[_Key, Members]:
+    return {key: cut(rows) for key, rows in groups.items()}
+
+
+def _placed(rows: Sequence[Timed], domain: Domain) -> Members:
+    """Windows that a sample's time, or the window it carries, tells by itself."""
+    found: dict[Window, list[Timed]] = {}
+    for time, each in rows:
+        for window in _covering(domain, time, each):
+            found.setdefault(window, []).append((time, each))
+    return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
+
+
+def _covering(domain: Domain, at: int, sample: Any) -> list[Window]:
+    match domain:
+        case Grid(size=size, every=every, offset=offset):
+            latest = at - (at - offset) % every
+            return [(start, start + size) for start in range(latest, at - size, -every)]
+        case Calendar():
+            return [each for each in calendar_windows(domain, at, at) if each[0] <= at < each[1]]
+        case Carried():
+            start, end = sample.row[WINDOW_START], sample.row[WINDOW_END]
+            return [] if start is None or end is None else [(start, end)]
+        case _:
+            raise AssertionError(f"{type(domain).__name__} is not decided sample by sample")
+
+
+def _sessions(rows: Sequence[Timed], gap: int) -> Members:
+    runs: list[list[Timed]] = []
+    for each in rows:
+        if runs and each[0] <= runs[-1][-1][0] + gap:
+            runs[-1].append(each)
+        else:
+            runs.append([each])
+    return [((run[0][0], run[-1][0] + gap), run) for run in runs]
+
+
+def _counted(rows: Sequence[Timed], count: Count) -> Members:
+    found: Members = []
+    for first in range(0, len(rows), count.every):
+        members = list(rows[first : first + count.size])
+        if len(members) == count.size or count.partial:
+            found.append(((members[0][0], members[-1][0] + 1), members))
+    return found
+
+
+def _whole(groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
+    times = [time for rows in groups.values() for time, _ in rows]
+    return {key: [((min(times), max(times) + 1), list(rows))] for key, rows in groups.items()}
+
+
+def behind(span: LookBack, rows: Sequence[Timed], place: int) -> list[Timed]:
+    """List what the sample at a place looks back on, among the samples of its key in order."""
+    now = rows[place][0] - span.delay
+    if span.rows is not None:
+        until = place + 1 if span.delay == 0 else sum(time <= now for time, _ in rows)
+        until -= span.closed == "left" and span.delay == 0
+        return list(rows[max(until - span.rows, 0) : max(until, 0)])
+    assert span.size is not None
+    oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
+    since = now - span.size
+    return [
+        each
+        for each in rows
+        if (since < each[0] or (oldest and each[0] == since))
+        and (each[0] < now or (newest and each[0] == now))
+    ]
