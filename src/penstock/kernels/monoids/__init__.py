@@ -1,0 +1,24 @@
+"""The algebra of aggregates as data: state, identity, how to add a value, how to merge two states.
+
+A *monoid* is what a pane remembers about its rows. Everything else (which window type, how keys are
+found, which algorithm slides) only calls `step` and `merge`, and reads the flags; never a name.
+"""
+
+from __future__ import annotations
+
+from penstock.kernels.monoids.base import Monoid, State, Values
+from penstock.kernels.monoids.extremes import greatest, least, text_extreme
+from penstock.kernels.monoids.sums import count, float_sum, integer_sum, present
+
+__all__ = [
+    "Monoid",
+    "State",
+    "Values",
+    "count",
+    "float_sum",
+    "greatest",
+    "integer_sum",
+    "least",
+    "present",
+    "text_extreme",
+]

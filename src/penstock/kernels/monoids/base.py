@@ -1,0 +1,58 @@
+"""What a monoid is: a state, its content before any row, how a row enters, how two states join."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import Type, Value, Var, select
+
+Values = tuple[Value, ...]
+Combine = Callable[[KernelBuilder, Values, Values], Values]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One machine word (or more) of a pane's memory, and its content before any row."""
+
+    type: Type
+    identity: int | float
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """An associative, commutative combination with an identity.
+
+    `step(k, state, values)` adds one row's arguments; `merge(k, a, b)` joins two states. Where rows can leave
+    again, `remove(k, state, values)` undoes a step and `take(k, a, b)` undoes a merge: exactly, or they are not
+    given, so sums of floats have neither. `in_chunk` is the monoid used inside one chunk of rows, where a
+    cheaper state is exact enough: its total is stepped as one row's argument. `guarded` marks 64-bit integer
+    sums, which `step` and `merge` let wrap: whoever adds to one asks first whether the result fits, and if not
+    stops with NEED_WIDE, the sum untouched. `text` names the column whose interned codes are the state.
+    """
+
+    name: str
+    states: tuple[State, ...]
+    step: Combine
+    merge: Combine
+    remove: Combine | None = None
+    take: Combine | None = None
+    in_chunk: Monoid | None = None
+    guarded: bool = False
+    text: str | None = None
+
+    @property
+    def invertible(self) -> bool:
+        """Whether a row can be taken out again without a look at the others."""
+        return self.remove is not None
+
+
+def named(k: KernelBuilder, hint: str, values: Values) -> tuple[Var, ...]:
+    """Give values names, so that what is used several times is computed once."""
+    return tuple(k.var(hint, value) for value in values)
+
+
+def either(condition: Value, a: Values, b: Values) -> Values:
+    """The one state where a condition holds, the other elsewhere."""
+    return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))

@@ -1,0 +1,54 @@
+"""The smallest and the largest value, of numbers and of texts."""
+
+from __future__ import annotations
+
+import math
+
+from penstock.kernels.cells import larger, smaller
+from penstock.kernels.monoids.base import Monoid, State, Values
+from penstock.kernels.text import comes_before
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I32, Type, select
+from penstock.loop.numbers import limits
+
+
+def least(type: Type) -> Monoid:
+    """The smallest value; NaN is the greatest of all, so it is the identity."""
+    identity = math.nan if type.is_float else limits(type)[1]
+    return Monoid(
+        "least",
+        (State(type, identity),),
+        lambda k, state, values: (smaller(state[0], values[0].to(type)),),
+        lambda k, a, b: (smaller(a[0], b[0]),),
+    )
+
+
+def greatest(type: Type) -> Monoid:
+    """The largest value, NaN above all others."""
+    identity = -math.inf if type.is_float else limits(type)[0]
+    return Monoid(
+        "greatest",
+        (State(type, identity),),
+        lambda k, state, values: (larger(state[0], values[0].to(type)),),
+        lambda k, a, b: (larger(a[0], b[0]),),
+    )
+
+
+def text_extreme(column: str, largest: bool) -> Monoid:
+    """The first or last text of a column in the order of bytes. The state is its code, -1 for none."""
+
+    def pick(k: KernelBuilder, state: Values, values: Values) -> Values:
+        code = k.var("code", values[0].to(I32))
+        old = k.var("old_code", state[0])
+        first, second = (old, code) if largest else (code, old)
+        better = comes_before(k, column, first, second)
+        takes = (old < 0) | ((code >= 0) & better)
+        return (select(takes, code, old),)
+
+    return Monoid(
+        "last_text" if largest else "first_text",
+        (State(I32, -1),),
+        pick,
+        pick,
+        text=column,
+    )

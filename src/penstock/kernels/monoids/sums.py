@@ -1,0 +1,84 @@
+"""Presence, counts and sums: integers exact, floats compensated."""
+
+from __future__ import annotations
+
+from penstock.kernels.monoids.base import Monoid, State, Values
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I64, I128, U8, const
+
+
+def present() -> Monoid:
+    """Whether there was a row at all."""
+    return Monoid(
+        "present",
+        (State(U8, 0),),
+        lambda k, state, values: (const(1, U8),),
+        lambda k, a, b: (a[0] | b[0],),
+    )
+
+
+def count() -> Monoid:
+    """How many values. The value added is 1."""
+    return Monoid(
+        "count",
+        (State(I64, 0),),
+        lambda k, state, values: (state[0] + 1,),
+        lambda k, a, b: (a[0] + b[0],),
+        remove=lambda k, state, values: (state[0] - 1,),
+        take=_difference,
+    )
+
+
+def integer_sum(wide: bool) -> Monoid:
+    """An exact sum of integers: in 128 bits, or in 64 as long as every addition is seen to fit."""
+    goal = I128 if wide else I64
+    return Monoid(
+        "wide_sum" if wide else "sum",
+        (State(goal, 0),),
+        lambda k, state, values: (state[0] + values[0].to(goal),),
+        lambda k, a, b: (a[0] + b[0],),
+        remove=lambda k, state, values: (state[0] - values[0].to(goal),),
+        take=_difference,
+        guarded=not wide,
+    )
+
+
+def _difference(k: KernelBuilder, a: Values, b: Values) -> Values:
+    return (a[0] - b[0],)
+
+
+def float_sum() -> Monoid:
+    """A compensated sum (Neumaier): the second word collects what rounding lost.
+
+    Once a value is not finite the compensation is NaN; readers then use the first word alone.
+    """
+    return Monoid(
+        "float_sum",
+        (State(F64, 0.0), State(F64, 0.0)),
+        _compensated,
+        _join_compensated,
+        in_chunk=_plain_float_sum(),
+    )
+
+
+def _plain_float_sum() -> Monoid:
+    return Monoid(
+        "plain_float_sum",
+        (State(F64, 0.0),),
+        lambda k, state, values: (state[0] + values[0].to(F64),),
+        lambda k, a, b: (a[0] + b[0],),
+    )
+
+
+def _compensated(k: KernelBuilder, state: Values, values: Values) -> Values:
+    total, lost = state
+    x = k.var("x", values[0].to(F64))
+    new = k.var("total", total + x)
+    part = k.var("part", new - total)  # Knuth's two-sum: exact whichever operand is larger
+    error = (total - (new - part)) + (x - part)
+    return new, lost + error
+
+
+def _join_compensated(k: KernelBuilder, a: Values, b: Values) -> Values:
+    total, lost = _compensated(k, a, b[:1])
+    return total, lost + b[1]
