@@ -22,7 +22,7 @@ class State:
 
 @dataclass(frozen=True)
 class Monoid:
-    """An associative, commutative combination with an identity.
+    """An associative combination with an identity; commutative unless `ordered`.
 
     `step(k, state, values)` adds one row's arguments; `merge(k, a, b)` joins two states. Where rows can leave
     again, `remove(k, state, values)` undoes a step and `take(k, a, b)` undoes a merge: exactly, or they are not
@@ -41,6 +41,7 @@ class Monoid:
     in_chunk: Monoid | None = None
     guarded: bool = False
     text: str | None = None
+    ordered: bool = False  # rows enter, and states join, only in the order of rows: merge(older, newer)
 
     @property
     def invertible(self) -> bool:
