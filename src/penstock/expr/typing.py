@@ -158,7 +158,7 @@ def _aggregate_type(node: Aggregate, schema: pa.Schema) -> pa.DataType:
     if node.where is not None:
         require_bool(node.where, type_of(node.where, schema), "where=")
     types = [type_of(arg, schema) for arg in node.args]
-    result = function.rule([value_type(dtype) for dtype in types], dict(node.options))
+    result = function.rule([value_type(dtype) for dtype in types], function.settings(node.options))
     if result is None:
         raise _undefined(node, node.function, function.takes, types)
     return result

@@ -1,0 +1,10 @@
+"""Every aggregate: its type rule, its algebra, its options, and what it means in plain Python.
+
+`catalogue.py` lists them, a line each; `sums.py`, `moments.py`, `order.py` and `choices.py` define them.
+"""
+
+from penstock.expr.aggregates.catalogue import AGGREGATES, reduce, result_type
+from penstock.expr.aggregates.function import AggregateFunction
+from penstock.expr.aggregates.sums import float_sum
+
+__all__ = ["AGGREGATES", "AggregateFunction", "float_sum", "reduce", "result_type"]

@@ -1,0 +1,87 @@
+"""The catalogue of aggregate functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expr.aggregates import choices, moments, order, rules, sums
+from penstock.expr.aggregates.function import AggregateFunction, Rows, Types
+from penstock.expr.aggregates.options import BIAS, DDOF, FISHER, IGNORE_NULLS, Q
+from penstock.expr.nodes import Options
+from penstock.types.arrow import value_type
+
+_NUMBER = "a number"
+_NUMBERS = "two numbers"
+_ORDERED = "a value that has an order"
+_BESIDE = "two values that have an order"
+_ANY = "a column of any type"
+
+_SUMS = (
+    AggregateFunction("sum", 1, 1, "a number or duration", rules.total, sums.total, invertible=True),
+    AggregateFunction("count", 0, 1, "nothing or any column", rules.number, sums.count, invertible=True),
+    AggregateFunction("mean", 1, 1, _NUMBER, rules.real, sums.mean, invertible=True),
+    AggregateFunction("product", 1, 1, _NUMBER, rules.multiple, sums.product),
+)
+
+# Not invertible: taking a large value out of a moment leaves its rounding behind.
+_MOMENTS = (
+    AggregateFunction("std", 1, 1, _NUMBER, rules.real, moments.std, options=(DDOF,)),
+    AggregateFunction("var", 1, 1, _NUMBER, rules.real, moments.var, options=(DDOF,)),
+    AggregateFunction("skew", 1, 1, _NUMBER, rules.real, moments.skew, options=(BIAS,)),
+    AggregateFunction("kurtosis", 1, 1, _NUMBER, rules.real, moments.kurtosis, options=(FISHER, BIAS)),
+    AggregateFunction("cov", 2, 2, _NUMBERS, rules.real, moments.cov, options=(DDOF,)),
+    AggregateFunction("corr", 2, 2, _NUMBERS, rules.real, moments.corr),
+)
+
+_EXTREMES = (
+    AggregateFunction("min", 1, 1, _ORDERED, rules.ordered, order.least),
+    AggregateFunction("max", 1, 1, _ORDERED, rules.ordered, order.greatest),
+    AggregateFunction("min_by", 2, 2, _BESIDE, rules.ordered, order.least_by, skips_nulls=False),
+    AggregateFunction("max_by", 2, 2, _BESIDE, rules.ordered, order.greatest_by, skips_nulls=False),
+)
+
+_HOLISTIC = (
+    AggregateFunction("median", 1, 1, _NUMBER, rules.real, order.median, holistic=True),
+    AggregateFunction("quantile", 1, 1, _NUMBER, rules.real, order.quantile, holistic=True, options=(Q,)),
+    AggregateFunction("mode", 1, 1, _ORDERED, rules.ordered, order.mode, holistic=True),
+    AggregateFunction(
+        "count_distinct", 1, 1, _ORDERED, rules.number_of_ordered, order.count_distinct, holistic=True
+    ),
+    AggregateFunction("list", 1, 1, _ANY, rules.collected, choices.collect, commutative=False, holistic=True),
+)
+
+_CHOICES = (
+    *(
+        AggregateFunction(
+            name, 1, 1, _ANY, rules.itself, define,
+            commutative=False, skips_nulls=False, options=(IGNORE_NULLS,),
+        )
+        for name, define in (("first", choices.first), ("last", choices.last))
+    ),
+    AggregateFunction("any", 1, 1, "a boolean", rules.truth, choices.either, invertible=True),
+    AggregateFunction("all", 1, 1, "a boolean", rules.truth, choices.every, invertible=True),
+)  # fmt: skip
+
+AGGREGATES: dict[str, AggregateFunction] = {
+    each.name: each for each in (*_SUMS, *_MOMENTS, *_EXTREMES, *_HOLISTIC, *_CHOICES)
+}
+
+
+def result_type(function: str, types: Types, options: Options = ()) -> pa.DataType | None:
+    """Give the type of an aggregate's result; None where it is not defined."""
+    found = AGGREGATES[function]
+    return found.rule([value_type(dtype) for dtype in types], found.settings(options))
+
+
+def reduce(function: str, rows: Rows, types: Types, options: Options = ()) -> Any:
+    """Reduce argument tuples of physical values, in order of (time, sequence, position), to one value.
+
+    >>> reduce("sum", [(1,), (None,), (2,)], [pa.int8()])
+    3
+    """
+    result = result_type(function, types, options)
+    assert result is not None, f"{function} is not defined for {types}"
+    found = AGGREGATES[function]
+    return found.define(rows, types, result, found.settings(options))
