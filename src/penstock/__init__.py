@@ -10,6 +10,7 @@ Importing this module loads nothing but itself; each public name loads what it n
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -30,8 +31,33 @@ from penstock.errors import (
 )
 
 if TYPE_CHECKING:
+    from penstock.api.aggregates import (
+        all,
+        any,
+        corr,
+        count,
+        count_distinct,
+        cov,
+        first,
+        kurtosis,
+        last,
+        list,
+        max,
+        max_by,
+        mean,
+        median,
+        min,
+        min_by,
+        mode,
+        product,
+        quantile,
+        skew,
+        std,
+        sum,
+        var,
+    )
     from penstock.api.expr import Expr
-    from penstock.api.functions import col, count, greatest, least, lit, max, mean, min, sum, when
+    from penstock.api.functions import col, greatest, least, lit, when
     from penstock.api.sources import from_arrow, scan, stream
     from penstock.api.stream import Stream
     from penstock.api.times import every
@@ -60,39 +86,58 @@ __all__ = [
     "VerificationError",
     "WindowError",
     "__version__",
+    "all",
+    "any",
     "col",
+    "corr",
     "count",
+    "count_distinct",
+    "cov",
     "every",
+    "first",
     "from_arrow",
     "greatest",
+    "kurtosis",
+    "last",
     "least",
+    "list",
     "lit",
     "max",
+    "max_by",
     "mean",
+    "median",
     "min",
+    "min_by",
+    "mode",
+    "product",
+    "quantile",
     "rows",
     "scan",
     "session",
+    "skew",
     "sliding",
+    "std",
     "stream",
     "sum",
     "tumbling",
     "unbounded",
+    "var",
     "when",
 ]
 
-_HOMES = {
-    "Engine": "runtime.engine",
-    "Expr": "api.expr",
-    "Metrics": "runtime.metrics",
-    "Stream": "api.stream",
-    "every": "api.times",
-    **dict.fromkeys(("from_arrow", "scan", "stream"), "api.sources"),
-    **dict.fromkeys(("rows", "session", "sliding", "tumbling", "unbounded"), "api.windows"),
-    **dict.fromkeys(
-        ("col", "count", "greatest", "least", "lit", "max", "mean", "min", "sum", "when"), "api.functions"
-    ),
+_NAMES = {
+    "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean median min "
+    "min_by mode product quantile skew std sum var",
+    "api.expr": "Expr",
+    "api.functions": "col greatest least lit when",
+    "api.sources": "from_arrow scan stream",
+    "api.stream": "Stream",
+    "api.times": "every",
+    "api.windows": "rows session sliding tumbling unbounded",
+    "runtime.engine": "Engine",
+    "runtime.metrics": "Metrics",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
@@ -104,5 +149,5 @@ def __getattr__(name: str) -> object:
     return value
 
 
-def __dir__() -> list[str]:
+def __dir__() -> Iterable[str]:  # `list` is an aggregate here
     return sorted({*globals(), *__all__})

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.literals import literal
+from penstock.api.reducible import Reducible
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
+from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.show import show
 from penstock.types.arrow import as_type
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 Text = str  # inside the class, `str` is the namespace
 
 
-class Expr:
+class Expr(Reducible):
     """A value computed from a row's columns, or from a window's rows.
 
     Built with `pk.col`, `pk.lit`, operators and methods; it does nothing until a stream uses it.
@@ -247,25 +249,8 @@ class Expr:
         """Round to decimal places, halves away from zero."""
         return call("round", self, decimals=int(decimals))
 
-    def sum(self, where: object = None) -> Expr:
-        """Add up a window's values."""
-        return aggregate("sum", self, where=where)
-
-    def mean(self, where: object = None) -> Expr:
-        """Average a window's values."""
-        return aggregate("mean", self, where=where)
-
-    def min(self, where: object = None) -> Expr:
-        """Give a window's smallest value."""
-        return aggregate("min", self, where=where)
-
-    def max(self, where: object = None) -> Expr:
-        """Give a window's largest value."""
-        return aggregate("max", self, where=where)
-
-    def count(self, where: object = None) -> Expr:
-        """Count a window's values that are not null."""
-        return aggregate("count", self, where=where)
+    def _aggregated(self, function: Text, *others: object, where: object, **options: object) -> Expr:
+        return aggregate(function, self, *others, where=where, **options)
 
     @property
     def dt(self) -> Times:
@@ -297,7 +282,9 @@ def call(function: str, *args: object, **options: object) -> Expr:
     return Expr(nodes.Call(function, tuple(node_of(arg) for arg in args), tuple(sorted(options.items()))))
 
 
-def aggregate(function: str, *args: object, where: object = None) -> Expr:
-    """Apply an aggregate of the catalogue; strings name columns."""
+def aggregate(function: str, *args: object, where: object = None, **options: object) -> Expr:
+    """Apply an aggregate of the catalogue; strings name columns. Options are checked, and defaults added."""
+    settings = AGGREGATES[function].settings(tuple(options.items()))
     condition = None if where is None else column_or_node(where)
-    return Expr(nodes.Aggregate(function, tuple(column_or_node(arg) for arg in args), condition))
+    operands = tuple(column_or_node(arg) for arg in args)
+    return Expr(nodes.Aggregate(function, operands, condition, tuple(sorted(settings.items()))))

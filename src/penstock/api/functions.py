@@ -1,11 +1,8 @@
-"""The functions users build expressions with.
-
-`sum`, `min` and `max` shadow Python's own here, as they are meant to be written `pk.sum`.
-"""
+"""The functions users build expressions of single rows with."""
 
 from __future__ import annotations
 
-from penstock.api.expr import Expr, aggregate, column_or_node, node_of
+from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.api.literals import literal
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
@@ -100,53 +97,3 @@ def _of_many(function: str, values: tuple[object, ...]) -> Expr:
     if not values:
         raise ExpressionTypeError(f"{function} takes at least one value")
     return Expr(nodes.Call(function, tuple(column_or_node(value) for value in values)))
-
-
-def sum(value: object, *, where: object = None) -> Expr:
-    """Add up a window's values; null if there are none. Integer sums are exact.
-
-    >>> import penstock as pk
-    >>> pk.sum(pk.col("price") * pk.col("size")) / pk.sum("size")
-    <Expr sum(price * size) / sum(size)>
-    """
-    return aggregate("sum", value, where=where)
-
-
-def mean(value: object, *, where: object = None) -> Expr:
-    """Average a window's values; null if there are none.
-
-    >>> import penstock as pk
-    >>> pk.mean("price", where=pk.col("kind") == "bid")
-    <Expr mean(price where kind == "bid")>
-    """
-    return aggregate("mean", value, where=where)
-
-
-def min(value: object, *, where: object = None) -> Expr:
-    """Give a window's smallest value; NaN counts as the largest number.
-
-    >>> import penstock as pk
-    >>> pk.min("price")
-    <Expr min(price)>
-    """
-    return aggregate("min", value, where=where)
-
-
-def max(value: object, *, where: object = None) -> Expr:
-    """Give a window's largest value; NaN counts as the largest number.
-
-    >>> import penstock as pk
-    >>> pk.max("price") - pk.min("price")
-    <Expr max(price) - min(price)>
-    """
-    return aggregate("max", value, where=where)
-
-
-def count(value: object = None, *, where: object = None) -> Expr:
-    """Count a window's rows, or its values that are not null.
-
-    >>> import penstock as pk
-    >>> pk.count(where=pk.col("kind") == "view")
-    <Expr count(where kind == "view")>
-    """
-    return aggregate("count", *(() if value is None else (value,)), where=where)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
+from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, IsIn, Literal, Reduced
 from penstock.types.arrow import kind_of
 
@@ -46,9 +48,8 @@ def show(expr: Expr) -> str:
             return f"({' '.join(parts)} else {show(otherwise)})"
         case IsIn(arg=arg, values=values):
             return f"{_inner(arg)} in {{{', '.join(map(_literal, values))}}}"
-        case Aggregate(function=function, args=args, where=where, options=options):
-            condition = [] if where is None else [f"where {show(where)}"]
-            return f"{function}({' '.join([*filter(None, [_arguments(args, options)]), *condition])})"
+        case Aggregate():
+            return _aggregate(expr)
         case Reduced(index=index):
             return f"#{index}"
 
@@ -70,6 +71,23 @@ def _call(call: Call) -> str:
     if call.function in _PREFIX:
         return f"{_PREFIX[call.function]}{_inner(call.args[0])}"
     return f"{call.function}({_arguments(call.args, call.options)})"
+
+
+def _aggregate(node: Aggregate) -> str:
+    inside = ", ".join([*map(show, node.args), *_unusual(node)])
+    condition = "" if node.where is None else f"where {show(node.where)}"
+    return f"{node.function}({' '.join(filter(None, (inside, condition)))})"
+
+
+def _unusual(node: Aggregate) -> Iterator[str]:
+    """Print the options that differ from the default; one that has none stands without its name."""
+    known = AGGREGATES.get(node.function)
+    usual = {each.name: each.default for each in known.options} if known else {}
+    for name, value in node.options:
+        if name in usual and usual[name] is None:
+            yield _option(value)
+        elif name not in usual or value != usual[name]:
+            yield f"{name}={_option(value)}"
 
 
 def _arguments(args: tuple[Expr, ...], options: tuple[tuple[str, object], ...]) -> str:
