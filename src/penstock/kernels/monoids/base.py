@@ -57,3 +57,11 @@ def named(k: KernelBuilder, hint: str, values: Values) -> tuple[Var, ...]:
 def either(condition: Value, a: Values, b: Values) -> Values:
     """The one state where a condition holds, the other elsewhere."""
     return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))
+
+
+def two_sum(k: KernelBuilder, a: Value, b: Value) -> tuple[Var, Value]:
+    """Add two floats: the rounded sum, and exactly what rounding lost, whichever is larger (Knuth)."""
+    x = k.var("x", b)
+    total = k.var("total", a + x)
+    part = k.var("part", total - a)
+    return total, (a - (total - part)) + (x - part)

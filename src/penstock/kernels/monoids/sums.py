@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.kernels.monoids.base import Monoid, State, Values
+from penstock.kernels.monoids.base import Monoid, State, Values, two_sum
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I64, I128, U8, const
 
@@ -72,10 +72,7 @@ def _plain_float_sum() -> Monoid:
 
 def _compensated(k: KernelBuilder, state: Values, values: Values) -> Values:
     total, lost = state
-    x = k.var("x", values[0].to(F64))
-    new = k.var("total", total + x)
-    part = k.var("part", new - total)  # Knuth's two-sum: exact whichever operand is larger
-    error = (total - (new - part)) + (x - part)
+    new, error = two_sum(k, total, values[0].to(F64))
     return new, lost + error
 
 

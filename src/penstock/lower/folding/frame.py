@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -120,7 +121,11 @@ class Frame:
     def contributions(self, row: Value, active: Value | None = None) -> list[Contribution]:
         """What a row adds to each partial, and the condition under which it does (None: always)."""
         lowering = self.lowering(row, active)
-        return [_contribution(lowering, partial) for partial in self.spec.partials]
+
+        def moment() -> Values:
+            return self.time_at(row), self.columns.first_row + row
+
+        return [_contribution(lowering, partial, moment) for partial in self.spec.partials]
 
 
 def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
@@ -135,13 +140,13 @@ def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
             return NoKeys()
 
 
-def _contribution(lowering: Lowering, partial: Partial) -> Contribution:
+def _contribution(lowering: Lowering, partial: Partial, moment: Callable[[], Values]) -> Contribution:
     if partial.where is None:
-        return values_added(partial, _arguments(lowering, partial), None)
+        return values_added(partial, _arguments(lowering, partial), None, moment)
     where = lowering.lower(partial.where)
     with lowering.under(is_true(where)):
         cells = _arguments(lowering, partial)
-    return values_added(partial, cells, where)
+    return values_added(partial, cells, where, moment)
 
 
 def _arguments(lowering: Lowering, partial: Partial) -> list[Cell]:

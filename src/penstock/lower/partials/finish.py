@@ -1,0 +1,94 @@
+"""How results follow from the states of partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr.aggregates import AGGREGATES
+from penstock.ir.nodes import Reduction
+from penstock.kernels import monoids
+from penstock.kernels.cells import Cell, is_nan
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I32, I128, U64, Type, Value, select
+from penstock.loop.numbers import limits
+from penstock.lower.machine import machine_type
+from penstock.lower.partials.needs import MayBeNull, Partial, counted, flag_of, largest, value_of
+from penstock.lower.partials.statistics import STATISTICS
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Read the result of reductions from the states of the partials."""
+
+    k: KernelBuilder
+    partials: Sequence[Partial]
+    states: Sequence[tuple[Value, ...]]
+    may_be_null: MayBeNull
+    fail: Callable[[Value], None]
+
+    def cell(self, reduction: Reduction, dtype: pa.DataType) -> Cell:
+        """Give a reduction's value; `dtype` is its type."""
+        if reduction.function == "count":
+            return Cell(self._state(counted(reduction, self.may_be_null))[0])
+        state = self._state(value_of(reduction))
+        match reduction.function:
+            case "mean":
+                return self._mean(state, self._state(counted(reduction, self.may_be_null))[0])
+            case "sum":
+                valid = self._valid(reduction)
+                return Cell(self._sum(state, dtype, valid), valid)
+            case "product":
+                valid = self._valid(reduction)
+                return Cell(self._product(state, dtype), valid)
+            case "min" | "max" | "any" | "all":
+                return Cell(state[0].to(_held(dtype)), self._valid(reduction))
+            case "min_by" | "max_by" | "first" | "last":
+                return Cell(state[2].to(_held(dtype)), state[3].ne(0))
+            case name:
+                return STATISTICS[name](self.k, state, AGGREGATES[name].settings(reduction.options))
+
+    def _state(self, partial: Partial) -> tuple[Value, ...]:
+        return self.states[self.partials.index(largest(partial, self.partials))]
+
+    def _valid(self, reduction: Reduction) -> Value | None:
+        flag = flag_of(reduction, self.may_be_null)
+        return None if flag is None else self._state(flag)[0].ne(0)
+
+    def _sum(self, state: tuple[Value, ...], dtype: pa.DataType, valid: Value | None) -> Value:
+        if len(state) == 2:
+            return compensated_total(state)
+        goal = machine_type(dtype)
+        assert goal is not None
+        total = state[0]
+        if total.type == I128:
+            least, most = limits(goal)
+            outside = (total < least) | (total > most)
+            self.fail(outside if valid is None else outside & valid)
+        return total.to(goal)
+
+    def _mean(self, state: tuple[Value, ...], count: Value) -> Cell:
+        total = compensated_total(state) if len(state) == 2 else state[0].to(F64)
+        return Cell(total.div(count.to(F64)), count.ne(0))
+
+    def _product(self, state: tuple[Value, ...], dtype: pa.DataType) -> Value:
+        """A product of nothing is 1, which fits, so it needs no look at whether there was anything."""
+        if state[0].type.is_float:
+            return monoids.scaled_product(self.k, state)
+        read = monoids.unsigned_product if machine_type(dtype) == U64 else monoids.signed_product
+        value, beyond = read(state)
+        self.fail(beyond)
+        return value
+
+
+def _held(dtype: pa.DataType) -> Type:
+    """The type of a value that is one of the rows' own: texts are codes."""
+    return machine_type(dtype) or I32
+
+
+def compensated_total(state: tuple[Value, ...]) -> Value:
+    """Add what rounding lost, unless the sum is not finite: then the compensation means nothing."""
+    total, lost = state
+    return select(is_nan(total - total), total, total + lost)

@@ -1,0 +1,137 @@
+"""Which partial states a set of reductions needs, each once.
+
+`mean(x)` and `sum(x)` share one sum, `mean(x)` and `count(x)` one count, `var(x)` reads the moments that
+`kurtosis(x)` needs anyway, and where `x` has no nulls `count(x)` is the number of rows. Which columns have nulls
+is an assumption about the data seen so far: when a batch breaks it, the layout changes and `origin` tells where
+each partial's past comes from. So is that integer sums fit 64 bits: the fold kernel checks every addition,
+and the runtime goes on with 128 bits (`wide`) from the first one that would not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import Reduction
+from penstock.lower.machine import machine_type
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """One monoid over some arguments: `kind` of `args`, counting only rows for which `where` is true."""
+
+    kind: str
+    args: tuple[ex.Expr, ...] = ()
+    where: ex.Expr | None = None
+
+
+ROWS = Partial("count")
+PRESENT = Partial("present")
+
+MayBeNull = Callable[[ex.Expr], bool]
+
+MOMENTS = ("moments2", "moments3", "moments4")
+_KINDS = {
+    "count": "count",
+    "sum": "sum",
+    "mean": "sum",
+    "product": "product",
+    "min": "least",
+    "max": "greatest",
+    "all": "least",
+    "any": "greatest",
+    "var": "moments2",
+    "std": "moments2",
+    "skew": "moments3",
+    "kurtosis": "moments4",
+    "cov": "comoments",
+    "corr": "comoments",
+    "min_by": "least_by",
+    "max_by": "greatest_by",
+    "first": "first",
+    "last": "last",
+}
+# Reductions whose state does not tell whether it holds a value at all.
+_FLAGGED = frozenset({"sum", "product", "min", "max", "all", "any"})
+_CHOICES = frozenset({"min_by", "max_by", "first", "last"})
+
+
+def decomposable(reduction: Reduction, schema: pa.Schema, ordered: bool) -> bool:
+    """Tell whether panes can compute a reduction: its state has a fixed size, and rows may come in any order.
+
+    `ordered` says that rows are ordered by their time and their place in one stream, and by nothing else:
+    the two that a fold kernel sees. Choices keep machine values only; texts are chosen by codes in `min` and `max`.
+    """
+    if reduction.function not in _CHOICES:
+        return reduction.function in _KINDS
+    if any(machine_type(type_of(arg, schema)) is None for arg in reduction.args):
+        return False
+    return ordered or reduction.function in ("min_by", "max_by")
+
+
+def partials_of(reductions: Sequence[Reduction], may_be_null: MayBeNull) -> tuple[Partial, ...]:
+    """List the partials all reductions need, each once, the presence of a row first."""
+    needed = dict.fromkeys(each for reduction in reductions for each in _needs(reduction, may_be_null))
+    head = ROWS if ROWS in needed else PRESENT
+    return (head, *(each for each in needed if each == largest(each, needed) and each != head))
+
+
+def _needs(reduction: Reduction, may_be_null: MayBeNull) -> tuple[Partial, ...]:
+    if reduction.function == "count":
+        return (counted(reduction, may_be_null),)
+    value = value_of(reduction)
+    if reduction.function == "mean":
+        return value, counted(reduction, may_be_null)
+    flag = flag_of(reduction, may_be_null)
+    return (value,) if flag is None else (value, flag)
+
+
+def value_of(reduction: Reduction) -> Partial:
+    """The partial that holds what a reduction is about."""
+    kind = _KINDS.get(reduction.function)
+    if kind is None:
+        raise UnsupportedError(
+            f"{reduction.function} cannot be computed from parts of a window; it needs all of its rows"
+        )
+    if dict(reduction.options).get("ignore_nulls"):
+        kind = f"{kind}_valid"
+    return Partial(kind, reduction.args, reduction.where)
+
+
+def counted(reduction: Reduction, may_be_null: MayBeNull) -> Partial:
+    """What counts the rows whose arguments are there."""
+    args = tuple(arg for arg in reduction.args if may_be_null(arg))
+    return Partial("count", args, reduction.where)
+
+
+def flag_of(reduction: Reduction, may_be_null: MayBeNull) -> Partial | None:
+    """What tells that there was a value at all; None where the state does, or every window has one."""
+    if reduction.function not in _FLAGGED:
+        return None
+    (arg,), where = reduction.args, reduction.where
+    null = may_be_null(arg)
+    return Partial("present", (arg,) if null else (), where) if null or where is not None else None
+
+
+def largest(partial: Partial, among: Iterable[Partial]) -> Partial:
+    """The partial that holds what this one does: moments of a higher order, where they are needed anyway."""
+    if partial.kind not in MOMENTS:
+        return partial
+    same = (each for each in among if (each.args, each.where) == (partial.args, partial.where))
+    return max((each for each in same if each.kind in MOMENTS), key=lambda each: each.kind)
+
+
+def origin(partial: Partial, old: Sequence[Partial]) -> Partial:
+    """Name the partial of an older layout, made when no nulls had been seen, that holds the same."""
+    if partial in old:
+        return partial
+    bare = Partial(partial.kind, (), partial.where)
+    if bare in old:
+        return bare
+    assert bare in (PRESENT, ROWS)
+    return old[0]
