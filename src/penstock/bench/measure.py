@@ -15,7 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.bench.answers import agree, normalise
+from penstock.errors import UnsupportedError
+
 MINIMUM_REPEAT = 3
+NOT_AVAILABLE = "not available"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,8 @@ class Contender:
     """One way to answer a question. `run` gives anything; `to_table` makes the answer comparable.
 
     Contenders with the same `question` must give the same answer; different questions (uniform keys,
-    one hot key) may be timed side by side all the same.
+    one hot key) may be timed side by side all the same. `rows` is given by contenders that are asked
+    about fewer rows than the case has, because they are slow.
     """
 
     name: str
@@ -32,6 +37,7 @@ class Contender:
     threads: int = 1
     group: str = "penstock"
     question: str = ""
+    rows: int | None = None
 
 
 @dataclass(slots=True)
@@ -42,6 +48,7 @@ class Outcome:
     group: str
     threads: int
     question: str = ""
+    rows: int | None = None
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     agrees: bool | None = None
@@ -82,7 +89,7 @@ def compare(
 
     The first round checks the answers and is not timed, so every contender is warm.
     """
-    outcomes = [Outcome(c.name, c.group, c.threads, c.question) for c in contenders]
+    outcomes = [Outcome(c.name, c.group, c.threads, c.question, c.rows) for c in contenders]
     pairs = list(zip(contenders, outcomes, strict=True))
     answers: dict[str, pa.Table] = {}
     for contender, outcome in pairs:
@@ -99,10 +106,13 @@ def check_answer(contender: Contender, outcome: Outcome, answers: dict[str, pa.T
     """Run once, untimed, and compare; a contender that raises becomes a failed row."""
     try:
         answer = normalise(contender.to_table(contender.run()))
+    except UnsupportedError as error:
+        outcome.error = f"{NOT_AVAILABLE}: {one_line(error)}"
+        return
     except Exception as error:  # noqa: BLE001 - whatever a contender raises is a failed row, not a crash
         outcome.error = describe(error)
         return
-    outcome.agrees = answer.equals(answers.setdefault(contender.question, answer))
+    outcome.agrees = agree(answer, answers.setdefault(contender.question, answer))
 
 
 def time_once(contender: Contender, outcome: Outcome) -> None:
@@ -119,12 +129,9 @@ def time_once(contender: Contender, outcome: Outcome) -> None:
 
 def describe(error: Exception) -> str:
     """Give an error as one short line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}"[:200]
+    return f"{type(error).__name__}: {one_line(error)}"[:200]
 
 
-def normalise(table: pa.Table) -> pa.Table:
-    """Sort rows by all columns but the last, drop chunking and metadata: equal answers compare equal."""
-    names = table.column_names
-    ordered = table.sort_by([(name, "ascending") for name in names[:-1]])
-    return ordered.replace_schema_metadata(None).combine_chunks()
+def one_line(error: Exception) -> str:
+    """Give an error's message on one line."""
+    return " ".join(str(error).split())

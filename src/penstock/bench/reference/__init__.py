@@ -1,7 +1,7 @@
-"""Compile and call the hand-written C++ reference (`ysb.cpp`).
+"""Compile and call the hand-written C++ references (`ysb.cpp` here, `swag.cpp` in `swag.py`).
 
-It is compiled when a benchmark starts, for the processor at hand, so that it is held back by nothing
-but the machine. A machine without a C++ compiler gets a clear error, and the run goes on without it.
+They are compiled when a benchmark starts, for the processor at hand, so that they are held back by
+nothing but the machine. A machine without a C++ compiler gets a clear error, and the run goes on without.
 """
 
 from __future__ import annotations
@@ -93,17 +93,23 @@ def find_compiler() -> str:
 
 def load_reference() -> Reference:
     """Compile `ysb.cpp` for this processor and load it."""
+    library, compiler = load_library("ysb.cpp")
+    return Reference(declare(library), compiler)
+
+
+def load_library(source: str) -> tuple[ctypes.CDLL, str]:
+    """Compile a file of this folder for this processor; give it loaded, and say what compiled it."""
     compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
-        library = build(compiler, Path(folder) / "ysb.so")
-        return Reference(declare(ctypes.CDLL(str(library))), version_line(compiler))
+        library = build(compiler, source, Path(folder) / "reference.so")
+        return ctypes.CDLL(str(library)), version_line(compiler)
 
 
-def build(compiler: str, target: Path) -> Path:
-    """Compile the reference into the shared library `target`."""
-    with resources.as_file(resources.files(__package__) / "ysb.cpp") as source:
+def build(compiler: str, source: str, target: Path) -> Path:
+    """Compile a file of this folder into the shared library `target`."""
+    with resources.as_file(resources.files(__package__) / source) as path:
         done = subprocess.run(
-            [compiler, *FLAGS, "-o", str(target), str(source)], capture_output=True, text=True, check=False
+            [compiler, *FLAGS, "-o", str(target), str(path)], capture_output=True, text=True, check=False
         )
     if done.returncode != 0:
         raise NoCompilerError(f"{compiler} cannot build the C++ reference: {done.stderr.strip()[:500]}")
