@@ -44,8 +44,8 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
             case ir.Reduce() as body:
                 window = Window(body, program[body.source], each)
                 yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
-                several = _overlap(window) > 1
-                yield window.emit(frozenset(), False, several, _first_key_table(window)).kernel
+                sliding = "subtract-on-evict" if _overlap(window) > 1 else "one pane"
+                yield window.emit(frozenset(), False, sliding, _first_key_table(window)).kernel
             case ir.Samples() as body:
                 yield from _rows_kernels(body, program[body.source], each)
 
@@ -96,11 +96,11 @@ def _changes(compiled: Compiled) -> str:
 
 
 def _reasons(window: Window) -> str:
-    size, every, _, width = window.grid
+    size, every, _ = window.grid
     remembered = [_partial(each.kind, each.args, each.where) for each in window.partials(frozenset())]
     lines = [
         f"one fused loop over ~{window.source.name}: filter, keys and aggregates in a single pass",
-        f"panes of {width} ticks (the largest width that divides size {size} and slide {every})",
+        f"panes of {size} and {every} ticks",
         f"windows: {_sliding(_overlap(window))}",
         f"keys: {_keys(window)}",
         f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
@@ -112,7 +112,8 @@ def _reasons(window: Window) -> str:
 
 
 def _overlap(window: Window) -> int:
-    return window.grid[0] // window.grid[3]
+    size, every, _ = window.grid
+    return -(-size // every)
 
 
 def _sliding(panes: int) -> str:

@@ -15,7 +15,8 @@ from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.columns import RowKernel
-from penstock.lower.emit import EmitKernel, Output
+from penstock.lower.emission.merging import ONE_PANE
+from penstock.lower.emission.spec import EmitKernel, Output
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
@@ -28,6 +29,7 @@ from penstock.runtime.programs import (
     OutputColumn,
     ResultColumn,
     RowsCall,
+    ScratchRows,
     Texts,
     Variant,
 )
@@ -67,8 +69,8 @@ class Workshop:
 class CompiledWindow:
     """A windowed aggregation with its kernels on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, window: Window, workshop: Workshop) -> None:
-        self._window, self._workshop = window, workshop
+    def __init__(self, window: Window, workshop: Workshop, sliding: str = "subtract-on-evict") -> None:
+        self._window, self._workshop, self._sliding = window, workshop, sliding
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
@@ -135,10 +137,16 @@ class CompiledWindow:
         kernel = _once(
             self._emits,
             (variant, several_panes),
-            lambda: self._window.emit(variant.nullable, variant.wide, several_panes, variant.key_table),
+            lambda: self._window.emit(
+                variant.nullable,
+                variant.wide,
+                self._sliding if several_panes else ONE_PANE,
+                variant.key_table,
+            ),
         )
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
-        return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
+        scratch = tuple(ScratchRows(each.parameter, each.type, each.deep) for each in kernel.scratch)
+        return OutputCall(call, _columns(kernel.outputs), kernel.bindings, scratch)
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         kernel = _once(self._absorbs, (nullable, wide), lambda: self._window.absorb(nullable, wide))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,9 +13,11 @@ from penstock.ir import nodes as ir
 from penstock.kernels.monoids import Monoid
 from penstock.lower.absorb import build_absorb, build_blend
 from penstock.lower.columns import RowKernel
-from penstock.lower.emit import EmitKernel, EmitSpec, build_emit
+from penstock.lower.emission.merging import algorithms
+from penstock.lower.emission.spec import EmitKernel, EmitSpec
+from penstock.lower.emit import build_emit
 from penstock.lower.fold import build_fold
-from penstock.lower.folding.frame import FoldSpec
+from penstock.lower.folding.frame import FoldSpec, Panes
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.nullability import may_be_null
@@ -74,13 +75,18 @@ class Window:
         return self.host.schema
 
     @property
-    def grid(self) -> tuple[int, int, int, int]:
-        """Size, slide, offset, and the width of a pane: the largest that divides both."""
+    def grid(self) -> tuple[int, int, int]:
+        """Size, slide and offset of the windows."""
         match self.body.domain:
             case ir.Grid(size=size, every=every, offset=offset):
-                return size, every, offset, math.gcd(size, every)
+                return size, every, offset
             case _:
-                return 1, 1, 0, 1
+                return 1, 1, 0
+
+    @property
+    def panes(self) -> Panes:
+        size, every, offset = self.grid
+        return Panes(every, offset, size % every)
 
     @property
     def reduction_types(self) -> tuple[pa.DataType, ...]:
@@ -127,13 +133,11 @@ class Window:
         return found
 
     def fold(self, key_table: str, nullable: frozenset[str], wide: bool) -> RowKernel:
-        _, _, offset, width = self.grid
         return build_fold(
             FoldSpec(
                 self.schema,
                 self.time,
-                width,
-                offset,
+                self.panes,
                 self.where,
                 tuple(key.expr for key in self.keys),
                 self.partials(nullable),
@@ -144,7 +148,8 @@ class Window:
             )
         )
 
-    def emit(self, nullable: frozenset[str], wide: bool, several_panes: bool, key_table: str) -> EmitKernel:
+    def emit(self, nullable: frozenset[str], wide: bool, sliding: str, key_table: str) -> EmitKernel:
+        """Write the emit kernel; `sliding` names the way in which the panes of a window are best merged."""
         types = [type_of(key.expr, self.schema) for key in self.keys]
         return build_emit(
             EmitSpec(
@@ -159,7 +164,7 @@ class Window:
                 self.computed,
                 self.body.having,
                 self.may_be_null(nullable),
-                several_panes,
+                algorithms(self.monoids(nullable, wide=True), sliding),
                 key_table,
                 self.keys_nullable(nullable),
             )

@@ -4,34 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import ERRORS, OUTPUT, numbered
+from penstock.loop.abi import ERRORS, OUTPUT, WORDS, numbered
 from penstock.runtime.buffers import filled, numpy_type, time_array, to_arrow
+from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, OutputColumn, ResultColumn
 from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
+# Fewer results than this are not worth a thread of their own (nor the merging of its first window).
+CELLS_PER_THREAD = 1 << 14
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Arithmetic of windows on a grid. Window n covers panes n * step … n * step + span - 1."""
+    """Arithmetic of windows on a grid. Window n covers panes n * step … n * step + span - 1.
+
+    Panes lie between the bounds of windows: one to each slide, or two where windows end between the starts of
+    others. The second belongs to no window where windows are shorter than the slide.
+    """
 
     grid: Grid
 
     @property
     def step(self) -> int:
-        return self.grid.every // self.grid.width
+        return 2 if self.grid.size % self.grid.every else 1
 
     @property
     def span(self) -> int:
-        return self.grid.size // self.grid.width
+        whole, rest = divmod(self.grid.size, self.grid.every)
+        return 2 * whole + 1 if rest else whole
 
     def last_complete(self, watermark: int) -> int:
         """The last window that ends at or before a watermark."""
@@ -69,20 +78,15 @@ class Windows:
         late: np.ndarray = (self.last_holding(times) <= self.complete_at(frontier)) & self.holds(times)
         return late
 
-    def of_panes(self, panes: np.ndarray, after: int, upto: int) -> np.ndarray:
-        """The windows after `after` up to `upto` that hold at least one of the sorted panes."""
+    def holding(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and last window, after `after` up to `upto`, that holds each pane (none: last < first)."""
         low = np.maximum((panes - self.span) // self.step + 1, after + 1 if after > NEVER else NEVER)
-        high = np.minimum(panes // self.step, upto)
-        return _union_of_ranges(low, high)
+        return low, np.minimum(panes // self.step, upto)
 
-    def pairs(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
-        """Every (place in `panes`, window) such that the window, after `after` up to `upto`, holds the pane."""
-        low = np.maximum((panes - self.span) // self.step + 1, after + 1 if after > NEVER else NEVER)
-        high = np.minimum(panes // self.step, upto)
-        counts = np.maximum(high - low + 1, 0)
-        place = np.repeat(np.arange(len(panes)), counts)
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return place, low[place] + within
+    def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The panes at which windows start, are cut, and end (see lower/emission/merging.py for the cut)."""
+        start = numbers * self.step
+        return start, (start // self.span + 1) * self.span, start + self.span
 
     def finished(self, panes: np.ndarray, upto: int) -> np.ndarray:
         """Which panes no window after `upto` will need."""
@@ -95,56 +99,94 @@ class Windows:
         return self.grid.offset + (upto + 1) * self.grid.every + self.grid.size - 1
 
 
-def _union_of_ranges(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """All integers in any of the ranges low[i] … high[i], whose bounds ascend."""
-    some = high >= low
-    low, high = low[some], high[some]
-    if len(low) == 0:
-        return np.zeros(0, np.int64)
-    low = np.maximum(low, np.concatenate([[low[0]], np.maximum.accumulate(high)[:-1] + 1]))
+@dataclass(frozen=True)
+class Frames:
+    """Windows as ranges of panes: frame f is window numbers[f], `order` lists the slots of its panes.
+
+    They are those from first[f] up to last[f]; cuts[f] lies between.
+    """
+
+    numbers: np.ndarray
+    order: np.ndarray
+    first: np.ndarray
+    cuts: np.ndarray
+    last: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def overlapping(self) -> bool:
+        return bool((self.last - self.first > 1).any())
+
+
+def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
+    """Windows over the slots of a grid."""
+    order = np.argsort(panes, kind="stable")
+    panes = panes[order]
+    low, high = windows.holding(panes, after, upto)
+    _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
+    return Frames(numbers, order, *(np.searchsorted(panes, bound) for bound in windows.bounds(numbers)))
+
+
+def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
+    """Windows of single keys over the pairs of a sparse table, in order of keys where several pairs make one."""
+    panes, *words = (each[: keys.count] for each in keys.words)
+    by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
+    order = np.lexsort([panes, *by_key])
+    panes, lane = panes[order], _lanes([each[order] for each in by_key], len(order))
+    low, high = windows.holding(panes, after, upto)
+    if windows.span == 1:  # each pair is a window of its own, whatever its key
+        chosen = np.flatnonzero(low <= high)
+        return Frames(low[chosen], order, chosen, chosen + 1, chosen + 1)
+    first, numbers = _first_held(low, high, lane)
+    known = np.unique(panes)
+    rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
+    _, cut, end = (lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers))
+    return Frames(numbers, order, first, np.searchsorted(rank, cut), np.searchsorted(rank, end))
+
+
+def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
+    """Number the runs of rows that are equal in all columns."""
+    changes = np.zeros(length, bool)
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.cumsum(changes)
+
+
+def _first_held(low: np.ndarray, high: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All windows of the ranges low[i] … high[i], each once in a lane, beside the first i that it is in.
+
+    In a lane both bounds ascend.
+    """
+    again = lane[1:] == lane[:-1]
+    low[1:] = np.where(again, np.maximum(low[1:], high[:-1] + 1), low[1:])
     counts = np.maximum(high - low + 1, 0)
-    starts = np.repeat(low - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    return starts + np.arange(int(counts.sum()))
+    first = np.repeat(np.arange(len(low)), counts)
+    return first, low[first] + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
-def emit(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+def emit(
+    worker: Worker, windows: Windows, after: int, upto: int, threads: int = 1
+) -> Iterator[pa.RecordBatch]:
     """Give the results of complete windows, ordered by their ends."""
     table = worker.table
     if table is None or table.slots == 0:
         return
     if table.sparse:
-        yield from _emit_sparse(worker, windows, after, upto)
-        return
-    panes = table.panes[: table.slots]
-    order = np.argsort(panes, kind="stable")
-    numbers = windows.of_panes(panes[order], after, upto)
-    if len(numbers) == 0:
-        return
-    first = np.searchsorted(panes[order], numbers * windows.step)
-    last = np.searchsorted(panes[order], numbers * windows.step + windows.span)
-    yield from _Emission(worker, windows, numbers, order, first, last).batches()
-
-
-def _emit_sparse(worker: Worker, windows: Windows, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-    """Give the results of pairs (pane, key): pairs of windows and keys first, where a window has several panes."""
-    if windows.span > 1 or windows.step > 1:
-        worker = worker.over_windows(lambda panes: windows.pairs(panes, after, upto))
-    table = worker.table
-    assert table is not None and isinstance(table.keys, HashKeys)
-    window = table.keys.words[0][: table.keys.count]
-    chosen = np.flatnonzero((window > after) & (window <= upto))
-    if len(chosen) == 0:
-        return
-    numbers, place = np.unique(window[chosen], return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    yield from _Emission(worker, windows, numbers, chosen[order], place[order], place[order]).batches()
+        assert isinstance(table.keys, HashKeys)
+        frames = frames_of_pairs(windows, table.keys, after, upto)
+    else:
+        frames = frames_of_panes(windows, table.panes[: table.slots], after, upto)
+    if len(frames):
+        yield from _Emission(worker, windows, frames).batches(threads)
 
 
 def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
     """Refuse windows whose bounds the time column's type cannot hold."""
     least, most = (
-        grid.offset + int(numbers[0]) * grid.every,
-        grid.offset + int(numbers[-1]) * grid.every + grid.size,
+        grid.offset + int(numbers.min()) * grid.every,
+        grid.offset + int(numbers.max()) * grid.every + grid.size,
     )
     signed = not pa.types.is_unsigned_integer(dtype)
     low, high = (
@@ -161,66 +203,73 @@ def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
 class _Emission:
     """One pass of the emit kernel over some windows, as many calls as the output needs."""
 
-    def __init__(
-        self,
-        worker: Worker,
-        windows: Windows,
-        numbers: np.ndarray,
-        order: np.ndarray,
-        first: np.ndarray,
-        last: np.ndarray,
-    ) -> None:
+    def __init__(self, worker: Worker, windows: Windows, frames: Frames) -> None:
         assert worker.table is not None
         self.worker, self.table, self.program = worker, worker.table, worker.program
-        self.order, self.first, self.last = (each.astype(np.int64) for each in (order, first, last))
-        _check_bounds(windows.grid, numbers, self.program.time.type)
-        self.starts = windows.grid.offset + numbers * windows.grid.every
-        self.ends = self.starts + windows.grid.size
-        self.several = not self.table.sparse and bool((self.last - self.first > 1).any())
-        self.kernel: OutputCall = self.program.emit(worker.variant, self.several)
+        self.frames, self.span = frames, windows.span
+        _check_bounds(windows.grid, frames.numbers, self.program.time.type)
+        starts = windows.grid.offset + frames.numbers * windows.grid.every
+        self.kernel: OutputCall = self.program.emit(worker.variant, frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
+        self.by_key = self.table.sparse and windows.span > 1
+        self.columns = 1 if self.table.sparse else self.table.keys.columns
+        self.arguments = {
+            **self.table.arguments(),
+            **worker.arenas(self.kernel.bindings),
+            **{name: getattr(frames, name) for name in ("order", "first", "cuts", "last")},
+            "starts": starts,
+            "ends": starts + windows.grid.size,
+        }
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        texts = self.worker.arenas(self.kernel.bindings)
-        arguments = {**self.table.arguments(), **self._scratch(), **texts}
-        capacity = self._capacity()
-        done, total = 0, len(self.first)
-        while done < total:
+    def batches(self, threads: int) -> Iterator[pa.RecordBatch]:
+        """The results of all windows; large parts of them side by side."""
+        if self.by_key:
+            yield from self._some(0, len(self.frames), len(self.frames))
+            return
+        bounds = self._parts(threads)
+        found: list[list[pa.RecordBatch]] = [[] for _ in bounds[1:]]
+
+        def work(place: int) -> None:
+            low, high = bounds[place : place + 2]
+            found[place] = list(self._some(low, high, self._capacity(low, high)))
+
+        run_on_threads([partial(work, place) for place in range(len(found))])
+        yield from (batch for batches in found for batch in batches)
+
+    def _parts(self, threads: int) -> list[int]:
+        """Where to divide the windows: each part merges its first window, pane by pane, once more."""
+        least = max(CELLS_PER_THREAD // self.columns, self.span)
+        parts = min(threads, max(len(self.frames) // least, 1))
+        return [len(self.frames) * place // parts for place in range(parts + 1)]
+
+    def _some(self, lo: int, hi: int, capacity: int) -> Iterator[pa.RecordBatch]:
+        head = np.zeros(WORDS, np.int64)
+        arguments = {**self.arguments, **self._scratch(lo, hi), "head": head, "capacity": capacity}
+        while lo < hi:
             outputs = self._outputs(capacity)
-            limits = {"lo": done, "hi": total, "capacity": capacity}
-            done = self.kernel.call({**arguments, **self._windows(), **outputs, **limits})
-            if self.table.head[ERRORS]:
+            lo = self.kernel.call({**arguments, **outputs, "lo": lo, "hi": hi})
+            if head[ERRORS]:
                 raise OverflowError(OVERFLOW)
-            rows = int(self.table.head[OUTPUT])
-            if rows:
-                yield self._batch(outputs, rows)
+            if head[OUTPUT]:
+                yield self._batch(self._cut(outputs, int(head[OUTPUT])))
 
-    def _windows(self) -> dict[str, object]:
-        return {
-            "order": self.order,
-            "first": self.first,
-            "last": self.last,
-            "starts": self.starts,
-            "ends": self.ends,
+    def _scratch(self, lo: int, hi: int) -> dict[str, object]:
+        """Memory for the windows from lo up to hi, as no pane of theirs has been merged yet."""
+        deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
+        rows = {
+            each.parameter: filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
+            for each in self.kernel.scratch
         }
+        return {**rows, "cursor": np.array([0, -1, 0, 0])}
 
-    def _scratch(self) -> dict[str, object]:
-        if not self.several:
-            return {}
-        specs = self.program.layout(self.worker.nullable, True)
-        return {
-            numbered("merged", place): filled(spec.type, 0, self.table.keys.columns)
-            for place, spec in enumerate(specs)
-        }
-
-    def _capacity(self) -> int:
-        """Room for whole windows: exactly enough if each is one pane, else up to MOST_ROWS at a time."""
-        columns = self.table.keys.columns
-        if self.table.sparse:
-            return len(self.order)
-        if not self.several:
-            return self.table.rows_in(self.order[self.first]) + columns
-        return min(len(self.first) * columns, max(MOST_ROWS, columns)) + columns
+    def _capacity(self, lo: int, hi: int) -> int:
+        """Room for whole windows: enough for all if each is one pane, else up to MOST_ROWS at a time."""
+        frames, columns = self.frames, self.columns
+        if not frames.overlapping:
+            slots = frames.order[frames.first[lo:hi]]
+            cells = self.table.states[0][slots.min() * columns : (slots.max() + 1) * columns]
+            return min(int(np.count_nonzero(cells)), len(slots) * columns) + columns
+        return min((hi - lo) * columns, max(MOST_ROWS, columns)) + columns
 
     def _outputs(self, capacity: int) -> dict[str, np.ndarray]:
         names = [numbered("out_word", place) for place in range(len(self.program.keys))]
@@ -233,8 +282,15 @@ class _Emission:
                 outputs[each.valid] = np.empty(capacity, np.uint8)
         return outputs
 
-    def _batch(self, outputs: dict[str, np.ndarray], rows: int) -> pa.RecordBatch:
+    def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
+        """The rows that were written; in order of time, where they were written key by key."""
         cut = {name: array[:rows] for name, array in outputs.items()}
+        if not self.by_key:
+            return cut
+        order = np.argsort(cut[numbered("out_bound", 0)], kind="stable")
+        return {name: array[order] for name, array in cut.items()}
+
+    def _batch(self, cut: dict[str, np.ndarray]) -> pa.RecordBatch:
         computed = {each.name: each for each in self.kernel.outputs}
         arrays = []
         for column in self.program.result:

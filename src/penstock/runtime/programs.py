@@ -51,6 +51,15 @@ class OutputColumn:
     text: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ScratchRows:
+    """Memory of a kernel from call to call: one row of cells, or (`deep`) one more than a window has panes."""
+
+    parameter: str
+    type: Type
+    deep: bool
+
+
 @dataclass(frozen=True)
 class OutputCall:
     """A kernel that writes columns, and what fills its parameters."""
@@ -58,6 +67,7 @@ class OutputCall:
     call: Call
     outputs: tuple[OutputColumn, ...]
     bindings: tuple[Binding, ...] = ()
+    scratch: tuple[ScratchRows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +103,11 @@ class Key:
 
 @dataclass(frozen=True)
 class Grid:
-    """Windows [start, start + size), start = offset + n * every, made of panes of `width` ticks."""
+    """Windows [start, start + size), start = offset + n * every."""
 
     size: int
     every: int
     offset: int
-    width: int
 
 
 class WindowProgram(Protocol):
@@ -128,7 +137,8 @@ class WindowProgram(Protocol):
 
     def fold(self, variant: Variant) -> RowsCall: ...
 
-    def emit(self, variant: Variant, several_panes: bool) -> OutputCall: ...
+    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
+        """Turn panes into windows and results; `several_panes`: some window has more than one."""
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         """Merge fragments into a table."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -199,18 +198,6 @@ class Worker:
             len(self.program.keys) + 1, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True
         )
         return PaneTable(self.program.layout(self.nullable, wide), keys, slots=1)
-
-    def over_windows(self, pairs: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]) -> Worker:
-        """A sparse table of (window, key) pairs, from one of (pane, key) pairs."""
-        assert self.table is not None
-        fragments = self.table.fragments()
-        place, window = pairs(fragments.panes)
-        exploded = fragments.chosen(place)
-        made = Worker(self.program, self.nullable, self.adaptive)
-        made.interners = self.interners
-        made.table = made._new_sparse(wide=True)
-        made.add_fragments(replace(exploded, panes=window))
-        return made
 
     # -- merging -------------------------------------------------------------------------------------
 

@@ -22,6 +22,20 @@ from penstock.types.time import Time
 
 CHUNK = 8192
 
+
+@dataclass(frozen=True, slots=True)
+class Panes:
+    """Stretches of time between the bounds of windows, which start every `every` ticks from `offset` on.
+
+    Where windows do not end where others start, they do so `cut` ticks behind: then there are two panes to each
+    `every`. A `cut` of 0 leaves one.
+    """
+
+    every: int
+    offset: int
+    cut: int = 0
+
+
 # The arguments a row adds to a partial, and the condition under which it does (None: always).
 Contribution = tuple[Values, Value | None]
 
@@ -32,8 +46,7 @@ class FoldSpec:
 
     schema: pa.Schema
     time: Time
-    width: int
-    offset: int
+    panes: Panes
     where: ex.Expr | None
     keys: tuple[ex.Expr, ...]
     partials: tuple[Partial, ...]
@@ -125,7 +138,7 @@ class Frame:
         def moment() -> Values:
             return self.time_at(row), self.columns.first_row + row
 
-        return [_contribution(lowering, partial, moment) for partial in self.spec.partials]
+        return [contribution(lowering, partial, moment) for partial in self.spec.partials]
 
 
 def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
@@ -140,7 +153,10 @@ def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
             return NoKeys()
 
 
-def _contribution(lowering: Lowering, partial: Partial, moment: Callable[[], Values]) -> Contribution:
+def contribution(
+    lowering: Lowering, partial: Partial, moment: Callable[[], Values] | None = None
+) -> Contribution:
+    """What a row adds to a partial; `moment` gives its time and position, where a partial asks for them."""
     if partial.where is None:
         return values_added(partial, _arguments(lowering, partial), None, moment)
     where = lowering.lower(partial.where)

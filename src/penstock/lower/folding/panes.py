@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.loop.nodes import BOOL, I64, Value, Var, const, minimum
+from penstock.loop.nodes import BOOL, I64, Value, Var, const, minimum, select
 from penstock.lower.calendar import floor_div
 from penstock.lower.folding.frame import Frame
 from penstock.lower.folding.rows import Chosen
@@ -23,12 +23,22 @@ class CurrentPane:
 
     def enter(self, time: Value) -> None:
         """Go to the pane that holds a time."""
-        k, spec, errors = self.frame.k, self.frame.spec, self.frame.errors
+        k, panes, errors = self.frame.k, self.frame.spec.panes, self.frame.errors
         at = k.var("time", time)
-        k.set(self.number, floor_div(at - spec.offset, const(spec.width, I64)))
-        k.set(self.begin, self.number * spec.width + spec.offset)
-        k.set(self.end, self.begin + spec.width)
+        k.set(self.number, floor_div(at - panes.offset, const(panes.every, I64)))
+        k.set(self.begin, self.number * panes.every + panes.offset)
+        k.set(self.end, self.begin + panes.every)
+        if panes.cut:
+            self._halve(at, panes.cut)
         k.set(errors, errors | ~self.inside(at))  # bounds beyond 64 bits have wrapped around
+
+    def _halve(self, at: Value, cut: int) -> None:
+        """Go to the part before or behind the cut: panes 2n and 2n + 1."""
+        k = self.frame.k
+        middle, behind = k.var("middle", self.begin + cut), k.var("behind", at - self.begin >= cut)
+        k.set(self.number, self.number * 2 + behind.to(I64))
+        k.set(self.end, select(behind, self.end, middle))
+        k.set(self.begin, select(behind, middle, self.begin))
 
     def inside(self, time: Value) -> Value:
         return (time >= self.begin) & (time < self.end)

@@ -1,0 +1,141 @@
+"""One result of the emit kernel: states to values, `having` applied, keys and bounds beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell, is_true, negate
+from penstock.kernels.monoids import Values
+from penstock.kernels.tables.keys import KeyReader
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Value, const
+from penstock.lower.emission.spec import EmitSpec, Output
+from penstock.lower.expressions import Lowering
+from penstock.lower.machine import is_text, machine_type
+from penstock.lower.partials import Finish
+
+
+@dataclass
+class Results:
+    """Writes rows of the result, `rows` of them so far in this call."""
+
+    k: KernelBuilder
+    spec: EmitSpec
+    outputs: list[Output] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        k, spec = self.k, self.spec
+        self.starts, self.ends = k.buffer("starts", I64), k.buffer("ends", I64)
+        self.keys = KeyReader.declare(k, spec.key_table, len(spec.keys))
+        self.out_words = tuple(k.buffer("out_word", I64) for _ in spec.keys)
+        self.out_nulls = k.buffer("out_nulls", I64) if spec.keys_nullable else None
+        self.out_bounds = tuple(k.buffer("out_bound", I64) for _ in spec.bounds)
+        self.errors = k.var("errors", False, BOOL)
+        self.rows = k.var("rows", 0)
+
+    def add(self, w: Value, key: Value, states: Sequence[Values]) -> None:
+        """Write the row of a window and key, if `having` lets it through."""
+        self.words = self.keys.read(self.k, key)
+        lowering = self._lowering(w, states)
+        if self.spec.having is None:
+            self._write(lowering, w)
+            return
+        with self.k.if_(is_true(lowering.lower(self.spec.having))):
+            self._write(lowering, w)
+
+    def _fail(self, condition: Value) -> None:
+        self.k.set(self.errors, self.errors | condition)
+
+    def _lowering(self, w: Value, states: Sequence[Values]) -> Lowering:
+        spec = self.spec
+        finish = Finish(self.k, spec.partials, states, spec.may_be_null, self._fail)
+        used = _reduced_in(spec)
+        cells = [
+            finish.cell(reduction, dtype) if place in used else Cell(self.rows)
+            for place, (reduction, dtype) in enumerate(
+                zip(spec.reductions, spec.reduction_types, strict=True)
+            )
+        ]
+        schema = pa.schema([*spec.keys, *((name, spec.time_type) for name in spec.bounds)])
+        return Lowering(
+            self.k,
+            schema,
+            lambda name: self._column(name, w),
+            self._fail,
+            _no_text,
+            None,
+            cells,
+            spec.reduction_types,
+        )
+
+    def _column(self, name: str, w: Value) -> Cell:
+        """A key, read back from its word, or a bound of the window."""
+        names = [each for each, _ in self.spec.keys]
+        if name in names:
+            place = names.index(name)
+            word, null = self.words[place]
+            valid = negate(null) if self.spec.keys_nullable else None
+            return Cell(_from_word(word, self.spec.keys[place][1]), valid)
+        machine = machine_type(self.spec.time_type)
+        assert machine is not None
+        bound = self.starts if name == self.spec.bounds[0] else self.ends
+        return Cell(bound[w].to(machine))
+
+    def _write(self, lowering: Lowering, w: Value) -> None:
+        k = self.k
+        for buffer, bound in zip(self.out_bounds, (self.starts, self.ends), strict=False):
+            k.store(buffer, self.rows, bound[w])
+        for buffer, (word, _) in zip(self.out_words, self.words, strict=True):
+            k.store(buffer, self.rows, word)
+        if self.out_nulls is not None:
+            k.store(self.out_nulls, self.rows, _null_mask(self.words))
+        for each in self.spec.fields:
+            self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr))
+        k.set(self.rows, self.rows + 1)
+
+    def _write_field(self, field: ex.Field, cell: Cell, dtype: pa.DataType) -> None:
+        k = self.k
+        machine = machine_type(dtype) or I32
+        values = k.buffer("out", machine)
+        k.store(values, self.rows, cell.value.to(machine))
+        valid = None if cell.valid is None else k.buffer("out_valid", U8)
+        if valid is not None and cell.valid is not None:
+            k.store(valid, self.rows, cell.valid.to(U8))
+        text = self._text_of(field.expr) if is_text(dtype) else None
+        self.outputs.append(Output(field.name, machine, values.name, valid.name if valid else None, text))
+
+    def _text_of(self, expr: ex.Expr) -> str:
+        assert isinstance(expr, ex.Reduced), "other texts are computed behind this kernel"
+        (arg,) = self.spec.reductions[expr.index].args
+        assert isinstance(arg, ex.Column)
+        return arg.name
+
+
+def _null_mask(words: Sequence[tuple[Value, Value]]) -> Value:
+    mask: Value = const(0, I64)
+    for place, (_, null) in enumerate(words):
+        mask = mask | (null.to(I64) << place)
+    return mask
+
+
+def _reduced_in(spec: EmitSpec) -> frozenset[int]:
+    exprs = [each.expr for each in spec.fields] + ([] if spec.having is None else [spec.having])
+    return frozenset(n.index for expr in exprs for n in ex.walk(expr) if isinstance(n, ex.Reduced))
+
+
+def _from_word(word: Value, dtype: pa.DataType) -> Value:
+    machine = machine_type(dtype)
+    assert machine is not None
+    if machine.is_float:
+        return Bitcast(word, F64).to(machine)
+    if machine == BOOL:
+        return word.ne(0)
+    return Bitcast(word, U64) if machine == U64 else word.to(machine)
+
+
+def _no_text(name: str, text: str) -> Cell:
+    raise AssertionError("text keys are not compared inside the emit kernel")

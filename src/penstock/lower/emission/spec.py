@@ -1,0 +1,75 @@
+"""What the emit kernel is given, and what it tells the runtime about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.ir.nodes import Reduction
+from penstock.kernels.monoids import Monoid
+from penstock.loop.abi import Binding
+from penstock.loop.nodes import Kernel, Type
+from penstock.lower.partials import MayBeNull, Partial
+
+
+@dataclass(frozen=True)
+class EmitSpec:
+    """All that the kernel is specialised to. `fields` are those that must be computed.
+
+    `algorithms` tells for each monoid how the panes of a window are brought together.
+    """
+
+    keys: tuple[tuple[str, pa.DataType], ...]
+    bounds: tuple[str, ...]
+    time_type: pa.DataType
+    partials: tuple[Partial, ...]
+    monoids: tuple[Monoid, ...]
+    wide_monoids: tuple[Monoid, ...]
+    reductions: tuple[Reduction, ...]
+    reduction_types: tuple[pa.DataType, ...]
+    fields: tuple[ex.Field, ...]
+    having: ex.Expr | None
+    may_be_null: MayBeNull
+    algorithms: tuple[str, ...]
+    key_table: str
+    keys_nullable: bool
+
+    @property
+    def sparse(self) -> bool:
+        """Whether pairs of pane and key take the place of panes: then a result is one pair's key."""
+        return self.key_table == "sparse"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls).
+
+    `text` names the column whose interned codes the values are.
+    """
+
+    name: str
+    type: Type
+    values: str
+    valid: str | None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Memory that the kernel needs from call to call: one row of cells, or as many as a window has panes."""
+
+    parameter: str
+    type: Type
+    deep: bool
+
+
+@dataclass(frozen=True)
+class EmitKernel:
+    """The kernel, its computed columns, its memory, and what fills the texts it compares."""
+
+    kernel: Kernel
+    outputs: tuple[Output, ...]
+    scratch: tuple[Scratch, ...]
+    bindings: tuple[Binding, ...]
