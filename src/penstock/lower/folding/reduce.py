@@ -13,6 +13,7 @@ from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
 from penstock.lower.folding.frame import CHUNK, Frame, Update
 from penstock.lower.folding.panes import CurrentPane
 
+MOST_STATES_IN_LANES = 8
 LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits
 
 Totals = list[tuple[Var, ...]]
@@ -35,10 +36,11 @@ class Reduction:
 
     def write(self) -> None:
         k, monoids = self.frame.k, self.frame.spec.monoids
-        self.monoids = [monoid.in_chunk or monoid for monoid in monoids]
+        in_lanes = _has_floats(monoids) and _light(monoids)
+        self.monoids = [(monoid.in_chunk if in_lanes else None) or monoid for monoid in monoids]
         self.matched = k.var("matched", 0)
         self.magnitudes = [k.var("magnitude", 0) if monoid.guarded else None for monoid in monoids]
-        total = self._in_lanes() if _has_floats(self.monoids) else self._in_order()
+        total = self._in_lanes() if in_lanes else self._in_order()
         with k.if_(self.matched > 0):
             self._add_total(total)
         self.frame.tally(self.n, self.matched)
@@ -122,5 +124,11 @@ def _magnitude(k: KernelBuilder, value: Value) -> Value:
     return bits ^ (bits >> 63)
 
 
-def _has_floats(monoids: list[Monoid]) -> bool:
+def _has_floats(monoids: Sequence[Monoid]) -> bool:
     return any(state.type.is_float for monoid in monoids for state in monoid.states)
+
+
+def _light(monoids: Sequence[Monoid]) -> bool:
+    """Whether states are few enough to be written out once for each lane: compilation pays for that."""
+    chosen = [monoid.in_chunk or monoid for monoid in monoids]
+    return sum(len(each.states) for each in chosen if len(each.states) > 1) <= MOST_STATES_IN_LANES
