@@ -7,13 +7,17 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from penstock.errors import DurationError, UnsupportedError
+from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
 from penstock.types.time import NANOSECONDS, Time
+from penstock.types.windows import CalendarStep
 
 _UNITS = {**NANOSECONDS, "m": 60 * 10**9, "h": 3_600 * 10**9, "w": 7 * NANOSECONDS["d"]}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµμ]+)\s*")
-_HOW = "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w), or a timedelta"
+_HOW = (
+    "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
+)
+_MOST_MONTHS = 9_999 * 12
 
 Duration = str | int | timedelta
 
@@ -41,28 +45,72 @@ def _described(given: object) -> str:
 
 
 def _parse(text: str, what: str) -> Fraction:
+    return sum((count * _unit(name, text, what) for count, name in _parts(text, what)), Fraction(0))
+
+
+def _parts(text: str, what: str) -> list[tuple[Fraction, str]]:
+    """Split a duration into signed counts and the names of their units."""
     body = text.strip()
     sign = -1 if body.startswith("-") else 1
     body = body.removeprefix("-").removeprefix("+")
-    total, position = Fraction(0), 0
+    parts, position = [], 0
     while found := _PART.match(body, position):
-        total += Fraction(found[1]) * _unit(found[2], text, what)
+        parts.append((sign * Fraction(found[1]), found[2]))
         position = found.end()
     if position == 0 or position != len(body):
         raise DurationError(f"{what} is {text!r}, which is not a duration; {_HOW}")
-    return sign * total
+    return parts
 
 
 def _unit(name: str, text: str, what: str) -> int:
     if name == "mo":
         raise UnsupportedError(
-            f"{what} is {text!r}: months differ in length, so they need calendar windows (tz=), "
-            "which this version does not have; use days or weeks"
+            f"{what} is {text!r}: months need tz=, since their lengths differ; "
+            "give the window a time zone, such as tz='UTC', or use days or weeks"
         )
     try:
         return _UNITS[name.replace("µ", "u").replace("μ", "u")]
     except KeyError:
         raise DurationError(f"{what} is {text!r}: there is no unit {name!r}; {_HOW}") from None
+
+
+def calendar_step(duration: object, unit: str | None, what: str) -> CalendarStep:
+    """Read the size or the step of windows on the wall clock (tz=), in months or in ticks of `unit`.
+
+    >>> calendar_step("3mo", "s", "size"), calendar_step("6h", "s", "size")
+    (CalendarStep(months=3, ticks=0), CalendarStep(months=0, ticks=21600))
+    """
+    if unit is None:
+        raise DurationError(
+            f"{what} is {_described(duration)} in a time zone, but the time column counts in ticks without a unit; "
+            "declare the unit of the column with unit="
+        )
+    step = _in_months(duration, what) or CalendarStep(ticks=_of_the_clock(duration, unit, what))
+    if step.months <= 0 and step.ticks <= 0:
+        raise WindowError(f"{what} is {_described(duration)}; it must be longer than zero")
+    return step
+
+
+def _in_months(duration: object, what: str) -> CalendarStep | None:
+    parts = _parts(duration, what) if isinstance(duration, str) else []
+    if all(name != "mo" for _, name in parts):
+        return None
+    if any(name != "mo" for _, name in parts):
+        raise DurationError(f"{what} is {duration!r}: months and other units cannot be mixed; use one kind")
+    months = sum((count for count, _ in parts), Fraction(0))
+    if months.denominator != 1 or months > _MOST_MONTHS:
+        raise DurationError(
+            f"{what} is {duration!r}, which is not a whole number of months up to {_MOST_MONTHS:,}"
+        )
+    return CalendarStep(months=int(months))
+
+
+def _of_the_clock(duration: object, unit: str, what: str) -> int:
+    if _is_integer(duration):
+        raise DurationError(f"{what} is the bare number {duration}; with tz= {_HOW}")
+    length = nanoseconds(duration, what)
+    ticks = whole_ticks(length, unit, f"{what} is {_described(duration)}", "the time column")
+    return _in_range(ticks, duration, what)
 
 
 def to_ticks(duration: object, time: Time, what: str) -> int:
@@ -81,7 +129,7 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
             "give an integer number of ticks, or declare the unit of the column with unit="
         )
     ticks = whole_ticks(
-        nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", time.column
+        nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", repr(time.column)
     )
     return _in_range(ticks, duration, what)
 
@@ -106,12 +154,12 @@ def _bare(ticks: int, time: Time, what: str) -> int:
     return ticks
 
 
-def whole_ticks(length: Fraction, unit: str, what: str, column: str) -> int:
+def whole_ticks(length: Fraction, unit: str, what: str, of: str) -> int:
     """Divide nanoseconds into ticks, refusing a remainder."""
     ticks = length / NANOSECONDS[unit]
     if ticks.denominator != 1:
         raise DurationError(
-            f"{what}, which is not a whole number of ticks of {column!r} (one tick is 1{unit}); "
+            f"{what}, which is not a whole number of ticks of {of} (one tick is 1{unit}); "
             "use a coarser duration, or cast the column to a finer unit"
         )
     return int(ticks)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import DurationError, UnsupportedError
-from penstock.types.duration import nanoseconds, to_ticks
+from penstock.errors import DurationError, UnsupportedError, WindowError
+from penstock.types.duration import calendar_step, nanoseconds, to_ticks
 from penstock.types.time import NANOSECONDS, Time
+from penstock.types.windows import CalendarStep
 
 S = 10**9
 MICROS = Time("ts", pa.timestamp("us"), "us")
@@ -58,9 +59,52 @@ def test_other_types_are_no_durations(given_value):
         to_ticks(given_value, MICROS, "size")
 
 
-def test_months_need_a_calendar():
-    with pytest.raises(UnsupportedError, match="months"):
-        nanoseconds("1mo")
+@pytest.mark.parametrize("read", [nanoseconds, lambda text: to_ticks(text, MICROS, "size")])
+def test_months_need_a_time_zone(read):
+    with pytest.raises(UnsupportedError, match="months need tz="):
+        read("1mo")
+
+
+@pytest.mark.parametrize(
+    ("duration", "unit", "step"),
+    [
+        ("1mo", "us", CalendarStep(months=1)),
+        ("3mo", "d", CalendarStep(months=3)),
+        (" 1mo 2mo ", "s", CalendarStep(months=3)),
+        ("1d", "s", CalendarStep(ticks=86_400)),
+        ("1w", "d", CalendarStep(ticks=7)),
+        ("6h", "ms", CalendarStep(ticks=21_600_000)),
+        ("1h30m", "s", CalendarStep(ticks=5_400)),
+        (timedelta(days=1), "ns", CalendarStep(ticks=86_400 * S)),
+    ],
+)
+def test_a_length_on_the_wall_clock_is_read_in_months_or_in_ticks(duration, unit, step):
+    assert calendar_step(duration, unit, "size") == step
+
+
+@pytest.mark.parametrize(
+    ("error", "duration", "unit", "says"),
+    [
+        (DurationError, "1mo2d", "s", "size is '1mo2d': months and other units"),
+        (DurationError, "2d1mo", "s", "months and other units"),
+        (DurationError, "1.5mo", "s", "whole number of months"),
+        (DurationError, "999999mo", "s", "whole number of months up to"),
+        (DurationError, "1q", "s", "no unit 'q'"),
+        (DurationError, "a month", "s", "not a duration"),
+        (DurationError, 7, "s", "bare number 7.*units"),
+        (DurationError, None, "s", "not a duration"),
+        (DurationError, "1d", None, "unit="),
+        (DurationError, "6h", "d", "whole number of ticks of the time column"),
+        (DurationError, "999999999999w", "ns", "64-bit"),
+        (WindowError, "0mo", "s", "longer than zero"),
+        (WindowError, "-1mo", "s", "longer than zero"),
+        (WindowError, "0s", "s", "longer than zero"),
+        (WindowError, timedelta(-1), "s", "longer than zero"),
+    ],
+)
+def test_what_is_no_length_on_the_wall_clock_is_refused(error, duration, unit, says):
+    with pytest.raises(error, match=says):
+        calendar_step(duration, unit, "size")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""The wall clock of a time zone: which instant a local time stands for, and back, for whole arrays.
+
+Instants and local times are both ticks: since 1970-01-01 00:00 UTC, and on a clock on which every day has
+24 hours since 1970-01-01 00:00 local. One rule covers daylight saving, zones that change, and days that are
+left out: **a local time stands for the first instant at which the clock shows it or a later time.**
+
+* a local time that the clock jumps over is the instant of the jump;
+* one that the clock shows twice is its first occurrence;
+* later local times are never earlier instants, so boundaries in order stay in order.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo, available_timezones
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.errors import WindowError
+from penstock.types.time import NANOSECONDS
+
+Ticks = npt.NDArray[np.int64]
+
+DAY = 86_400
+FIRST_YEAR, LAST_YEAR = 1, 9999
+# `zoneinfo` answers questions and has no list of changes, so we ask often enough that no two changes fall
+# between two questions: the two closest in the tz database are four days apart (a test looks).
+PROBE = 2 * DAY
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIXED = re.compile(r"([+-])([01]\d|2[0-3]):([0-5]\d)")
+_ALWAYS = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True, slots=True)
+class WallClock:
+    """A clock that is `offsets[i]` ticks ahead of UTC from instant `since[i]` on.
+
+    `before[i]` is the latest local time that the clock has shown before `since[i]`: where it was put back,
+    later than what it shows then.
+    """
+
+    since: Ticks
+    offsets: Ticks
+    before: Ticks
+
+    def instants(self, local: Ticks) -> Ticks:
+        """Find the first instants at which the clock shows local times, or later ones."""
+        period = np.searchsorted(self.before[1:], local, side="left")
+        found: Ticks = np.maximum(local - self.offsets[period], self.since[period])
+        return found
+
+    def shown(self, instant: int) -> int:
+        """Give the latest local time that the clock has shown up to an instant, inclusive."""
+        period = np.searchsorted(self.since[1:], instant, side="right")
+        return max(instant + int(self.offsets[period]), int(self.before[period]))
+
+
+@lru_cache(maxsize=256)
+def wall_clock(zone: str, unit: str, first_year: int, last_year: int) -> WallClock:
+    """Read the clock of a zone, right from one year through another, in ticks of a unit.
+
+    Dates have no zone: in days, local times are the instants.
+
+    >>> wall_clock("Asia/Tokyo", "s", 2026, 2026).instants(np.array([9 * 3600]))
+    array([0])
+    """
+    rules = time_zone(zone)
+    if unit == "d":
+        return _clock([], [0])
+    second = NANOSECONDS["s"] // NANOSECONDS[unit]
+    years = range(max(first_year, FIRST_YEAR), min(last_year, LAST_YEAR) + 1)
+    found = [each for year in years for each in _changes(zone, year) if _fits(each[0] * second, second)]
+    start = _offset(rules, (found[0][0] - 1) if found else _start_of(years[0]))
+    return _clock([at * second for at, _ in found], [start * second, *(ahead * second for _, ahead in found)])
+
+
+def _fits(instant: int, second: int) -> bool:
+    return abs(instant) < (1 << 63) - PROBE * second
+
+
+def _clock(changes: list[int], offsets: list[int]) -> WallClock:
+    shown = np.array([at + ahead - 1 for at, ahead in zip(changes, offsets, strict=False)], np.int64)
+    before = np.maximum.accumulate(shown)
+    return WallClock(
+        _from_always(np.array(changes, np.int64)), np.array(offsets, np.int64), _from_always(before)
+    )
+
+
+def _from_always(ticks: Ticks) -> Ticks:
+    return np.concatenate([np.array([_ALWAYS], np.int64), ticks])
+
+
+@lru_cache(maxsize=10_000)
+def _changes(zone: str, year: int) -> tuple[tuple[int, int], ...]:
+    """List when the clock changes after the start of a year, up to that of the next: (second, new offset)."""
+    rules = time_zone(zone)
+    end = _start_of(year + 1)
+    asked = [*range(_start_of(year), end, PROBE), end]
+    answers = [(second, _offset(rules, second)) for second in asked]
+    return tuple(
+        (_first_with(rules, ahead, early, late), ahead)
+        for (early, before), (late, ahead) in pairwise(answers)
+        if before != ahead
+    )
+
+
+def _first_with(rules: tzinfo, ahead: int, early: int, late: int) -> int:
+    """Halve (early, late], in which the offset changes once, down to the second when it does."""
+    while late - early > 1:
+        middle = (early + late) // 2
+        early, late = (early, middle) if _offset(rules, middle) == ahead else (middle, late)
+    return late
+
+
+def _start_of(year: int) -> int:
+    """Count the seconds to a year's start, but keep away from the ends of time, where no local time exists."""
+    if year <= FIRST_YEAR:
+        return _seconds(datetime(FIRST_YEAR, 1, 2, tzinfo=UTC))
+    return _seconds(
+        datetime(year, 1, 1, tzinfo=UTC) if year <= LAST_YEAR else datetime(LAST_YEAR, 12, 30, tzinfo=UTC)
+    )
+
+
+def _seconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(seconds=1)
+
+
+def _offset(rules: tzinfo, second: int) -> int:
+    ahead = (_EPOCH + timedelta(seconds=second)).astimezone(rules).utcoffset()
+    assert ahead is not None
+    return ahead // timedelta(seconds=1)
+
+
+@lru_cache(maxsize=1_000)
+def time_zone(name: str) -> tzinfo:
+    """Find a zone of the tz database by its name, or make one of a fixed offset.
+
+    >>> time_zone("+05:45")
+    datetime.timezone(datetime.timedelta(seconds=20700))
+    """
+    if fixed := _FIXED.fullmatch(name):
+        ahead = timedelta(hours=int(fixed[2]), minutes=int(fixed[3]))
+        return timezone(-ahead if fixed[1] == "-" else ahead)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such key; a path out of the database; a folder of it
+        raise WindowError(
+            f"there is no time zone {name!r}{_nearest(name)}; "
+            "write tz= as a name of the tz database, such as 'Europe/Berlin' or 'UTC', or an offset like '+02:00'"
+        ) from None
+
+
+def _nearest(name: str) -> str:
+    near = get_close_matches(name, available_timezones(), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
