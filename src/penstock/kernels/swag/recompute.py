@@ -5,14 +5,16 @@ Cost: the rows of all windows together. State: none.
 
 from __future__ import annotations
 
-from penstock.kernels.swag.slide import Slide
+from penstock.kernels.swag.fold import fold_rows
+from penstock.kernels.swag.slide import Scratch, Slide
 
 
-def recompute(slide: Slide) -> None:
+def recompute(slide: Slide) -> tuple[Scratch, ...]:
     """Write the loop over frames."""
     k = slide.k
     with k.for_(slide.begin, slide.end, "f") as f:
+        start = k.var("start", slide.lo[f])
         states = slide.identities("state")
-        with k.for_(slide.lo[f], slide.hi[f], "r") as r:
-            slide.step(states, k.var("row", r))
+        fold_rows(slide, states, start, k.var("count", slide.hi[f] - start))
         slide.emit(f, states)
+    return ()

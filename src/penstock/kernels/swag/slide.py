@@ -5,34 +5,42 @@ rows of a key side by side, in order of time. From frame to frame both bounds ne
 lane ends and the next begins: then a frame starts at or after the end of the one before. So an algorithm
 needs to know neither keys nor times nor window types; windows are a queue that rows enter at `hi` and leave
 at `lo`. A frame may be empty.
+
+An algorithm is a function of a `Slide` (or of a `CountSlide`, whose frames are arithmetic): it writes loops
+into the kernel, calls `emit` once for each frame, and returns the scratch memory that whoever runs the kernel
+has to bring. `plain.py` has the same algorithms as ordinary Python.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import Buffer, Value, Var, select
+from penstock.loop.nodes import Buffer, Operand, Value, Var, select
 
 # What a row adds to each monoid: its arguments, and the condition under which it does (None: always).
 Row = Sequence[tuple[Values, Value | None]]
 States = Sequence[tuple[Var, ...]]
+Memory = Sequence[tuple[Buffer, ...]]  # buffers for the states of each monoid
+Emit = Callable[[Value, Sequence[Values]], None]
 
 
-@dataclass(frozen=True)
-class Slide:
-    """The frames [begin, end), the monoids to aggregate, how to read a row and how to write a result."""
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer an algorithm works in. `length` None: as many elements as the longest frame has rows."""
+
+    buffer: Buffer
+    length: int | None = None
+
+
+class Aggregation:
+    """What is aggregated: monoids, and how to read a row. Bounds of frames are the subclasses' part."""
 
     k: KernelBuilder
-    lo: Buffer
-    hi: Buffer
-    begin: Value
-    end: Value
     monoids: Sequence[Monoid]
     row: Callable[[Value], Row]
-    emit: Callable[[Value, Sequence[Values]], None]
 
     def identities(self, hint: str) -> States:
         """Declare states that hold nothing yet."""
@@ -52,8 +60,87 @@ class Slide:
         for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
             self.put(several, monoid.step(self.k, several, values), active)
 
+    def remove(self, states: States, row: Value) -> None:
+        """Take a row out of the states that holds it."""
+        for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
+            assert monoid.remove is not None, f"a row cannot be taken out of {monoid.name}"
+            self.put(several, monoid.remove(self.k, several, values), active)
+
+    def merged(self, older: Sequence[Values], newer: Sequence[Values]) -> States:
+        """Join two states into new variables."""
+        joined = (m.merge(self.k, a, b) for m, a, b in zip(self.monoids, older, newer, strict=True))
+        return self._bound(joined)
+
+    def without(self, states: Sequence[Values], older: Sequence[Values]) -> States:
+        """Undo a merge: what is left of states when an older part leaves."""
+        return self._bound(
+            _taken(self.k, m, a, b) for m, a, b in zip(self.monoids, states, older, strict=True)
+        )
+
+    def assign(self, states: States, new: Sequence[Values]) -> None:
+        """Give states new contents."""
+        for several, values in zip(states, new, strict=True):
+            self.put(several, values)
+
     def put(self, states: tuple[Var, ...], new: Values, active: Value | None = None) -> None:
         """Assign new contents to states, all at once, where `active`."""
         made = [self.k.var("next", value) for value in new]
         for var, value in zip(states, made, strict=True):
             self.k.set(var, value if active is None else select(active, value, var))
+
+    # -- states in memory ------------------------------------------------------------------------------
+
+    def memory(self, hint: str) -> Memory:
+        """Declare a parameter buffer for each state."""
+        return [tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in self.monoids]
+
+    def load(self, memory: Memory, place: Operand) -> States:
+        """Read the states at a place into new variables."""
+        return self._bound(tuple(buffer[place] for buffer in buffers) for buffers in memory)
+
+    def store(self, memory: Memory, place: Operand, states: Sequence[Values]) -> None:
+        """Write states to a place."""
+        for buffers, values in zip(memory, states, strict=True):
+            for buffer, value in zip(buffers, values, strict=True):
+                self.k.store(buffer, place, value)
+
+    def _bound(self, several: Iterable[Values]) -> States:
+        return [tuple(self.k.var("state", value) for value in values) for values in several]
+
+
+@dataclass(frozen=True)
+class Slide(Aggregation):
+    """The frames [begin, end), the monoids to aggregate, how to read a row and how to write a result."""
+
+    k: KernelBuilder
+    lo: Buffer
+    hi: Buffer
+    begin: Value
+    end: Value
+    monoids: Sequence[Monoid]
+    row: Callable[[Value], Row]
+    emit: Emit
+
+
+@dataclass(frozen=True)
+class CountSlide(Aggregation):
+    """Frames that need no bounds in memory: frame f is the `size` rows from f * `every` on."""
+
+    k: KernelBuilder
+    size: int
+    every: int
+    begin: Value
+    end: Value
+    monoids: Sequence[Monoid]
+    row: Callable[[Value], Row]
+    emit: Emit
+
+
+def scratch(memory: Memory, length: int | None = None) -> tuple[Scratch, ...]:
+    """Say what the buffers of all states need to hold."""
+    return tuple(Scratch(buffer, length) for buffers in memory for buffer in buffers)
+
+
+def _taken(k: KernelBuilder, monoid: Monoid, whole: Values, part: Values) -> Values:
+    assert monoid.take is not None, f"a part cannot be taken out of {monoid.name}"
+    return monoid.take(k, whole, part)

@@ -1,0 +1,186 @@
+"""Count windows over rows without keys: frame f is the `size` rows from f * `every` on.
+
+Frames being arithmetic, nothing is searched and every loop's length is known when the kernel is written.
+
+    apart           frames do not overlap: each from its own rows
+    running         every 1, monoids that can `remove`: one running state
+    rows            every 1, any monoid: two stacks over rows, two plain passes for each `size` rows
+    running_panes   monoids that can `take`: one running state over panes
+    panes           any monoid: two stacks over panes
+
+Panes are `every` rows each, and each row is reduced once. A size that `every` does not divide ends within a
+pane: such a frame is `size // every` panes and the *head* of the next, its first `size % every` rows.
+
+Cost: at most two steps a row and three merges a frame, whatever the size. Memory: a state for each pane of a
+frame, or each row where `every` is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from penstock.kernels.monoids import Values
+from penstock.kernels.swag.fold import fold_few
+from penstock.kernels.swag.slide import CountSlide, Memory, Scratch, States, scratch
+from penstock.loop.nodes import I64, Value, const, minimum, select
+
+
+def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over frames in the form that suits size, slide and monoids."""
+    with slide.k.if_(slide.begin < slide.end):
+        return form_of(slide)(slide)
+
+
+def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
+    """Choose the form."""
+    if slide.every >= slide.size:
+        return apart
+    if slide.every == 1:
+        return running if all(monoid.remove for monoid in slide.monoids) else rows
+    return running_panes if all(monoid.take for monoid in slide.monoids) else panes
+
+
+def apart(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over frames that share no rows."""
+    with slide.k.for_(slide.begin, slide.end, "f") as f:
+        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+    return ()
+
+
+def running(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over frames that let one row in and one out."""
+    k = slide.k
+    states = slide.identities("state")
+    fold_few(slide, states, slide.begin, slide.size - 1)
+    with k.for_(slide.begin, slide.end, "f") as f:
+        slide.step(states, k.var("row", f + (slide.size - 1)))
+        slide.emit(f, states)
+        slide.remove(states, f)
+    return ()
+
+
+def rows(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over blocks of `size` frames: suffixes of the block's rows, then the rows after it."""
+    k, size = slide.k, slide.size
+    suffix = slide.memory("suffix")
+    block = k.var("block", slide.begin)
+    with k.while_(block < slide.end):
+        _suffixes(slide, suffix, block)
+        slide.emit(block, slide.load(suffix, 0))
+        back = slide.identities("back")
+        with k.for_(1, minimum(slide.end - block, size), "g") as g:
+            slide.step(back, k.var("row", block + g + (size - 1)))
+            slide.emit(k.var("f", block + g), slide.merged(slide.load(suffix, g), back))
+        k.set(block, block + size)
+    return scratch(suffix, size)
+
+
+def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
+    """Write the aggregates of a block's rows, from each of them to the last."""
+    k, last = slide.k, slide.size - 1
+    front = slide.identities("front")
+    with k.for_(0, slide.size, "distance") as distance:
+        row = slide.identities("one")
+        slide.step(row, k.var("row", block + last - distance))
+        slide.assign(front, slide.merged(row, front))
+        slide.store(suffix, const(last, I64) - distance, front)
+
+
+def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over frames that let one pane in and one out; panes wait in a ring."""
+    k, ring = slide.k, _Panes(slide)
+    total = slide.identities("total")
+    with k.for_(0, ring.many - 1, "p") as p:
+        slide.assign(total, slide.merged(total, ring.fill(p, slide.begin + p)))
+    ring.take_head(slide.begin + (ring.many - 1))
+    place = k.var("place", ring.many - 1)
+    with k.for_(slide.begin, slide.end, "f") as f:
+        slide.assign(total, slide.merged(total, ring.complete(place, f + (ring.many - 1))))
+        ring.take_head(f + ring.many)
+        slide.emit(f, ring.with_head(total))
+        k.set(place, select(place.eq(ring.many - 1), 0, place + 1))
+        slide.assign(total, slide.without(total, slide.load(ring.slots, place)))
+    return scratch(ring.slots, ring.many)
+
+
+def panes(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over blocks of as many frames as a frame has panes.
+
+    A flip turns the panes of the block's first frame into suffixes, in place. A frame that has been emitted
+    leaves its suffix's place to the pane that enters next, so that after a block its panes lie ready to flip.
+    """
+    k, front = slide.k, _Panes(slide)
+    last = front.many - 1
+    with k.for_(0, last, "p") as p:
+        front.fill(p, slide.begin + p)
+    front.take_head(slide.begin + last)
+    block = k.var("block", slide.begin)
+    with k.while_(block < slide.end):
+        front.complete(last, block + last)
+        front.flip()
+        front.take_head(block + front.many)
+        slide.emit(block, front.with_head(slide.load(front.slots, 0)))
+        _newer_panes(slide, front, block)
+        k.set(block, block + front.many)
+    return scratch(front.slots, front.many)
+
+
+def _newer_panes(slide: CountSlide, front: _Panes, block: Value) -> None:
+    """Let panes enter one by one, and emit the frames of a block after its first."""
+    k = slide.k
+    back = slide.identities("back")
+    with k.for_(1, minimum(slide.end - block, front.many), "g") as g:
+        entering = k.var("entering", block + g + front.many)
+        slide.assign(back, slide.merged(back, front.complete(g - 1, entering - 1)))
+        front.take_head(entering)
+        newer = front.with_head(back)
+        slide.emit(k.var("f", block + g), slide.merged(slide.load(front.slots, g), newer))
+
+
+class _Panes:
+    """The panes of a frame in memory, and the head of the pane that has not entered yet."""
+
+    def __init__(self, slide: CountSlide) -> None:
+        self.slide = slide
+        self.many, self.rest = divmod(slide.size, slide.every)
+        self.slots = slide.memory("pane")
+        self.head = slide.identities("head") if self.rest else ()
+
+    def fill(self, place: Value, pane: Value) -> States:
+        """Reduce a pane into a slot."""
+        states = _reduced(self.slide, pane * self.slide.every, self.slide.every)
+        self.slide.store(self.slots, place, states)
+        return states
+
+    def take_head(self, pane: Value) -> None:
+        """Reduce the first rows of a pane, those that end a frame."""
+        if self.rest:
+            self.slide.assign(self.head, _reduced(self.slide, pane * self.slide.every, self.rest))
+
+    def with_head(self, states: Sequence[Values]) -> Sequence[Values]:
+        return self.slide.merged(states, self.head) if self.rest else states
+
+    def complete(self, place: Value | int, pane: Value) -> States:
+        """Reduce the rows of a pane after its head, and put the whole pane into a slot."""
+        every = self.slide.every
+        states = _reduced(self.slide, pane * every + self.rest, every - self.rest)
+        if self.rest:
+            states = self.slide.merged(self.head, states)
+        self.slide.store(self.slots, place, states)
+        return states
+
+    def flip(self) -> None:
+        """Turn panes into the aggregates from each of them to the last."""
+        k, slide = self.slide.k, self.slide
+        front = slide.load(self.slots, self.many - 1)
+        with k.for_(1, self.many, "distance") as distance:
+            place = k.var("place", const(self.many - 1, I64) - distance)
+            slide.assign(front, slide.merged(slide.load(self.slots, place), front))
+            slide.store(self.slots, place, front)
+
+
+def _reduced(slide: CountSlide, start: Value, count: int) -> States:
+    """Reduce rows to new states."""
+    states = slide.identities("reduced")
+    fold_few(slide, states, slide.k.var("start", start), count)
+    return states

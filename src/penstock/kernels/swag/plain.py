@@ -1,0 +1,156 @@
+"""The algorithms of this folder as ordinary Python: to read first, and to check the kernels against.
+
+Each yields the state of every frame in turn. `merge(older, newer)` and `add(state, row)` return new states;
+`remove(state, row)` undoes an `add` of the oldest row, `take(whole, older)` undoes a `merge`.
+
+>>> frames = [(0, 2), (1, 4), (4, 4)]
+>>> total = Algebra(0, add=lambda s, x: s + x, merge=lambda a, b: a + b, remove=lambda s, x: s - x)
+>>> [list(algorithm([1, 2, 3, 4], frames, total)) for algorithm in (recompute, subtract_on_evict, two_stacks)]
+[[3, 9, 0], [3, 9, 0], [3, 9, 0]]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+State = Any
+Frames = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Algebra:
+    """What a monoid is in plain Python."""
+
+    identity: State
+    add: Callable[[State, Any], State]
+    merge: Callable[[State, State], State]
+    remove: Callable[[State, Any], State] | None = None
+    take: Callable[[State, State], State] | None = None
+
+    def of(self, rows: Sequence[Any]) -> State:
+        """Aggregate rows from nothing."""
+        return reduce(self.add, rows, self.identity)
+
+
+def recompute(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+    """Aggregate every frame from its own rows."""
+    for lo, hi in frames:
+        yield algebra.of(rows[lo:hi])
+
+
+def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+    """Keep one state; take rows out as they leave and add them as they come."""
+    assert algebra.remove is not None
+    state, first, last = algebra.identity, 0, 0
+    for lo, hi in frames:
+        if lo >= last:
+            state, first, last = algebra.identity, lo, lo
+        state = reduce(algebra.remove, rows[first:lo], state)
+        state = reduce(algebra.add, rows[last:hi], state)
+        first, last = lo, hi
+        yield state
+
+
+def two_stacks(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+    """Serve each block of frames from suffixes of its first frame's rows and one state of the rows after."""
+    f = 0
+    while f < len(frames):
+        mid = frames[f][1]
+        later = (g for g in range(f + 1, len(frames)) if frames[g][0] >= mid)
+        stop = next(later, len(frames))
+        suffix: dict[int, State] = {}
+        front, upto = algebra.identity, mid
+        for lo, _ in reversed(frames[f:stop]):
+            front = suffix[lo] = algebra.merge(algebra.of(rows[lo:upto]), front)
+            upto = lo
+        back, upto = algebra.identity, mid
+        for lo, hi in frames[f:stop]:
+            back = reduce(algebra.add, rows[upto:hi], back)
+            upto = hi
+            yield algebra.merge(suffix[lo], back)
+        f = stop
+
+
+def count_frames(size: int, every: int, rows: int) -> Frames:
+    """List the frames of a count window that are full.
+
+    >>> count_frames(size=3, every=2, rows=6)
+    [(0, 3), (2, 5)]
+    """
+    return [(lo, lo + size) for lo in range(0, rows - size + 1, every)]
+
+
+def panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
+    """Two stacks over panes of `every` rows: a count window's, each row being added once.
+
+    The stacks share one list. What a frame leaves behind when it has been emitted, its suffix, makes room for
+    the pane that enters next.
+    """
+    many, rest = divmod(size, every)
+    frames = count_frames(size, every, len(rows))
+    pane = [algebra.of(rows[p * every : (p + 1) * every]) for p in range(many)]
+    back = algebra.identity
+    for f, (lo, hi) in enumerate(frames):
+        g = f % many
+        if g == 0:
+            for place in reversed(range(many - 1)):
+                pane[place] = algebra.merge(pane[place], pane[place + 1])
+            back = algebra.identity
+        head = algebra.of(rows[hi - rest : hi])
+        yield algebra.merge(pane[g], algebra.merge(back, head))
+        pane[g] = algebra.merge(head, algebra.of(rows[hi : lo + (many + 1) * every]))
+        back = algebra.merge(back, pane[g])
+
+
+def running_panes(rows: Sequence[Any], size: int, every: int, algebra: Algebra) -> Iterator[State]:
+    """Keep one state over panes; take a pane out as it leaves and merge one as it comes."""
+    assert algebra.take is not None
+    many, rest = divmod(size, every)
+    ring = [algebra.of(rows[p * every : (p + 1) * every]) for p in range(many)]
+    total = reduce(algebra.merge, ring, algebra.identity)
+    for f, (lo, hi) in enumerate(count_frames(size, every, len(rows))):
+        head = algebra.of(rows[hi - rest : hi])
+        yield algebra.merge(total, head)
+        total = algebra.take(total, ring[f % many])
+        ring[f % many] = algebra.merge(head, algebra.of(rows[hi : lo + (many + 1) * every]))
+        total = algebra.merge(total, ring[f % many])
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is known of the ranks in a frame: all in order, and how often each occurs."""
+
+    ranks: tuple[int, ...]
+    counts: dict[int, int]
+
+    @property
+    def distinct(self) -> int:
+        return len(self.counts)
+
+    @property
+    def mode(self) -> int:
+        """The rank that occurs most, the smallest of several; -1 of none."""
+        return min(self.counts, key=lambda rank: (-self.counts[rank], rank), default=-1)
+
+
+def order_statistics(ranks: Sequence[int], frames: Frames) -> Iterator[Order]:
+    """Keep a sorted list and a count of each rank; a rank below 0 stands for no value."""
+    present: list[int] = []
+    counts: Counter[int] = Counter()
+    first = last = 0
+    for lo, hi in frames:
+        if lo >= last:
+            present, counts, first, last = [], Counter(), lo, lo
+        for rank in (each for each in ranks[first:lo] if each >= 0):
+            del present[bisect_left(present, rank)]
+            counts[rank] -= 1
+        for rank in (each for each in ranks[last:hi] if each >= 0):
+            insort(present, rank)
+            counts[rank] += 1
+        first, last = lo, hi
+        yield Order(tuple(present), dict(+counts))
