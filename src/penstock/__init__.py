@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.errors import (
+    AggregateError,
     BindingError,
     DurationError,
     EngineError,
@@ -56,8 +57,10 @@ if TYPE_CHECKING:
         sum,
         var,
     )
+    from penstock.api.custom import aggregate
     from penstock.api.expr import Expr
     from penstock.api.functions import col, greatest, least, lit, when
+    from penstock.api.laws import check_aggregate
     from penstock.api.sources import from_arrow, scan, stream
     from penstock.api.stream import Stream
     from penstock.api.times import every
@@ -68,6 +71,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AggregateError",
     "BindingError",
     "DurationError",
     "Engine",
@@ -86,8 +90,10 @@ __all__ = [
     "VerificationError",
     "WindowError",
     "__version__",
+    "aggregate",
     "all",
     "any",
+    "check_aggregate",
     "col",
     "corr",
     "count",
@@ -128,8 +134,10 @@ __all__ = [
 _NAMES = {
     "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean median min "
     "min_by mode product quantile skew std sum var",
+    "api.custom": "aggregate",
     "api.expr": "Expr",
     "api.functions": "col greatest least lit when",
+    "api.laws": "check_aggregate",
     "api.sources": "from_arrow scan stream",
     "api.stream": "Stream",
     "api.times": "every",

@@ -22,6 +22,10 @@ class ExpressionTypeError(PenstockError, TypeError):
     """An expression is applied to types it is not defined for."""
 
 
+class AggregateError(PenstockError, TypeError):
+    """A custom aggregate cannot be traced, or its functions contradict each other."""
+
+
 class DurationError(PenstockError, ValueError):
     """A duration cannot be read, or does not fit the time column's unit."""
 

@@ -9,9 +9,11 @@ import pyarrow as pa
 from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, UnsupportedError
 from penstock.expr import nodes
-from penstock.expr.nodes import Column, Field, Literal
+from penstock.expr.custom import Definition
+from penstock.expr.nodes import Column, Field
+from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.show import show
-from penstock.expr.typing import known_operands, operand_of, require_bool, type_of
+from penstock.expr.typing import require_bool, type_of
 from penstock.types.arrow import kind_of, tick_unit
 from penstock.types.duration import to_ticks
 from penstock.types.time import Time
@@ -21,13 +23,15 @@ DEEPEST = 100
 
 def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Resolve an expression over a stream's columns, raising the user's errors."""
-    _refuse_depth(expr)
-    resolved = nodes.rewrite(expr, lambda node: _typed_nulls(_ticks(node, schema, time), schema))
+    refuse_depth(expr)
+    resolved = nodes.rewrite(
+        expr, lambda node: _typed_definition(typed_nulls(_ticks(node, schema, time), schema), schema)
+    )
     type_of(resolved, schema)
     return resolved
 
 
-def _refuse_depth(expr: nodes.Expr) -> None:
+def refuse_depth(expr: nodes.Expr) -> None:
     """Refuse what would exhaust the stack of every later step, which all walk expressions recursively."""
     level = [expr]
     for _ in range(DEEPEST):
@@ -54,28 +58,14 @@ def _ticks(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
             return node
 
 
-def _typed_nulls(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
-    """Give every untyped null beside other values the type it takes from them."""
+def _typed_definition(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
+    """Give a custom aggregate the types of its arguments."""
     match node:
-        case nodes.Call(args=args) if any(_is_untyped(arg, schema) for arg in args):
-            known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
-            typed = [_as(arg, each.type, schema) for arg, each in zip(args, known, strict=True)]
-            return nodes.with_children(node, tuple(typed))
-        case nodes.Case(branches=branches, otherwise=otherwise):
-            dtype = type_of(node, schema)
-            pairs = tuple((condition, _as(value, dtype, schema)) for condition, value in branches)
-            return nodes.Case(pairs, _as(otherwise, dtype, schema))
+        case nodes.Aggregate("custom", args, where, (("definition", Definition() as definition),)):
+            types = [type_of(arg, schema) for arg in args]
+            return nodes.Aggregate("custom", args, where, (("definition", definition.typed(types)),))
         case _:
             return node
-
-
-def _is_untyped(expr: nodes.Expr, schema: pa.Schema) -> bool:
-    """Find nulls without a type: literals, and columns that hold nothing else."""
-    return isinstance(expr, Literal | Column) and kind_of(type_of(expr, schema)) == "null"
-
-
-def _as(expr: nodes.Expr, dtype: pa.DataType, schema: pa.Schema) -> nodes.Expr:
-    return Literal(None, dtype) if _is_untyped(expr, schema) else expr
 
 
 def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.Expr:
@@ -83,7 +73,7 @@ def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.E
     node = bound(column_or_node(expr), schema, time)
     _refuse_aggregates(node, what)
     require_bool(node, type_of(node, schema), what)
-    return _as(node, pa.bool_(), schema)
+    return null_as(node, pa.bool_(), schema)
 
 
 def row_fields(

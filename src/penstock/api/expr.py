@@ -62,6 +62,17 @@ class Expr(Reducible):
             "and, or, not, write a < b < c as (a < b) & (b < c), and use .is_in(...) instead of in"
         )
 
+    def __float__(self) -> float:
+        raise ExpressionTypeError(
+            f"an expression is not a number yet: {show(self._node)}; use its methods, such as .sqrt() instead of "
+            "math.sqrt, and .cast('float64') instead of float"
+        )
+
+    def __int__(self) -> int:
+        raise ExpressionTypeError(
+            f"an expression is not a number yet: {show(self._node)}; write .cast('int64') instead of int"
+        )
+
     def __contains__(self, value: object) -> bool:
         raise ExpressionTypeError(f"use .is_in(...) instead of in: {show(self._node)}")
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.aggregates import algebra_of
 from penstock.expr.nodes import Column, Expr, Field, columns_of
 from penstock.ir.nodes import (
     WINDOW_END,
@@ -163,7 +163,7 @@ def _sees_order(body: Body) -> bool:
         case Lookback(spans=spans) if any(span.rows is not None for span in spans):
             return True
         case Reduce(reductions=reductions) | Attach(reductions=reductions) | Lookback(reductions=reductions):
-            return not all(AGGREGATES[each.function].commutative for each in reductions)
+            return not all(algebra_of(each).commutative for each in reductions)
         case _:
             return False
 

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.aggregates import choices, moments, order, rules, sums
+from penstock.expr.aggregates.custom import CUSTOM, Reducing, specific
 from penstock.expr.aggregates.function import AggregateFunction, Rows, Types
 from penstock.expr.aggregates.options import BIAS, DDOF, FISHER, IGNORE_NULLS, Q
 from penstock.expr.nodes import Options
@@ -65,8 +66,13 @@ _CHOICES = (
 )  # fmt: skip
 
 AGGREGATES: dict[str, AggregateFunction] = {
-    each.name: each for each in (*_SUMS, *_MOMENTS, *_EXTREMES, *_HOLISTIC, *_CHOICES)
+    each.name: each for each in (*_SUMS, *_MOMENTS, *_EXTREMES, *_HOLISTIC, *_CHOICES, CUSTOM)
 }
+
+
+def algebra_of(node: Reducing) -> AggregateFunction:
+    """Give the algebra of an aggregate or reduction: a custom one has that of its own definition."""
+    return specific(AGGREGATES[node.function], node)
 
 
 def result_type(function: str, types: Types, options: Options = ()) -> pa.DataType | None:

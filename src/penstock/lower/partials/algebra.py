@@ -12,6 +12,7 @@ from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, conjunction, is_true
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.nodes import BOOL, I64, U8, Type, Value, const
+from penstock.lower.custom import custom_monoid
 from penstock.lower.machine import is_text, machine_type
 from penstock.lower.partials.needs import MOMENTS, Partial
 
@@ -32,6 +33,9 @@ def monoid_of(partial: Partial, types: Sequence[pa.DataType], wide: bool) -> Mon
             return monoids.moments(2 + MOMENTS.index(kind))
         case "comoments":
             return monoids.comoments()
+        case "custom":
+            assert partial.definition is not None
+            return custom_monoid(partial.definition)
         case "least" | "greatest" if is_text(types[0]):
             (arg,) = partial.args
             assert isinstance(arg, ex.Column)

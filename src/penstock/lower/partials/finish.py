@@ -14,6 +14,7 @@ from penstock.kernels.cells import Cell, is_nan
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import F64, I32, I128, U64, Type, Value, select
 from penstock.loop.numbers import limits
+from penstock.lower.custom import result_cell
 from penstock.lower.machine import machine_type
 from penstock.lower.partials.needs import MayBeNull, Partial, counted, flag_of, largest, value_of
 from penstock.lower.partials.statistics import STATISTICS
@@ -47,6 +48,8 @@ class Finish:
                 return Cell(state[0].to(_held(dtype)), self._valid(reduction))
             case "min_by" | "max_by" | "first" | "last":
                 return Cell(state[2].to(_held(dtype)), state[3].ne(0))
+            case "custom":
+                return self._custom(reduction, state)
             case name:
                 return STATISTICS[name](self.k, state, AGGREGATES[name].settings(reduction.options))
 
@@ -72,6 +75,11 @@ class Finish:
     def _mean(self, state: tuple[Value, ...], count: Value) -> Cell:
         total = compensated_total(state) if len(state) == 2 else state[0].to(F64)
         return Cell(total.div(count.to(F64)), count.ne(0))
+
+    def _custom(self, reduction: Reduction, state: tuple[Value, ...]) -> Cell:
+        definition = value_of(reduction).definition
+        assert definition is not None
+        return result_cell(self.k, definition, state, self.fail)
 
     def _product(self, state: tuple[Value, ...], dtype: pa.DataType) -> Value:
         """A product of nothing is 1, which fits, so it needs no look at whether there was anything."""

@@ -16,6 +16,8 @@ import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
+from penstock.expr.aggregates import algebra_of
+from penstock.expr.custom import Definition
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
 from penstock.lower.machine import machine_type
@@ -23,11 +25,15 @@ from penstock.lower.machine import machine_type
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One monoid over some arguments: `kind` of `args`, counting only rows for which `where` is true."""
+    """One monoid over some arguments: `kind` of `args`, counting only rows for which `where` is true.
+
+    A custom one brings its definition.
+    """
 
     kind: str
     args: tuple[ex.Expr, ...] = ()
     where: ex.Expr | None = None
+    definition: Definition | None = None
 
 
 ROWS = Partial("count")
@@ -55,6 +61,7 @@ _KINDS = {
     "max_by": "greatest_by",
     "first": "first",
     "last": "last",
+    "custom": "custom",
 }
 # Reductions whose state does not tell whether it holds a value at all.
 _FLAGGED = frozenset({"sum", "product", "min", "max", "all", "any"})
@@ -67,8 +74,11 @@ def decomposable(reduction: Reduction, schema: pa.Schema, ordered: bool) -> bool
     `ordered` says that rows are ordered by their time and their place in one stream, and by nothing else:
     the two that a fold kernel sees. Choices keep machine values only; texts are chosen by codes in `min` and `max`.
     """
+    algebra = algebra_of(reduction)
+    if not algebra.associative:
+        return False
     if reduction.function not in _CHOICES:
-        return reduction.function in _KINDS
+        return reduction.function in _KINDS and algebra.commutative
     if any(machine_type(type_of(arg, schema)) is None for arg in reduction.args):
         return False
     return ordered or reduction.function in ("min_by", "max_by")
@@ -100,7 +110,9 @@ def value_of(reduction: Reduction) -> Partial:
         )
     if dict(reduction.options).get("ignore_nulls"):
         kind = f"{kind}_valid"
-    return Partial(kind, reduction.args, reduction.where)
+    definition = dict(reduction.options).get("definition")
+    assert definition is None or isinstance(definition, Definition)
+    return Partial(kind, reduction.args, reduction.where, definition)
 
 
 def counted(reduction: Reduction, may_be_null: MayBeNull) -> Partial:

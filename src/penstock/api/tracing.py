@@ -1,0 +1,143 @@
+"""Running a user's function once, over symbols, to learn what it computes.
+
+A symbol is a `pk.Expr`, so whatever an expression can do, a function can do with it. What a function does
+with plain Python values happens now, once. What cannot be traced (`if`, `float()`, a loop over a value) is an
+error that names the line.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from traceback import walk_tb
+from typing import Any
+
+from penstock.api.bind import refuse_depth
+from penstock.api.expr import Expr, node_of
+from penstock.errors import AggregateError, ExpressionTypeError, PenstockError
+from penstock.expr import nodes
+from penstock.expr.show import show
+
+MOST_NODES = 1_000
+
+_INSTEAD = (
+    "write pk.when(c).then(a).otherwise(b) instead of if, pk.least and pk.greatest instead of min and max"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A user's function in the role it plays, which errors name together with its file and line."""
+
+    role: str
+    call: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.call):
+            raise AggregateError(f"{self.role} is a {type(self.call).__name__}; it must be a function")
+
+    @property
+    def place(self) -> str:
+        """Where the function is written."""
+        code = _code(self.call)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else f"a {type(self.call).__name__}"
+
+    def parameters(self) -> int:
+        """Count the parameters that have to be given."""
+        try:
+            given = inspect.signature(self.call).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise self.error(f"its parameters are not known; wrap it in a lambda ({error})") from error
+        needed = [each for each in given if each.default is each.empty]
+        odd = [
+            each.name
+            for each in needed
+            if each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        ]
+        if odd:
+            raise self.error(f"write its parameters out, one by one, instead of {', '.join(odd)}")
+        return len(needed)
+
+    def require(self, count: int, what: str) -> None:
+        """Refuse a function of another number of parameters."""
+        found = self.parameters()
+        if found != count:
+            raise self.error(f"it takes {found} parameters instead of {count}: {what}")
+
+    def error(self, says: str, place: str | None = None) -> AggregateError:
+        """Make an error that tells what is wrong where."""
+        return AggregateError(f"{self.role} ({place or self.place}): {says}")
+
+    def trace(self, *args: object) -> object:
+        """Call the function; what it raises is told as its own error, with its own line."""
+        try:
+            return self.call(*args)
+        except Exception as error:
+            raise self.error(_explained(error), self._line_of(error)) from error
+
+    def _line_of(self, error: Exception) -> str:
+        """Find the last line that ran in the function's file: a helper there may be to blame."""
+        code = _code(self.call)
+        frames = [] if code is None else list(walk_tb(error.__traceback__))
+        lines = [line for frame, line in frames if code and frame.f_code.co_filename == code.co_filename]
+        return f"{code.co_filename}:{lines[-1]}" if code and lines else self.place
+
+    def node(self, value: object, own: Iterable[nodes.Column]) -> nodes.Expr:
+        """Read a value that the function returned: an expression of its own symbols, or a constant."""
+        try:
+            node = node_of(value)
+        except ExpressionTypeError as error:
+            raise self.error(f"it returns a {type(value).__name__}; {error}") from error
+        try:
+            refuse_depth(node)
+        except PenstockError as error:
+            raise self.error(str(error)) from error
+        if _size(node, {}) > MOST_NODES:
+            raise self.error(f"it computes more than {MOST_NODES} operations; pass parts of it as arguments")
+        self._refuse_foreign(node, {id(each) for each in own})
+        return node
+
+    def _refuse_foreign(self, node: nodes.Expr, own: set[int]) -> None:
+        """Refuse columns that are not symbols, even of the same name, and other aggregates."""
+        for each in nodes.walk(node):
+            if isinstance(each, nodes.Column) and id(each) not in own:
+                raise self.error(
+                    f"it reads the column {show(each)}, but sees its parameters only: give add one more "
+                    "parameter, and pass the column where the aggregate is used"
+                )
+            if isinstance(each, nodes.Aggregate):
+                raise self.error(
+                    f"it uses the aggregate {show(each)}; combine aggregates outside of each other"
+                )
+
+
+def symbols(columns: Sequence[nodes.Column]) -> tuple[Expr, ...]:
+    """Make the values that a function is traced with."""
+    return tuple(Expr(each) for each in columns)
+
+
+def _code(function: Any) -> Any:
+    """Find the code of a function, a method, a partial or an object that can be called."""
+    for attribute in ("func", "__func__", "__wrapped__"):
+        function = getattr(function, attribute, function)
+    return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
+
+
+def _explained(error: Exception) -> str:
+    match error:
+        case ExpressionTypeError():
+            return f"{error}; {_INSTEAD}"
+        case TypeError() | AttributeError():
+            return f"{type(error).__name__}: {error}; values here are symbols: expressions, like pk.col"
+        case IndexError() | ValueError():
+            return f"{type(error).__name__}: {error}; a state has as many components as init"
+        case _:
+            return f"{type(error).__name__}: {error}"
+
+
+def _size(node: nodes.Expr, known: dict[int, int]) -> int:
+    """Count the nodes of an expression written out; parts may be shared, so that counting must not be."""
+    if id(node) not in known:
+        known[id(node)] = 1 + sum(_size(child, known) for child in nodes.children(node))
+    return known[id(node)]

@@ -1,0 +1,257 @@
+"""Custom aggregates as data: a state, and expressions that change it.
+
+    definition ::= init                  one literal for each component of the state
+                   add(state, args)      the components after one more row
+                   result(state)         the value of a window whose rows made that state
+                   merge(state, other)   the components of both states' rows; None: rows cannot be split
+                   remove(state, args)   the components without the oldest row; None: it cannot be taken out
+
+Expressions read the components as columns `state0, state1, …`, those of the other state as `other0, …` and
+a row's arguments as `arg0, …`; nothing else is in their scope, so no column of a user's is ever meant. A
+definition is generic until `typed` gives it the types of the arguments at hand; `Plain` then runs it in plain
+Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import ExpressionTypeError
+from penstock.expr.conversion import convert
+from penstock.expr.evaluate import evaluator
+from penstock.expr.nodes import Call, Column, Expr, Literal, rewrite, walk
+from penstock.expr.nulls import null_as, typed_nulls
+from penstock.expr.rules import NUMBERS, common_type
+from penstock.expr.show import show
+from penstock.expr.typing import operand_of, type_of
+from penstock.types.arrow import kind_of, value_type
+
+Types = tuple[pa.DataType, ...]
+State = tuple[Any, ...]
+Row = tuple[Any, ...]
+
+
+def state_column(place: int) -> Column:
+    """Name a component of the state."""
+    return Column(f"state{place}")
+
+
+def other_column(place: int) -> Column:
+    """Name a component of the state that is merged into the first."""
+    return Column(f"other{place}")
+
+
+def argument_column(place: int) -> Column:
+    """Name an argument of the row at hand."""
+    return Column(f"arg{place}")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Definition:
+    """An aggregate that a user defined. Equal ones are the same aggregate, wherever they are written.
+
+    `commutative` says that the order of rows makes no difference, `place` where the functions are written.
+    The types of `args`, `state` and `value` are known once it is `typed`.
+    """
+
+    arity: int
+    init: tuple[Literal, ...]
+    add: tuple[Expr, ...]
+    result: Expr
+    merge: tuple[Expr, ...] | None = None
+    remove: tuple[Expr, ...] | None = None
+    commutative: bool = False
+    place: str = field(default="", compare=False)
+    args: Types = ()
+    state: Types = ()
+    value: pa.DataType | None = None
+
+    def __repr__(self) -> str:
+        return f"{{add: {', '.join(map(show, self.add))}; result: {show(self.result)}}}"
+
+    @property
+    def steps(self) -> dict[str, tuple[Expr, ...]]:
+        """The functions that make a new state, by name."""
+        given = {"add": self.add, "merge": self.merge, "remove": self.remove}
+        return {name: exprs for name, exprs in given.items() if exprs is not None}
+
+    @property
+    def scope(self) -> pa.Schema:
+        """The columns that expressions can name."""
+        return _scope(self.state, self.args)
+
+    def typed(self, args: Iterable[pa.DataType]) -> Definition:
+        """Give types to everything, from those of the arguments."""
+        return _typed(self, tuple(map(value_type, args)))
+
+    def reduce(self, rows: Iterable[Row], args: Iterable[pa.DataType]) -> Any:
+        """Reduce a window's rows in their order: what the aggregate means."""
+        plain = Plain(self.typed(args))
+        return plain.result(plain.fold(rows))
+
+
+@lru_cache(maxsize=256)
+def _typed(definition: Definition, args: Types) -> Definition:
+    """Find the types of state and result: those of `init`, widened until `add`, `merge` and `remove` fit."""
+    try:
+        return _with_types(definition, args)
+    except ExpressionTypeError as error:
+        raise ExpressionTypeError(f"{error} (in the aggregate defined at {definition.place})") from error
+
+
+def _with_types(definition: Definition, args: Types) -> Definition:
+    for place, each in enumerate(args):
+        _require_number(argument_column(place), each)
+    state = _state_types(definition, args)
+    scope = _scope(state, args)
+    resolved = _resolved(definition, state, scope)
+    for expr in _expressions(resolved):
+        for node in walk(expr):
+            _require_number(node, type_of(node, scope))
+    return replace(resolved, args=args, state=state, value=type_of(resolved.result, scope))
+
+
+def _scope(state: Types, args: Types) -> pa.Schema:
+    kinds = ((state_column, state), (other_column, state), (argument_column, args))
+    return pa.schema([(name(i).name, each) for name, types in kinds for i, each in enumerate(types)])
+
+
+def _expressions(definition: Definition) -> Iterator[Expr]:
+    yield from (expr for exprs in definition.steps.values() for expr in exprs)
+    yield definition.result
+
+
+def _require_number(expr: Expr, dtype: pa.DataType) -> None:
+    """Refuse what kernels cannot compute with beside a state: texts, times, and nulls of no type."""
+    if kind_of(dtype) not in NUMBERS:
+        raise ExpressionTypeError(
+            f"custom aggregates compute with numbers and booleans, but {show(expr)} is {dtype}; pass a text "
+            'as a comparison (pk.col("kind") == "view") and a time as ticks (pk.col("ts").dt.epoch())'
+        )
+    if isinstance(expr, Call) and expr.function == "truncate":
+        raise ExpressionTypeError(f"truncate is for times; write x - x % every, in: {show(expr)}")
+
+
+# --- the types of the state -------------------------------------------------------------------------------
+
+
+def _state_types(definition: Definition, args: Types) -> Types:
+    """Widen until nothing changes: null < bool and integers < float64, so this ends."""
+    types = tuple(_widest(each.type) for each in definition.init)
+    while (wider := _widened(definition, types, _scope(types, args))) != types:
+        types = wider
+    for place, each in enumerate(types):
+        if kind_of(each) == "null":
+            raise ExpressionTypeError(
+                f"component {place} of the state is null in init and never anything else"
+            )
+    return types
+
+
+def _widest(dtype: pa.DataType) -> pa.DataType:
+    match kind_of(dtype):
+        case "int":
+            return pa.int64()
+        case "uint":
+            return pa.uint64()
+        case "float":
+            return pa.float64()
+        case _:
+            return dtype
+
+
+def _widened(definition: Definition, types: Types, scope: pa.Schema) -> Types:
+    return tuple(_joined(definition, place, each, scope) for place, each in enumerate(types))
+
+
+def _joined(definition: Definition, place: int, own: pa.DataType, scope: pa.Schema) -> pa.DataType:
+    """Give the type that holds a component before and after every step."""
+    joined = own
+    for name, exprs in definition.steps.items():
+        new = type_of(exprs[place], scope)
+        common = common_type([operand_of(state_column(place), joined), operand_of(exprs[place], new)])
+        if common is None:
+            raise ExpressionTypeError(
+                f"component {place} of the state is {joined}, but {name} makes it {new}: {show(exprs[place])}; "
+                "let init be of that type, or convert with .cast(...)"
+            )
+        joined = common
+    return joined
+
+
+def _resolved(definition: Definition, state: Types, scope: pa.Schema) -> Definition:
+    """Give every untyped null the type it has where it stands."""
+
+    def resolve(expr: Expr) -> Expr:
+        return rewrite(expr, lambda node: typed_nulls(node, scope))
+
+    def components(exprs: tuple[Expr, ...] | None) -> tuple[Expr, ...] | None:
+        if exprs is None:
+            return None
+        return tuple(null_as(resolve(expr), dtype, scope) for expr, dtype in zip(exprs, state, strict=True))
+
+    return replace(
+        definition,
+        init=tuple(_converted(each, dtype) for each, dtype in zip(definition.init, state, strict=True)),
+        add=components(definition.add) or (),
+        merge=components(definition.merge),
+        remove=components(definition.remove),
+        result=resolve(definition.result),
+    )
+
+
+def _converted(literal: Literal, dtype: pa.DataType) -> Literal:
+    return Literal(convert(literal.value, literal.type, dtype), dtype)
+
+
+# --- in plain Python --------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A typed definition as functions of Python values: slow, obvious, and what compiled code must equal."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self.init: State = tuple(each.value for each in definition.init)
+        self._result = evaluator(definition.result, definition.scope)
+        self._steps = {name: self._step(exprs) for name, exprs in definition.steps.items()}
+
+    def _step(self, exprs: Sequence[Expr]) -> Callable[[dict[str, Any]], State]:
+        scope = self._definition.scope
+        parts = [
+            (evaluator(expr, scope), type_of(expr, scope), dtype)
+            for expr, dtype in zip(exprs, self._definition.state, strict=True)
+        ]
+        return lambda row: tuple(convert(value(row, ()), source, goal) for value, source, goal in parts)
+
+    def add(self, state: State, row: Row) -> State:
+        """Add a row that has all its arguments."""
+        return self._steps["add"](_named(state_column, state) | _named(argument_column, row))
+
+    def remove(self, state: State, row: Row) -> State:
+        """Take the oldest row out again."""
+        return self._steps["remove"](_named(state_column, state) | _named(argument_column, row))
+
+    def merge(self, state: State, other: State) -> State:
+        """Join the states of two runs of rows."""
+        return self._steps["merge"](_named(state_column, state) | _named(other_column, other))
+
+    def result(self, state: State) -> Any:
+        """Read the value of the rows that made a state."""
+        return self._result(_named(state_column, state), ())
+
+    def fold(self, rows: Iterable[Row], state: State | None = None) -> State:
+        """Add rows in order; one of whose arguments is null changes nothing."""
+        folded = self.init if state is None else state
+        for row in rows:
+            folded = folded if None in row else self.add(folded, row)
+        return folded
+
+
+def _named(column: Callable[[int], Column], values: Sequence[Any]) -> dict[str, Any]:
+    return {column(place).name: value for place, value in enumerate(values)}
