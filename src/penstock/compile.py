@@ -8,17 +8,18 @@ from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 
-from penstock.errors import UnsupportedError
 from penstock.ir import nodes as ir
+from penstock.lane_programs import LaneProgram
+from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.plan_to_ir import to_ir
-from penstock.lower.split import after_join, beside, fits_emission, split_results, with_keys
+from penstock.lower.split import fits_emission, split_results
+from penstock.lower.ways import runs_in_panes
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.programs import Backend, CompiledRows, CompiledWindow, Workshop
-from penstock.runtime.attach_stage import AttachStage
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import Stage
 from penstock.runtime.held_stages import DistinctStage, Held, TopStage
@@ -123,10 +124,10 @@ class Wiring:
             case ir.Samples() as body:
                 rows = CompiledRows(body, program[body.source], this, self.workshop)
                 return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
-            case ir.Reduce() as body:
+            case ir.Reduce() as body if runs_in_panes(body, program):
                 return self._reduce(this, body, program[body.source])
-            case ir.Attach() as body:
-                return self._attach(this, body, program[body.source])
+            case ir.Reduce() | ir.Attach() | ir.Lookback() | ir.Apply() as body:
+                return self._lanes(this, program[body.source])
             case ir.Merge(sources=sources):
                 origins = [_streams_behind(name, program) for name in sources]
                 return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
@@ -134,8 +135,6 @@ class Wiring:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
             case ir.Top() as body:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
-            case ir.Lookback() | ir.Apply():
-                raise UnsupportedError("look-backs and apply are not in this version")
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""
@@ -156,8 +155,17 @@ class Wiring:
         program = self.compiled.program
         schema = this.schema if _needs_stored_time(this, program) else _without(this.schema, this.time.column)
         readers = _paths(this.name, program)
+        assert isinstance(this.body, ir.Input)
+        sequence = this.body.sequence
         return lambda context: SourceStage(
-            this.time, source.lateness, source.on_bad, schema, readers, context.bounded, context.metrics
+            this.time,
+            source.lateness,
+            source.on_bad,
+            schema,
+            readers,
+            context.bounded,
+            context.metrics,
+            sequence,
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
@@ -185,26 +193,13 @@ class Wiring:
     def _indexer(self, width: int) -> Indexer:
         return Indexer(width, self.workshop.index, self.workshop.texts)
 
-    def _attach(self, this: ir.Object, body: ir.Attach, source: ir.Object) -> list[StageSpec]:
-        """Three stages: filter and compute keys; aggregate and join; compute the fields over both."""
+    def _lanes(self, this: ir.Object, source: ir.Object) -> list[StageSpec]:
+        """Three stages: columns of keys and arguments; frames; fields over both."""
         program = self.compiled.program
         first = not _stateful(source, program)
-        samples, ready, keys = with_keys(this, body, source)
-        window, joined = beside(this, body, ready, keys)
-        made = CompiledWindow(Window(*window), self.workshop)
-        stage = _window_stage(made, first)
-        fields = CompiledRows(after_join(body, joined), joined, this, self.workshop)
-        rows = CompiledRows(samples, source, ready, self.workshop)
-        paths = 0 if not first else _paths(source.name, program)
-        return [
-            StageSpec(ready.name, (source.name,), lambda context: RowsStage(rows, context.metrics, paths)),
-            StageSpec(
-                joined.name,
-                (ready.name,),
-                lambda context: AttachStage(stage(context), ready.schema, keys, self._indexer),
-            ),
-            StageSpec(this.name, (joined.name,), lambda context: RowsStage(fields, context.metrics, 0)),
-        ]
+        paths = _paths(source.name, program) if first else 0
+        made = spell(this, source, columns_kept(this, source))
+        return LaneProgram(this, source, made, self.workshop).stages(first, paths)
 
 
 def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:
@@ -229,9 +224,12 @@ def _without(schema: pa.Schema, name: str) -> pa.Schema:
 # --- who counts rows -------------------------------------------------------------------------------------
 
 
+_COUNTING = ir.Reduce | ir.Attach | ir.Lookback | ir.Apply | ir.Distinct | ir.Top
+
+
 def _stateful(this: ir.Object, program: ir.Program) -> bool:
     """Whether rows of an object have been through a window, or another stage that counts them."""
-    if isinstance(this.body, ir.Reduce | ir.Attach | ir.Distinct | ir.Top):
+    if isinstance(this.body, _COUNTING):
         return True
     return any(_stateful(program[name], program) for name in ir.sources_of(this.body))
 
@@ -249,7 +247,7 @@ def _paths(name: str, program: ir.Program) -> int:
     found = 1 if name == program.output else 0
     for each in program.objects:
         uses = ir.sources_of(each.body).count(name)
-        counts = isinstance(each.body, ir.Reduce | ir.Attach | ir.Distinct | ir.Top)
+        counts = isinstance(each.body, _COUNTING)
         found += uses * (1 if counts else _paths(each.name, program)) if uses else 0
     return found
 

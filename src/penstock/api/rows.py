@@ -14,6 +14,7 @@ from penstock.expr.typing import column_type
 from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, time_of
 from penstock.types.arrow import kind_of
+from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
 
@@ -131,14 +132,17 @@ def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
             )
 
 
-def distinct(plan: Plan, subset: Sequence[str], keep: str) -> Plan:
+def distinct(plan: Plan, subset: Sequence[str], keep: str, within: Duration | None = None) -> Plan:
     """Keep one row for each value of the subset; of all columns if it is empty."""
     schema = schema_of(plan)
+    ticks = None if within is None else to_ticks(within, time_of(plan), "within=")
+    if ticks is not None and ticks <= 0:
+        raise WindowError(f"within= is {within!r}; it must be longer than zero")
     for name in subset:
         column_type(name, schema)
     if keep not in ("first", "last"):
         raise ExpressionTypeError(f"keep is {keep!r}; it is 'first' or 'last'")
-    return Distinct(plan, tuple(dict.fromkeys(subset or schema.names)), keep)
+    return Distinct(plan, tuple(dict.fromkeys(subset or schema.names)), keep, ticks)
 
 
 def top(plan: Plan, k: int, by: object, ties: str) -> Plan:

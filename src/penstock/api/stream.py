@@ -10,9 +10,10 @@ import pyarrow as pa
 from penstock.api import rows
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
+from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import named, names_of
-from penstock.api.windowed import Windowed, windowed
-from penstock.errors import BindingError, UnsupportedError
+from penstock.api.windowed import Windowed, keyed, windowed
+from penstock.errors import BindingError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of
 from penstock.sources.bound import Bound
@@ -145,11 +146,17 @@ class Stream:
         return _single_named(Stream(rows.united([self._plan, *(other.raw_plan for other in others)]), data))
 
     def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
-        """Keep the first (or last) row, in time order, for each value of the subset of columns."""
-        if within is not None:
-            raise UnsupportedError("distinct(within=) is not in this version; leave it out, or use a window")
+        """Keep the first (or last) row, in time order, for each value of the subset of columns.
+
+        With `within=`, a value counts anew when that much time has passed since the first row of its kind.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> events = pk.from_arrow(pa.table({"t": [0, 3, 10, 12], "k": ["a"] * 4}), time="t")
+        >>> events.distinct("k", within=10).collect()["t"].to_pylist()
+        [0, 10]
+        """
         names = [] if subset is None else [str(name) for name in flat([subset])]
-        return self.derived(rows.distinct(self._plan, names, keep))
+        return self.derived(rows.distinct(self._plan, names, keep, within))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
         """Keep the k rows of each window that are largest by a column."""
@@ -172,6 +179,23 @@ class Stream:
         window they already carry.
         """
         return windowed(self, window, every, offset, tz, by)
+
+    def rolling(
+        self, size: object, by: object = None, closed: str = "right", delay: Duration | None = None
+    ) -> LookingBack:
+        """Let every row look back on the rows of its key: a span of time, `pk.rows(n)`, or a list of spans.
+
+        A span covers `(t - size, t]` and every row of the same time; `closed="left"` leaves out the current
+        time, and `delay=` ends it so much earlier. Several spans are computed in one pass, their columns named
+        `m_1h`, `m_24h`, `m_20rows`.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> trades = pk.from_arrow(pa.table({"t": [1, 2, 11], "p": [1.0, 3.0, 5.0]}), time="t")
+        >>> trades.rolling(10).agg(m=pk.mean("p")).collect().to_pydict()
+        {'t': [1, 2, 11], 'm': [1.0, 2.0, 4.0]}
+        """
+        plan, keys = keyed(self._plan, by)
+        return look_back(self if plan is self._plan else self.derived(plan), size, keys, closed, delay)
 
     # Running
 

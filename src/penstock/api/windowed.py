@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.api.bind import flat, refuse_twice, window_fields
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
-from penstock.api.windows import WindowSpec, resolve, sliding, tumbling
+from penstock.api.windows import AnyWindow, sliding, tumbling
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
@@ -18,15 +18,15 @@ from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
+    Apply,
     Attach,
     CarriedWindow,
     Plan,
-    TimeWindow,
     Window,
 )
 from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
-from penstock.types.arrow import kind_of
+from penstock.types.arrow import as_schema, kind_of
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Windowed:
         """Keep every row, once for each window it is in, and add the window's bounds and aggregates."""
         plan = self._stream.raw_plan
         schema = schema_of(plan)
-        if isinstance(self._window, TimeWindow) and set(BOUNDS) & set(schema.names):
+        if not isinstance(self._window, CarriedWindow) and set(BOUNDS) & set(schema.names):
             raise SchemaMismatchError(
                 "with_columns adds window_start and window_end, which these rows already have; rename or drop them"
             )
@@ -81,8 +81,28 @@ class Windowed:
         refuse_twice([*schema_of(made).names, *(each.name for each in fields)], "with_columns after window")
         return self._stream.derived(Attach(plan, self._window, self._by, fields))
 
+    def apply(self, function: Callable[[pa.Table], Any], schema: object) -> Stream:
+        """Hand each window's rows to a Python function as a table, and take the rows it gives.
+
+        The result has the window's bounds, the keys, and the columns of `schema`, which the function's table
+        must have. One call for each window and key, in Python: slow beside aggregates, which are compiled.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 5, 4]}), time="t")
+        >>> spread = events.window(10).apply(
+        ...     lambda rows: {"spread": [max(rows["v"].to_pylist()) - min(rows["v"].to_pylist())]}, {"spread": "int64"}
+        ... )
+        >>> spread.collect().to_pydict()
+        {'window_start': [0, 10], 'window_end': [10, 20], 'spread': [2, 0]}
+        """
+        if not callable(function):
+            raise ExpressionTypeError(f"apply takes a function of a table, not a {type(function).__name__}")
+        declared = as_schema(schema)
+        refuse_twice([*BOUNDS, *self._by, *declared.names], "apply")
+        return self._stream.derived(Apply(self._stream.raw_plan, self._window, self._by, function, declared))
+
     def __repr__(self) -> str:
-        return f"<Windowed by {list(self._by)}: call .agg(...) or .with_columns(...)>"
+        return f"<Windowed by {list(self._by)}: call .agg(...), .with_columns(...) or .apply(...)>"
 
 
 def _require_constant(fields: Sequence[Field], groups: Sequence[str]) -> None:
@@ -122,7 +142,7 @@ def _window(
         raise WindowError(
             "these rows have no time any more, it was dropped; keep the time column to make windows"
         )
-    return resolve(spec, time)
+    return spec.resolve(time)
 
 
 def _carried(plan: Plan, *options: object) -> CarriedWindow:
@@ -138,8 +158,8 @@ def _carried(plan: Plan, *options: object) -> CarriedWindow:
     return CarriedWindow()
 
 
-def _spec(window: object, every: Duration | None, offset: Duration | None, tz: str | None) -> WindowSpec:
-    if not isinstance(window, WindowSpec):
+def _spec(window: object, every: Duration | None, offset: Duration | None, tz: str | None) -> AnyWindow:
+    if not isinstance(window, AnyWindow):
         size: Duration = window  # type: ignore[assignment]  # what it is instead, its reader says
         return tumbling(size, offset, tz) if every is None else sliding(size, every, offset, tz)
     if (every, offset, tz) != (None, None, None):

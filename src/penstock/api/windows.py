@@ -6,31 +6,86 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from penstock.errors import UnsupportedError, WindowError
-from penstock.plan.nodes import TimeWindow
-from penstock.types.duration import Duration, nanoseconds, to_ticks
+from penstock.errors import WindowError
+from penstock.plan.nodes import TimeWindow, Window
+from penstock.types.calendar import calendar_bounds, check_calendar
+from penstock.types.duration import Duration, calendar_step, nanoseconds, to_ticks
 from penstock.types.time import Time
+from penstock.types.windows import Calendar, CalendarStep, Count, Session, Unbounded
 
 MOST_WINDOWS_PER_ROW = 1_000_000
+_SIZE, _STEP, _OFFSET = (
+    "the size of the window",
+    "the step of the window (every=)",
+    "the offset of the window",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Windows of `size`, one starting every `every`, shifted by `offset`."""
+    """Windows of `size`, one starting every `every`, shifted by `offset`, on the clock of a time zone."""
 
     size: Duration
     every: Duration
     offset: Duration | None = None
+    tz: str | None = None
+
+    def resolve(self, time: Time) -> Window:
+        """Count the window in ticks of a stream's time, refusing plans with far too many windows."""
+        if self.tz is not None:
+            return _calendar(self, self.tz, time)
+        size, every = to_ticks(self.size, time, _SIZE), to_ticks(self.every, time, _STEP)
+        offset = 0 if self.offset is None else to_ticks(self.offset, time, _OFFSET)
+        _refuse_explosion(-(-size // every), self.size, self.every)
+        return TimeWindow(size, every, offset % every)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """Rows that follow each other within a gap."""
+
+    gap: Duration
+
+    def resolve(self, time: Time) -> Window:
+        return Session(to_ticks(self.gap, time, "the gap of the session"))
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSpec:
+    """So many rows, one window starting every so many."""
+
+    size: int
+    every: int | None = None
+    partial: bool = False
+
+    def resolve(self, time: Time) -> Window:
+        every = self.size if self.every is None else self.every
+        _refuse_explosion(-(-self.size // every), self.size, every)
+        return Count(self.size, every, self.partial)
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundedSpec:
+    """All rows."""
+
+    def resolve(self, time: Time) -> Window:
+        return Unbounded()
+
+
+AnyWindow = WindowSpec | SessionSpec | RowsSpec | UnboundedSpec
 
 
 def tumbling(size: Duration, offset: Duration | None = None, tz: str | None = None) -> WindowSpec:
     """Cut time into windows that follow each other without gap or overlap.
 
-    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset.
+    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset; with `tz=`, to
+    midnight there, days being as long as they are on that day, weeks beginning on Monday, months on the first.
 
     >>> import penstock as pk
     >>> pk.tumbling("10s")
-    WindowSpec(size='10s', every='10s', offset=None)
+    WindowSpec(size='10s', every='10s', offset=None, tz=None)
+    >>> pk.tumbling("1mo", tz="Europe/Berlin").size
+    '1mo'
     """
     return sliding(size, size, offset, tz)
 
@@ -44,14 +99,60 @@ def sliding(
     >>> pk.sliding("1h", every="5m").every
     '5m'
     """
-    if tz is not None:
-        raise UnsupportedError("calendar windows (tz=) are not in this version; windows are aligned to UTC")
-    for what, given in (("the size of the window", size), ("the step of the window (every=)", every)):
-        _require_positive(given, what)
-    return WindowSpec(size, every, offset)
+    if tz is None:
+        for what, given in ((_SIZE, size), (_STEP, every)):
+            require_positive(given, what)
+    elif not isinstance(tz, str):
+        raise WindowError(f"tz= is of type {type(tz).__name__}; name a time zone, such as 'Europe/Berlin'")
+    return WindowSpec(size, every, offset, tz)
 
 
-def _require_positive(duration: Any, what: str) -> None:
+def session(gap: Duration) -> SessionSpec:
+    """Group the rows of a key that follow each other within a gap: a session is `[first, last + gap)`.
+
+    A row exactly `gap` after another still joins its session; one that comes out of order may join two.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> clicks = pk.from_arrow(pa.table({"t": [0, 5, 30], "user": ["a", "a", "a"]}), time="t")
+    >>> clicks.window(pk.session(10), by="user").agg(n=pk.count()).collect().to_pydict()
+    {'window_start': [0, 30], 'window_end': [15, 40], 'user': ['a', 'a'], 'n': [2, 1]}
+    """
+    require_positive(gap, "the gap of the session")
+    return SessionSpec(gap)
+
+
+def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec:
+    """Group rows by their number: windows of `size` rows of a key, one starting every `every` rows.
+
+    A window is given when it is full, from its first row's time to its last row's and one tick more;
+    `partial=True` gives the tail too, when input ends. After `rolling`, the last `size` rows of each key.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> ticks = pk.from_arrow(pa.table({"t": [1, 2, 3, 4, 5], "v": [1, 2, 3, 4, 5]}), time="t")
+    >>> ticks.window(pk.rows(2)).agg(total=pk.sum("v")).collect().to_pydict()
+    {'window_start': [1, 3], 'window_end': [3, 5], 'total': [3, 7]}
+    """
+    for what, given in (("the size of a window of rows", size), ("its step (every=)", every)):
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int)):
+            raise WindowError(f"{what} is {given!r}; it is a whole number of rows")
+        if given is not None and given < 1:
+            raise WindowError(f"{what} is {given}; it must be at least 1")
+    return RowsSpec(size, every, bool(partial))
+
+
+def unbounded() -> UnboundedSpec:
+    """Put all rows into one window, given when input ends: from the first row's time to the last's + 1 tick.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> events = pk.from_arrow(pa.table({"t": [3, 9], "v": [1, 2]}), time="t")
+    >>> events.window(pk.unbounded()).agg(total=pk.sum("v")).collect().to_pydict()
+    {'window_start': [3], 'window_end': [10], 'total': [3]}
+    """
+    return UnboundedSpec()
+
+
+def require_positive(duration: Any, what: str) -> None:
+    """Refuse a length that is not longer than zero."""
     length = nanoseconds(duration, what) if isinstance(duration, (str, timedelta)) else duration
     if isinstance(length, bool) or not hasattr(length, "__index__"):
         length = nanoseconds(duration, what)
@@ -59,52 +160,32 @@ def _require_positive(duration: Any, what: str) -> None:
         raise WindowError(f"{what} is {duration!r}; it must be longer than zero")
 
 
-def resolve(spec: WindowSpec, time: Time) -> TimeWindow:
-    """Count a window in ticks of a stream's time, refusing plans with far too many windows."""
-    size = to_ticks(spec.size, time, "the size of the window")
-    every = to_ticks(spec.every, time, "the step of the window (every=)")
-    offset = 0 if spec.offset is None else to_ticks(spec.offset, time, "the offset of the window")
-    per_row = -(-size // every)
+def _refuse_explosion(per_row: int, size: object, every: object) -> None:
     if per_row > MOST_WINDOWS_PER_ROW:
         raise WindowError(
-            f"a window of {spec.size!r} every {spec.every!r} puts each row into {per_row:,} windows, more than "
+            f"a window of {size!r} every {every!r} puts each row into {per_row:,} windows, more than "
             f"{MOST_WINDOWS_PER_ROW:,}; use a larger step (every=) or a smaller size"
         )
-    return TimeWindow(size, every, offset % every)
 
 
-def session(gap: Duration) -> WindowSpec:
-    """Group rows that follow each other within a gap: not in this version.
-
-    >>> import penstock as pk
-    >>> pk.session("30m")
-    Traceback (most recent call last):
-    penstock.errors.UnsupportedError: session windows are not in this version; ...
-    """
-    raise _later("session")
-
-
-def rows(size: int, every: int | None = None, partial: bool = False) -> WindowSpec:
-    """Group rows by their number: not in this version.
-
-    >>> import penstock as pk
-    >>> pk.rows(100)
-    Traceback (most recent call last):
-    penstock.errors.UnsupportedError: count windows are not in this version; ...
-    """
-    raise _later("count")
+def _calendar(spec: WindowSpec, zone: str, time: Time) -> Window:
+    unit = time.unit or ""
+    size, every = calendar_step(spec.size, time.unit, _SIZE), calendar_step(spec.every, time.unit, _STEP)
+    offset = 0 if spec.offset is None else to_ticks(spec.offset, time, _OFFSET)
+    calendar = Calendar(size, every, offset, zone, unit)
+    check_calendar(calendar)
+    starts, _ = calendar_bounds(calendar, 0, 0) if not _is_long(size, every) else ((), ())
+    _refuse_explosion(max(len(starts), _ratio(size, every)), spec.size, spec.every)
+    return calendar
 
 
-def unbounded() -> WindowSpec:
-    """Put all rows into one window: not in this version.
-
-    >>> import penstock as pk
-    >>> pk.unbounded()
-    Traceback (most recent call last):
-    penstock.errors.UnsupportedError: unbounded windows are not in this version; ...
-    """
-    raise _later("unbounded")
+def _is_long(size: CalendarStep, every: CalendarStep) -> bool:
+    return _ratio(size, every) > MOST_WINDOWS_PER_ROW
 
 
-def _later(kind: str) -> UnsupportedError:
-    return UnsupportedError(f"{kind} windows are not in this version; use pk.tumbling or pk.sliding")
+def _ratio(size: CalendarStep, every: CalendarStep) -> int:
+    if size.months and every.months:
+        return -(-size.months // every.months)
+    if size.ticks and every.ticks:
+        return -(-size.ticks // every.ticks)
+    return 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+
+from penstock.runtime.buffers import indices
 
 NEVER = -(1 << 63)
 FOREVER = (1 << 63) - 1
@@ -18,11 +20,26 @@ class Flow:
 
     Carrying the watermark with each row makes lateness a property of the order of rows alone: however
     the input is cut into batches, the same rows are late. `first_row` numbers the rows of a stream.
+    Rows of one time are ordered by `sequence`, where their source has one, then by the `branch` of a union
+    they came through.
     """
 
     batch: pa.RecordBatch
     frontier: np.ndarray | None = None
     first_row: int = 0
+    sequence: pa.Array | None = None
+    branch: int = 0
+
+    def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> Flow:
+        """What is left of the flow when only the chosen rows pass, as `batch`; None: all of them."""
+        if chosen is None:
+            return replace(self, batch=batch)
+        return replace(
+            self,
+            batch=batch,
+            frontier=None if self.frontier is None else self.frontier[chosen],
+            sequence=None if self.sequence is None else self.sequence.take(indices(chosen)),
+        )
 
 
 class Stage(Protocol):

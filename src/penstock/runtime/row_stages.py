@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -36,9 +37,14 @@ class SourceStage:
         readers: int,
         bounded: bool,
         metrics: Metrics,
+        sequence: str | None = None,
     ) -> None:
-        """`schema` is what readers expect of a batch: with the column of an implied time, or without."""
+        """`schema` is what readers expect of a batch: with the column of an implied time, or without.
+
+        `sequence` names the column that orders rows of one time, where a reader asks for their order.
+        """
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
+        self.sequence = sequence
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
         self.rows = 0
         self.watermark = NEVER
@@ -56,12 +62,16 @@ class SourceStage:
         self.rows += batch.num_rows
         if self.time.period is not None:
             self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
-            return Flow(with_implied_time(batch, self.time, first, self.schema), None, first)
+            stored = with_implied_time(batch, self.time, first, self.schema)
+            return Flow(stored, None, first, self._order(batch))
         batch = self._with_time(batch)
         if self.bounded or batch.num_rows == 0:
-            return Flow(batch, None, first)
+            return Flow(batch, None, first, self._order(batch))
         times = ticks_of(batch.column(self.time.column))
-        return Flow(batch, self._frontier(times), first)
+        return Flow(batch, self._frontier(times), first, self._order(batch))
+
+    def _order(self, batch: pa.RecordBatch) -> pa.Array | None:
+        return None if self.sequence is None else batch.column(self.sequence)
 
     def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         times = batch.column(self.time.column)
@@ -126,7 +136,7 @@ class RowsStage:
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         if kernel is None:
-            return Flow(self._arranged(batch, {}, flow, None), flow.frontier, flow.first_row)
+            return flow.filtered(self._arranged(batch, {}, flow, None), None)
         outputs, count = self._run(kernel, batch, flow)
         chosen = outputs["out_row"][:count] if self.program.filters else None
         self.metrics.filtered += (batch.num_rows - count) * self.paths
@@ -137,8 +147,7 @@ class RowsStage:
             )
             for each in kernel.outputs
         }
-        frontier = flow.frontier if flow.frontier is None or chosen is None else flow.frontier[chosen]
-        return Flow(self._arranged(batch, computed, flow, chosen), frontier, flow.first_row)
+        return flow.filtered(self._arranged(batch, computed, flow, chosen), chosen)
 
     def _run(
         self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow
@@ -183,7 +192,9 @@ def _parts(flow: Flow) -> Iterator[Flow]:
     """Cut a batch that is longer than kernels can number."""
     for begin in range(0, max(flow.batch.num_rows, 1), MOST_ROWS):
         frontier = None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS]
-        yield Flow(flow.batch.slice(begin, MOST_ROWS), frontier, flow.first_row + begin)
+        sequence = None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS)
+        batch = flow.batch.slice(begin, MOST_ROWS)
+        yield Flow(batch, frontier, flow.first_row + begin, sequence, flow.branch)
 
 
 def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
@@ -209,10 +220,10 @@ class MergeStage:
         )
         others = min(elsewhere, default=FOREVER)
         return [
-            Flow(
-                flow.batch,
-                None if flow.frontier is None else np.minimum(flow.frontier, others),
-                flow.first_row,
+            replace(
+                flow,
+                frontier=None if flow.frontier is None else np.minimum(flow.frontier, others),
+                branch=flow.branch * len(self.origins) + port,
             )
             for flow in flows
         ]

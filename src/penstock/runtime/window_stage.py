@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import flags, ticks_of
+from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine, run_on_threads
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
@@ -67,21 +67,24 @@ class WindowStage:
         return flows, self.windows.next_result(self.emitted)
 
     def _emit(self, upto: int) -> list[Flow]:
-        runs = self._owners(upto)
+        runs, held = self._owners(upto)
         found: list[list[Flow]] = [[] for _ in runs]
+
+        threads = self.engine.workers if len(runs) == 1 else 1
 
         def emit_runs_of(worker: Worker) -> None:
             after = self.emitted
             for place, (owner, last) in enumerate(runs):
                 if owner is worker:
-                    found[place] = [Flow(batch) for batch in emit(worker, self.windows, after, last)]
+                    batches = emit(worker, self.windows, after, last, threads)
+                    found[place] = [Flow(batch) for batch in batches]
                 after = max(after, last)
 
         owners = list({id(worker): worker for worker, _ in runs}.values())
         run_on_threads([partial(emit_runs_of, worker) for worker in owners])
         self.emitted = upto
         for worker in self.workers:
-            self._forget(worker, upto)
+            self._forget(worker, upto, held.get(id(worker)))
         return [flow for flows in found for flow in flows]
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -95,7 +98,8 @@ class WindowStage:
             return flow
         if self.metrics is not None:
             self.metrics.late += int(late.sum())
-        return Flow(flow.batch.filter(flags(~late)), flow.frontier[~late], flow.first_row)
+        kept = np.flatnonzero(~late)
+        return flow.filtered(flow.batch.take(indices(kept)), kept)
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column)) + self.program.time.shift
@@ -110,9 +114,9 @@ class WindowStage:
         begin, upto = 0, NEVER
         for row in partly:
             if complete[row] > max(self.emitted, upto):
-                yield Flow(flow.batch.slice(begin, row - begin)), upto
+                yield _part(flow, begin, int(row)), upto
                 begin, upto = int(row), int(complete[row])
-        yield Flow(flow.batch.slice(begin)), upto
+        yield _part(flow, begin, flow.batch.num_rows), upto
 
     def _assume_nulls(self, flows: list[Flow]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
@@ -158,7 +162,7 @@ class WindowStage:
 
     def _expected_panes(self, flows: list[Flow]) -> int:
         """Guess how many panes rows have from the first and the last; room not needed is never touched."""
-        time, width = self.program.time, self.program.grid.width
+        time, width = self.program.time, self.program.grid.every // self.windows.step
         first, last = flows[0].batch, flows[-1].batch
         if time.period is not None:
             span = sum(flow.batch.num_rows for flow in flows) * time.period
@@ -197,25 +201,37 @@ class WindowStage:
 
     # -- windows -------------------------------------------------------------------------------------
 
-    def _owners(self, upto: int) -> list[tuple[Worker, int]]:
+    def _owners(self, upto: int) -> tuple[list[tuple[Worker, int]], dict[int, int]]:
         """Who emits which windows: runs of (worker, last window), in order of time.
 
-        Where a window is one pane, only panes that several workers hold are merged, and each worker
-        emits its own. Otherwise everything is brought into the first worker's table.
+        Only panes that several workers hold are merged, and each worker emits the windows that start in its
+        own, with copies of the panes they reach into: how many slots are no copies is told by the worker's id.
+        Where that would be too much copying, everything is brought into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
-        if len(busy) > 1 and self.windows.span == 1 and not any(worker.sparse for worker in busy):
+        if len(busy) > 1 and not any(worker.sparse for worker in busy):
             runs = _runs(_disjoint(busy))
-            if len(runs) <= MOST_RUNS:
+            held = _lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
+            if held is not None:
                 last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
-                return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)]
+                return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
         main, *others = self.workers
         for other in others:
             main.absorb(other)
-        return [(main, upto)]
+        return [(main, upto)], {}
 
-    def _forget(self, worker: Worker, upto: int) -> None:
-        worker.drop(lambda panes: self.windows.finished(panes, upto))
+    def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
+        """Let go of the panes no later window needs, and of copies: all but the first `held` (None: no copies)."""
+
+        def gone(panes: np.ndarray) -> np.ndarray:
+            copies = np.arange(len(panes)) >= (len(panes) if held is None else held)
+            return self.windows.finished(panes, upto) | copies
+
+        worker.drop(gone)
+
+
+def _part(flow: Flow, begin: int, end: int) -> Flow:
+    return Flow(flow.batch.slice(begin, end - begin), None, flow.first_row + begin)
 
 
 def _disjoint(workers: list[Worker]) -> list[Worker]:
@@ -239,6 +255,37 @@ def _runs(workers: list[Worker]) -> list[tuple[Worker, int]]:
     panes, owners = panes[order], owners[order]
     ends = np.append(np.flatnonzero(np.diff(owners)), len(owners) - 1)
     return [(workers[owners[end]], int(panes[end])) for end in ends]
+
+
+def _lend(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] | None:
+    """Copy to each worker the panes up to `reach` behind its runs, unless those are more than half of all.
+
+    Tells how many slots each had before, by its id; None if nothing was copied.
+    """
+    workers = list({id(worker): worker for worker, _ in runs}.values())
+    held = {id(worker): worker.slots for worker in workers}
+    lent = [
+        (worker, other, _behind([last for owner, last in runs[:-1] if owner is worker], other, reach))
+        for worker in workers
+        for other in workers
+        if other is not worker
+    ]
+    if 2 * sum(len(slots) for _, _, slots in lent) > sum(held.values()):
+        return None
+    for worker, other, slots in lent:
+        if len(slots):
+            worker.absorb_slots(other, slots)
+    return held
+
+
+def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
+    """The slots of another worker's panes that lie up to `reach` behind any of the ends."""
+    assert other.table is not None
+    panes = other.table.panes[: other.slots]
+    near = np.zeros(len(panes), bool)
+    for end in ends:
+        near |= (panes > end) & (panes - end <= reach)
+    return np.flatnonzero(near)
 
 
 def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:

@@ -1,0 +1,136 @@
+"""Looking back from every row: `rolling`, waiting for what to compute over the rows behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.api.bind import refuse_twice, window_fields
+from penstock.api.windows import RowsSpec, require_positive
+from penstock.errors import DurationError, ExpressionTypeError, WindowError
+from penstock.expr.nodes import Field
+from penstock.plan.nodes import Lookback, Plan
+from penstock.plan.schema import schema_of, time_of
+from penstock.plan.verify import outer_columns
+from penstock.types.duration import Duration, to_ticks
+from penstock.types.time import Time
+from penstock.types.windows import LookBack
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+
+CLOSED = ("right", "left", "both", "none")
+Size = Duration | RowsSpec
+
+
+class LookingBack:
+    """A stream whose rows look back: `agg` gives times, keys and aggregates, `with_columns` keeps all columns.
+
+    >>> import penstock as pk
+    >>> trades = pk.stream("trades", {"t": "int64", "k": "string", "p": "float64"}, time="t")
+    >>> trades.rolling([10, 60], by="k").agg(m=pk.mean("p")).schema.names
+    ['t', 'k', 'm_10', 'm_60']
+    """
+
+    __slots__ = ("_by", "_labels", "_spans", "_stream")
+
+    def __init__(
+        self, stream: Stream, spans: tuple[LookBack, ...], labels: tuple[str, ...], by: tuple[str, ...]
+    ) -> None:
+        self._stream, self._spans, self._labels, self._by = stream, spans, labels, by
+
+    def agg(self, /, *exprs: object, **named: object) -> Stream:
+        """Give each row's time and keys, and these aggregates over the rows it looks back on."""
+        plan = self._stream.raw_plan
+        fields = self._fields(exprs, named, "agg")
+        if not fields[0]:
+            raise ExpressionTypeError("agg needs at least one aggregate, such as m=pk.mean('x')")
+        groups = (time_of(plan).column, *self._by)
+        for each in fields[0]:
+            loose = sorted(outer_columns(each.expr) - set(groups))
+            if loose:
+                raise ExpressionTypeError(
+                    f"the column {loose[0]!r} in {each.name!r} has many values in a look-back; "
+                    "aggregate it, or use with_columns, which keeps every row's columns"
+                )
+        refuse_twice([*dict.fromkeys(groups), *_names(fields)], "agg")
+        return self._stream.derived(Lookback(plan, self._spans, self._by, fields, rows=False))
+
+    def with_columns(self, /, *exprs: object, **named: object) -> Stream:
+        """Keep every row and column, and add these aggregates over the rows it looks back on."""
+        plan = self._stream.raw_plan
+        fields = self._fields(exprs, named, "with_columns")
+        refuse_twice([*schema_of(plan).names, *_names(fields)], "with_columns after rolling")
+        return self._stream.derived(Lookback(plan, self._spans, self._by, fields, rows=True))
+
+    def _fields(
+        self, exprs: Sequence[object], named: dict[str, object], what: str
+    ) -> tuple[tuple[Field, ...], ...]:
+        """The fields over each span; with several spans, names end in the span's."""
+        plan = self._stream.raw_plan
+        fields = window_fields(exprs, named, schema_of(plan), time_of(plan), what)
+        if len(self._spans) == 1:
+            return (fields,)
+        return tuple(
+            tuple(Field(f"{each.name}_{label}", each.expr) for each in fields) for label in self._labels
+        )
+
+    def __repr__(self) -> str:
+        return f"<LookingBack by {list(self._by)}: call .agg(...) or .with_columns(...)>"
+
+
+def _names(fields: Sequence[Sequence[Field]]) -> list[str]:
+    return [each.name for several in fields for each in several]
+
+
+def look_back(
+    stream: Stream, size: object, by: tuple[str, ...], closed: str, delay: Duration | None
+) -> LookingBack:
+    """Let the rows of a stream look back, checking the spans against its time."""
+    plan = stream.raw_plan
+    time = _clock(plan)
+    if closed not in CLOSED:
+        raise WindowError(f"closed is {closed!r}; it is one of {', '.join(map(repr, CLOSED))}")
+    sizes = list(size) if isinstance(size, (list, tuple)) else [size]
+    if not sizes:
+        raise WindowError("rolling needs a size, such as '10s' or pk.rows(20), or a list of them")
+    late = 0 if delay is None else to_ticks(delay, time, "the delay of rolling")
+    if late < 0:
+        raise WindowError(f"the delay of rolling is {delay!r}; it cannot be negative")
+    spans = tuple(_span(each, closed, late, time) for each in sizes)
+    labels = tuple(_label(each) for each in sizes)
+    refuse_twice(labels, "the sizes of rolling")
+    return LookingBack(stream, spans, labels, by)
+
+
+def _clock(plan: Plan) -> Time:
+    time = time_of(plan)
+    if time.column not in schema_of(plan).names:
+        raise WindowError(
+            "these rows have no time any more, it was dropped; keep the time column to look back"
+        )
+    return time
+
+
+def _span(size: object, closed: str, delay: int, time: Time) -> LookBack:
+    if isinstance(size, RowsSpec):
+        if size.every is not None or size.partial:
+            raise WindowError("rolling looks back on pk.rows(n); every= and partial= belong to windows")
+        if closed not in ("right", "left"):
+            raise WindowError(f"closed={closed!r} does not apply to rows; it is 'right' or 'left'")
+        return LookBack(rows=size.size, closed=closed, delay=delay)
+    require_positive(size, "the size of rolling")
+    return LookBack(size=to_ticks(size, time, "the size of rolling"), closed=closed, delay=delay)
+
+
+def _label(size: object) -> str:
+    """How a span is called in names of columns: 1h, 20rows."""
+    if isinstance(size, RowsSpec):
+        return f"{size.size}rows"
+    if isinstance(size, str):
+        return size.strip().replace(" ", "")
+    if isinstance(size, int):
+        return str(size)
+    raise DurationError(
+        "several look-backs name their columns by their sizes; write them like '1h' or pk.rows(20)"
+    )

@@ -1,0 +1,144 @@
+"""Find the frames of windows: for each window of a lane, the range of its rows.
+
+Rows lie lane by lane in order of time, so both ends of a window only ever move forward: two pointers, no
+search. `bounds` lists where lanes begin, and where the last one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, Kernel, Value, Var, maximum, minimum
+
+
+def grid_frames() -> Kernel:
+    """Windows [offset + n * every, … + size), n from `after` up to `upto`, those that hold a row."""
+    k = KernelBuilder("grid_frames")
+    size, every, offset = k.scalar("size"), k.scalar("every"), k.scalar("offset")
+
+    def skip(n: Var, time: Value) -> None:
+        """Go to the first window that ends after a time."""
+        ahead = k.var("ahead", time - offset - size)
+        whole = k.var("whole", ahead.div(every))
+        below = (ahead < 0) & ahead.ne(whole * every)  # division truncates: this makes it the floor
+        k.set(n, maximum(n, whole + 1 - below.to(I64)))
+
+    windows = _Windows(k, lambda n: offset + n * every, lambda n: offset + n * every + size, skip)
+    return windows.kernel()
+
+
+def listed_frames() -> Kernel:
+    """Windows [starts[n], ends[n]), both rising, n from `after` up to `upto`, those that hold a row."""
+    k = KernelBuilder("listed_frames")
+    starts, ends = k.buffer("starts", I64), k.buffer("ends", I64)
+
+    def skip(n: Var, time: Value) -> None:
+        """Search for the first window that ends after a time; the list holds one beyond `upto` that does."""
+        low, high = k.var("low", n), k.var("high", windows.upto + 1)
+        with k.while_(low < high):
+            middle = k.var("middle", (low + high) >> 1)
+            with k.if_(ends[middle] <= time):
+                k.set(low, middle + 1)
+            with k.else_():
+                k.set(high, middle)
+        k.set(n, low)
+
+    windows = _Windows(k, lambda n: starts[n], lambda n: ends[n], skip)
+    return windows.kernel()
+
+
+@dataclass
+class _Windows:
+    """Two pointers through each lane; `skip(n, time)` moves n to the first window, from n on, ending after a time."""
+
+    k: KernelBuilder
+    start: Callable[[Value], Value]
+    end: Callable[[Value], Value]
+    skip: Callable[[Var, Value], None]
+
+    def __post_init__(self) -> None:
+        k = self.k
+        self.times, self.bounds = k.buffer("times", I64), k.buffer("bounds", I64)
+        self.after, self.upto = k.scalar("after"), k.scalar("upto")
+        self.lanes, self.capacity = k.scalar("lanes"), k.scalar("capacity")
+        self.lo, self.hi, self.number = (k.buffer(hint, I64) for hint in ("lo", "hi", "number"))
+
+    def kernel(self) -> Kernel:
+        """Write frames while there is room; return how many there are in all."""
+        k = self.k
+        self.found = k.var("found", 0)
+        with k.for_(0, self.lanes, "lane") as lane:
+            self._lane(k.var("at", self.bounds[lane]), k.var("stop", self.bounds[lane + 1]))
+        k.ret(self.found)
+        return k.build()
+
+    def _lane(self, at: Var, stop: Var) -> None:
+        k = self.k
+        n, beyond = k.var("n", self.after), k.var("beyond", at)
+        with k.while_(at < stop):
+            self.skip(n, self.times[at])
+            with k.if_(n > self.upto):
+                k.set(at, stop)
+            with k.else_():
+                self._pass(at, stop, self.start(n))
+                self._pass_ahead(beyond, at, stop, self.end(n))
+                with k.if_(at < beyond):
+                    self._write(at, beyond, n)
+                    k.set(n, n + 1)
+
+    def _pass(self, at: Var, stop: Value, limit: Value) -> None:
+        """Move past rows before a time."""
+        k = self.k
+        bound = k.var("bound", limit)
+        more = k.var("more", at < stop, BOOL)
+        with k.while_(more):
+            k.set(more, self.times[at] < bound)
+            with k.if_(more):
+                k.set(at, at + 1)
+                k.set(more, at < stop)
+
+    def _pass_ahead(self, beyond: Var, at: Value, stop: Value, limit: Value) -> None:
+        self.k.set(beyond, maximum(beyond, at))
+        self._pass(beyond, stop, limit)
+
+    def _write(self, lo: Value, hi: Value, n: Value) -> None:
+        k = self.k
+        with k.if_(self.found < self.capacity):
+            for buffer, value in ((self.lo, lo), (self.hi, hi), (self.number, n)):
+                k.store(buffer, self.found, value)
+        k.set(self.found, self.found + 1)
+
+
+def look_back_frames(oldest: bool, newest: bool) -> Kernel:
+    """For each row, the rows of its lane from `since` before its time to `until` before it.
+
+    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame.
+    """
+    k = KernelBuilder("look_back_frames")
+    times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
+    since, until, lanes = k.scalar("since"), k.scalar("until"), k.scalar("lanes")
+    lo, hi = k.buffer("lo", I64), k.buffer("hi", I64)
+
+    def advance(pointer: Var, stop: Value, limit: Value, including: bool) -> None:
+        bound = k.var("bound", limit)
+        more = k.var("more", pointer < stop, BOOL)
+        with k.while_(more):
+            here = times[pointer]
+            k.set(more, here <= bound if including else here < bound)
+            with k.if_(more):
+                k.set(pointer, pointer + 1)
+                k.set(more, pointer < stop)
+
+    with k.for_(0, lanes, "lane") as lane:
+        stop = k.var("stop", bounds[lane + 1])
+        left, right = k.var("left", bounds[lane]), k.var("right", bounds[lane])
+        with k.for_(bounds[lane], stop, "row") as row:
+            advance(right, stop, times[row] - until, newest)
+            advance(left, stop, times[row] - since, not oldest)
+            k.store(lo, row, minimum(left, right))
+            k.store(hi, row, right)
+    k.ret(0)
+    return k.build()
+

@@ -1,0 +1,36 @@
+"""Put rows into lanes: a counting sort that keeps the order of rows within a lane.
+
+Two passes over the rows, no comparison: `count_lanes` tells how many rows each lane has, the runtime turns
+that into the places where lanes begin, and `fill_lanes` lists the rows of each lane there.
+"""
+
+from __future__ import annotations
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel
+
+
+def count_lanes() -> Kernel:
+    """Add the rows `lo … hi` of each lane to `counts`."""
+    k = KernelBuilder("count_lanes")
+    lanes, counts = k.buffer("lanes", I64), k.buffer("counts", I64)
+    lo, hi = k.scalar("lo"), k.scalar("hi")
+    with k.for_(lo, hi, "i") as i:
+        lane = k.var("lane", lanes[i])
+        k.store(counts, lane, counts[lane] + 1)
+    k.ret(hi)
+    return k.build()
+
+
+def fill_lanes() -> Kernel:
+    """List the rows `lo … hi` lane by lane: `places` tells where each lane's next row goes."""
+    k = KernelBuilder("fill_lanes")
+    lanes, places, order = k.buffer("lanes", I64), k.buffer("places", I64), k.buffer("order", I64)
+    lo, hi = k.scalar("lo"), k.scalar("hi")
+    with k.for_(lo, hi, "i") as i:
+        lane = k.var("lane", lanes[i])
+        place = k.var("place", places[lane])
+        k.store(order, place, i)
+        k.store(places, lane, place + 1)
+    k.ret(hi)
+    return k.build()

@@ -1,0 +1,170 @@
+"""Join windowed objects that run in lanes with their kernels: what the compiler hands to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from penstock.ir import nodes as ir
+from penstock.ir.rows import as_table
+from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames
+from penstock.kernels.sort.partition import count_lanes, fill_lanes
+from penstock.lane_reducers import LaneReducers, may_overlap
+from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
+from penstock.programs import CompiledRows, Workshop
+from penstock.runtime.assembly import Windows
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.framing import (
+    CalendarFraming,
+    CarriedFraming,
+    CountFraming,
+    Framing,
+    GridFraming,
+    SessionFraming,
+    UnboundedFraming,
+)
+from penstock.runtime.lanes.lanes import Lanes, Layout
+from penstock.runtime.lanes.look_back import LookBackFraming
+from penstock.runtime.lanes.results import (
+    AppliedResults,
+    LookBackResults,
+    Reductions,
+    RowResults,
+    WindowResults,
+)
+from penstock.runtime.lanes.stage import LaneStage
+from penstock.runtime.programs import Call, Grid
+from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.session import Context, StageSpec
+from penstock.types.calendar import calendar_bounds
+from penstock.types.time import Time
+from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+
+
+@dataclass(frozen=True)
+class LaneProgram:
+    """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results."""
+
+    this: ir.Object
+    source: ir.Object
+    made: Spelled
+    workshop: Workshop
+
+    def stages(self, first: bool, paths: int) -> list[StageSpec]:
+        """Three stages. `first` says that rows are counted here, `paths` how often."""
+        body, made, this = self.this.body, self.made, self.this
+        rows = CompiledRows(made.samples, self.source, made.ready, self.workshop)
+        ready = StageSpec(
+            made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, paths)
+        )
+        if isinstance(body, ir.Apply):
+            return [ready, StageSpec(this.name, (made.ready.name,), self._stage(this.schema, first))]
+        if isinstance(body, ir.Reduce):
+            plain, after = behind_windows(this, body, made)
+        else:
+            assert isinstance(body, ir.Attach | ir.Lookback)
+            plain, after = behind_rows(this, body, made)
+        fields = CompiledRows(after, plain, this, self.workshop)
+        return [
+            ready,
+            StageSpec(plain.name, (made.ready.name,), self._stage(plain.schema, first)),
+            StageSpec(this.name, (plain.name,), lambda context: RowsStage(fields, context.metrics, 0)),
+        ]
+
+    def _stage(self, schema: pa.Schema, first: bool) -> Callable[[Context], LaneStage]:
+        def make(context: Context) -> LaneStage:
+            gate, emission = self._emission(schema, context.engine.workers)
+            layout = Layout(
+                self._lane_keys,
+                lambda width: Indexer(width, self.workshop.index, self.workshop.texts),
+                self.workshop.call("count_lanes", count_lanes),
+                self.workshop.call("fill_lanes", fill_lanes),
+                context.engine.workers,
+            )
+            keeps_rows = isinstance(self.this.body, ir.Attach | ir.Lookback)
+            counted = context.metrics if first else None
+            time, release = self._clocks
+            return LaneStage(
+                gate, layout, emission, keeps_rows, self.made.ready.schema, time, release, counted
+            )
+
+        return make
+
+    # -- where windows lie ---------------------------------------------------------------------------
+
+    @property
+    def _carried(self) -> bool:
+        return not isinstance(self.this.body, ir.Lookback) and isinstance(
+            getattr(self.this.body, "domain", None), ir.Carried
+        )
+
+    @property
+    def _lane_keys(self) -> tuple[str, ...]:
+        """What tells lanes apart: under a carried domain the window too."""
+        return (*self.made.keys, *BOUNDS) if self._carried else self.made.keys
+
+    @property
+    def _clocks(self) -> tuple[Time, Time]:
+        """What orders rows, and what tells when they may take part."""
+        time = self.made.ready.time
+        if not self._carried:
+            return time, time
+        release = Time(BOUNDS[1], time.type, time.unit, shift=-1)
+        return (time if time.column in self.made.ready.schema.names else release), release
+
+    def _emission(
+        self, schema: pa.Schema, threads: int
+    ) -> tuple[Framing | LookBackFraming, Callable[[Lanes, int], list[pa.RecordBatch]]]:
+        body, made = self.this.body, self.made
+        if isinstance(body, ir.Lookback):
+            behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
+            return behind, LookBackResults(behind, self._reductions(threads), schema)
+        assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
+        framing = self._framing(body.domain)
+        match body:
+            case ir.Reduce():
+                return framing, WindowResults(framing, self._reductions(threads), made.keys, schema)
+            case ir.Attach():
+                return framing, RowResults(framing, self._reductions(threads), not self._carried, schema)
+            case ir.Apply(function=function):
+                names = schema.names[len(BOUNDS) + len(made.keys) :]
+                applied = partial(_applied, function, schema, names)
+                columns = tuple(self.source.schema.names)
+                return framing, AppliedResults(framing, applied, columns, made.keys, schema)
+
+    def _framing(self, domain: ir.Domain) -> Framing:
+        match domain:
+            case Session(gap=gap):
+                return SessionFraming(gap)
+            case Count(size=size, every=every, partial=tail):
+                return CountFraming(size, every, tail)
+            case Unbounded():
+                return UnboundedFraming()
+            case ir.Carried():
+                return CarriedFraming(*BOUNDS)
+            case Calendar():
+                listed = self.workshop.call("listed_frames", listed_frames)
+                return CalendarFraming(partial(calendar_bounds, domain), listed)
+            case ir.Grid(size=size, every=every, offset=offset):
+                grid = Windows(Grid(size, every, offset))
+                return GridFraming(grid, self.workshop.call("grid_frames", grid_frames))
+
+    def _look_back(self, span: LookBack) -> Call:
+        oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
+        return self.workshop.call(
+            ("look_back_frames", oldest, newest), lambda: look_back_frames(oldest, newest)
+        )
+
+    def _reductions(self, threads: int) -> Reductions:
+        made, overlaps = self.made, may_overlap(self.this.body)
+        reducers = LaneReducers(made.ready, made.reductions, overlaps, self.workshop, threads).reducers()
+        return Reductions(reducers, len(made.reductions))
+
+
+def _applied(
+    function: Callable[[pa.Table], object], schema: pa.Schema, names: list[str], rows: pa.Table
+) -> pa.Table:
+    return as_table(function(rows), schema, names)

@@ -1,0 +1,170 @@
+"""Spell out a windowed object for lanes: plain columns first, then frames, then what is computed over results.
+
+~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
+→  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
+   frames   { window_start; window_end; k; reduced0 }   lanes
+   results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.ir.scope import result_type
+from penstock.lower.names import hidden_name
+from penstock.lower.split import read_from_columns
+from penstock.types.time import Time
+
+BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
+
+
+@dataclass(frozen=True)
+class LaneReduction:
+    """A reduction whose arguments and condition are columns."""
+
+    function: str
+    args: tuple[str, ...]
+    where: str | None
+    options: ex.Options
+    span: int
+    type: pa.DataType
+
+    def as_ir(self) -> ir.Reduction:
+        args = tuple(ex.Column(name) for name in self.args)
+        where = None if self.where is None else ex.Column(self.where)
+        return ir.Reduction(self.function, args, where, self.options)
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A windowed object in three steps: `samples` make `ready` rows, `reduced` names the columns behind frames."""
+
+    samples: ir.Samples
+    ready: ir.Object
+    keys: tuple[str, ...]
+    reductions: tuple[LaneReduction, ...]
+    reduced: tuple[pa.Field, ...]
+
+
+def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
+    """Make columns of keys, arguments and conditions, beside those of the source that are `kept`."""
+    body = this.body
+    assert isinstance(body, ir.Reduce | ir.Attach | ir.Lookback | ir.Apply)
+    columns = _Columns(source.schema, {name: ex.Column(name) for name in kept})
+    keys = tuple(dict.fromkeys(columns.name_of(key.expr, "key") for key in body.keys))
+    several = () if isinstance(body, ir.Apply) else body.reductions
+    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
+    fields = tuple(ex.Field(name, expr) for name, expr in columns.fields.items())
+    samples = ir.Samples(source.name, body.where, fields)
+    ready = ir.Object(f"{this.name}.rows", samples, schema, _stored(source.time))
+    taken = [*schema.names, *BOUNDS]
+    names = [hidden_name(taken, "reduced", place) for place in range(len(reductions))]
+    reduced = tuple(pa.field(n, each.type) for n, each in zip(names, reductions, strict=True))
+    return Spelled(samples, ready, keys, reductions, reduced)
+
+
+def _stored(time: Time) -> Time:
+    return replace(time, period=None, start=0)
+
+
+@dataclass
+class _Columns:
+    """The columns of the rows that frames are made of; what is not a column of the source gets a hidden name."""
+
+    schema: pa.Schema
+    fields: dict[str, ex.Expr] = field(default_factory=dict)
+
+    def name_of(self, expr: ex.Expr, hint: str) -> str:
+        if isinstance(expr, ex.Column):
+            self.fields.setdefault(expr.name, expr)
+            return expr.name
+        known = next((name for name, each in self.fields.items() if each == expr), None)
+        if known is not None:
+            return known
+        taken = [*self.schema.names, *self.fields, *BOUNDS]
+        name = hidden_name(taken, hint, len(self.fields))
+        self.fields[name] = expr
+        return name
+
+
+def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) -> LaneReduction:
+    args = tuple(columns.name_of(arg, "arg") for arg in reduction.args)
+    where = None if reduction.where is None else columns.name_of(reduction.where, "where")
+    dtype = result_type(reduction, schema)
+    return LaneReduction(reduction.function, args, where, reduction.options, reduction.span, dtype)
+
+
+def behind_windows(this: ir.Object, body: ir.Reduce, made: Spelled) -> tuple[ir.Object, ir.Samples]:
+    """The results of frames as an object, and the fields and `having` over its columns."""
+    time = made.ready.time
+    bounds = [pa.field(name, _bound_type(name, body, made)) for name in BOUNDS]
+    keys = [pa.field(key, made.ready.schema.field(key).type) for key in made.keys]
+    schema = pa.schema([*bounds, *keys, *made.reduced])
+    plain = ir.Object(f"{this.name}.frames", body, schema, replace(time, column=BOUNDS[1], shift=-1))
+    names = [each.name for each in made.reduced]
+    renamed = {key.name: name for key, name in zip(body.keys, _key_names(body, made), strict=True)}
+
+    def over(expr: ex.Expr) -> ex.Expr:
+        return ex.substitute(
+            read_from_columns(expr, names), {old: ex.Column(new) for old, new in renamed.items()}
+        )
+
+    having = None if body.having is None else over(body.having)
+    fields = tuple(ex.Field(each.name, over(each.expr)) for each in body.fields)
+    return plain, ir.Samples(plain.name, having, fields)
+
+
+def _key_names(body: ir.Reduce, made: Spelled) -> list[str]:
+    by_expr = {field.expr: field.name for field in made.samples.fields}
+    return [by_expr[key.expr] for key in body.keys]
+
+
+def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: Spelled) -> pa.DataType:
+    carried = isinstance(body.domain, ir.Carried)
+    found: pa.DataType = made.ready.schema.field(name).type if carried else made.ready.time.type
+    return found
+
+
+def behind_rows(
+    this: ir.Object, body: ir.Attach | ir.Lookback, made: Spelled
+) -> tuple[ir.Object, ir.Samples]:
+    """Rows beside their aggregates as an object, and the fields over its columns."""
+    adds = isinstance(body, ir.Attach) and not isinstance(body.domain, ir.Carried)
+    bounds = [pa.field(name, made.ready.time.type) for name in BOUNDS] if adds else []
+    kept = [each for each in made.ready.schema if each.name not in {field.name for field in bounds}]
+    plain = ir.Object(
+        f"{this.name}.frames", body, pa.schema([*kept, *bounds, *made.reduced]), made.ready.time
+    )
+    names = [each.name for each in made.reduced]
+    fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+    return plain, ir.Samples(plain.name, None, fields)
+
+
+def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
+    """The source's columns that stay beside keys and arguments: the time, and what fields read."""
+    body = this.body
+    time = [source.time.column] if source.time.column in source.schema.names else []
+    match body:
+        case ir.Apply():
+            return list(source.schema.names)
+        case ir.Reduce(domain=ir.Carried()):
+            return [*dict.fromkeys([*time, *BOUNDS])]
+        case ir.Attach(fields=fields, domain=domain):
+            read = {name for each in fields for name in ex.columns_of(each.expr)}
+            if not isinstance(domain, ir.Carried):
+                read -= set(BOUNDS)
+            else:
+                read |= set(BOUNDS)
+            return [name for name in source.schema.names if name in read or name in time]
+        case ir.Lookback(fields=fields):
+            read = {name for each in fields for name in ex.columns_of(each.expr)}
+            return [name for name in source.schema.names if name in read or name in time]
+        case _:
+            return time

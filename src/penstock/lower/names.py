@@ -1,0 +1,14 @@
+"""Names for columns that no user has named."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+
+def hidden_name(taken: Collection[str], hint: str, place: int) -> str:
+    """Give a column name that is not taken.
+
+    >>> hidden_name(["arg0"], "arg", 0)
+    'arg0_'
+    """
+    return next(each for n in range(len(taken) + 1) if (each := f"{hint}{place}{'_' * n}") not in taken)

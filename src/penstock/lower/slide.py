@@ -1,0 +1,149 @@
+"""The sliding kernel: reductions over frames of rows, by one of the algorithms in `kernels/swag`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import Reduction
+from penstock.kernels import monoids
+from penstock.kernels.cells import Cell, narrow
+from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.recompute import recompute
+from penstock.kernels.swag.slide import Row, Scratch, Slide
+from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
+from penstock.kernels.swag.two_stacks import two_stacks
+from penstock.loop.abi import ERRORS, Binding
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Value, const
+from penstock.lower.columns import Columns
+from penstock.lower.emission.spec import Output
+from penstock.lower.folding.frame import contribution
+from penstock.lower.machine import machine_type
+from penstock.lower.nullability import may_be_null
+from penstock.lower.partials import PRESENT, Finish, Partial, monoid_of, partials_of
+from penstock.types.time import Time
+
+Algorithm = Callable[[Slide], tuple[Scratch, ...]]
+
+# What these give of no rows is not null.
+DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "recompute": recompute,
+    "two-stacks": two_stacks,
+    "subtract-on-evict": subtract_on_evict,
+}
+
+
+@dataclass(frozen=True)
+class SlideSpec:
+    """All that the kernel is specialised to. Arguments and conditions of the reductions are columns."""
+
+    schema: pa.Schema
+    time: Time
+    reductions: tuple[Reduction, ...]
+    types: tuple[pa.DataType, ...]
+    nullable: frozenset[str]
+    algorithm: str
+
+
+@dataclass(frozen=True)
+class SlideKernel:
+    """The kernel, the columns it writes, what fills its parameters, and the scratch memory it asks for."""
+
+    kernel: Kernel
+    outputs: tuple[Output, ...]
+    bindings: tuple[Binding, ...]
+    scratch: tuple[Scratch, ...]
+
+
+def build_slide(spec: SlideSpec) -> SlideKernel:
+    """Write the sliding kernel for a specification."""
+    return _Sliding(spec).write()
+
+
+def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
+    """The algebra of what the reductions remember: what an algorithm has to be able to handle."""
+    return tuple(_monoid(each, spec.schema) for each in _partials(spec))
+
+
+def _partials(spec: SlideSpec) -> tuple[Partial, ...]:
+    """What frames remember: a frame knows without being told whether it has rows."""
+    found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
+    return found[1:] if found[0] == PRESENT and len(found) > 1 else found
+
+
+def _monoid(partial: Partial, schema: pa.Schema) -> Monoid:
+    """Choose the algebra of a partial.
+
+    Whether there was a value is counted, so that values can leave again. Sums of narrow integers cannot
+    leave 64 bits, however many rows there are; others get 128.
+    """
+    if partial.kind == "present":
+        return monoids.count()
+    types = [type_of(arg, schema) for arg in partial.args]
+    machines = [machine_type(dtype) for dtype in types]
+    small = all(each is not None and each.bits <= I32.bits for each in machines)
+    return monoid_of(partial, types, wide=not small)
+
+
+class _Sliding:
+    """The kernel being written."""
+
+    def __init__(self, spec: SlideSpec) -> None:
+        self.spec = spec
+        self.k = k = KernelBuilder("slide")
+        self.head = k.buffer("head", I64)
+        self.lo, self.hi = k.buffer("lo", I64), k.buffer("hi", I64)
+        self.begin, self.end = k.scalar("begin"), k.scalar("end")
+        self.columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, k.scalar("first_row"))
+        self.partials = _partials(spec)
+        self.values, self.valid = self._buffers()
+        self.errors = k.var("errors", False, BOOL)
+
+    def _buffers(self) -> tuple[list[Buffer], list[Buffer]]:
+        machines = [machine_type(dtype) or I32 for dtype in self.spec.types]
+        values = [self.k.buffer("out", machine) for machine in machines]
+        return values, [self.k.buffer("out_valid", U8) for _ in machines]
+
+    def write(self) -> SlideKernel:
+        k = self.k
+        algebra = slide_monoids(self.spec)
+        slide = Slide(k, self.lo, self.hi, self.begin, self.end, algebra, self._row, self._emit)
+        scratch = ALGORITHMS[self.spec.algorithm](slide)
+        k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
+        k.ret(0)
+        outputs = tuple(
+            Output(str(place), values.type, values.name, valid.name)
+            for place, (values, valid) in enumerate(zip(self.values, self.valid, strict=True))
+        )
+        return SlideKernel(k.build(), outputs, tuple(self.columns.bindings), scratch)
+
+    def _row(self, row: Value) -> Row:
+        lowering = self.columns.lowering(row, self._fail)
+        return [contribution(lowering, partial) for partial in self.partials]
+
+    def _fail(self, condition: Value) -> None:
+        self.k.set(self.errors, self.errors | condition)
+
+    def _emit(self, frame: Value, states: Sequence[Values]) -> None:
+        """Write a frame's results. One without rows has none, except that it counts them."""
+        spec, k = self.spec, self.k
+        some = k.var("some", self.lo[frame] < self.hi[frame])
+        finish = Finish(
+            k, self.partials, states, lambda e: may_be_null(e, spec.schema, spec.nullable), self._fail
+        )
+        for place, (reduction, dtype) in enumerate(zip(spec.reductions, spec.types, strict=True)):
+            cell = finish.cell(reduction, dtype)
+            k.store(self.values[place], frame, cell.value.to(self.values[place].type))
+            k.store(self.valid[place], frame, self._validity(reduction, cell, some).to(U8))
+
+    @staticmethod
+    def _validity(reduction: Reduction, cell: Cell, some: Value) -> Value:
+        if reduction.function in DEFINED_WITHOUT_ROWS:
+            return const(True, BOOL) if cell.valid is None else cell.valid
+        return narrow(cell.valid, some)

@@ -1,0 +1,275 @@
+"""Where windows lie in lanes, which of them are complete, and which rows later ones still need.
+
+A window becomes a frame: a range of rows of one lane, with the window's bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from penstock.errors import OverflowError
+from penstock.runtime.assembly import Windows
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.programs import Call
+
+Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Rows lo … hi of each window, and the window's bounds."""
+
+    lo: np.ndarray
+    hi: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lo)
+
+    def chosen(self, which: np.ndarray) -> Frames:
+        return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
+
+    @property
+    def longest(self) -> int:
+        return int((self.hi - self.lo).max()) if len(self.lo) else 0
+
+
+class Gate(Protocol):
+    """Who is let in, and who may leave."""
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        """Which rows come too late, `frontier` being the watermark when each came."""
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        """Which rows windows yet to come may hold."""
+
+    def ahead(self, watermark: int) -> int:
+        """The earliest time that windows yet to come can have."""
+
+    def oldest(self, watermark: int) -> int:
+        """The earliest time that a row yet to come can have and still be let in."""
+
+
+class Framing(Gate, Protocol):
+    """One window type."""
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        """The windows that are complete now and were not before."""
+
+
+class Released:
+    """Rows take part in order, once the watermark has passed them: those behind it are late."""
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        behind: np.ndarray = times < frontier
+        return behind
+
+    def oldest(self, watermark: int) -> int:
+        return watermark
+
+
+@dataclass(frozen=True)
+class SessionFraming(Released):
+    gap: int
+
+    def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first row of each session, the row behind its last, and when it ends."""
+        times = lanes.rows.times
+        begins = np.empty(len(times), np.bool_)
+        begins[1:] = np.diff(times) > self.gap
+        begins[lanes.bounds[:-1]] = True
+        lo = np.flatnonzero(begins)
+        hi = np.append(lo[1:], len(times)) if len(lo) else lo
+        last = times[hi - 1]
+        if len(last) and int(last.max()) > FOREVER - self.gap:
+            raise OverflowError("the end of a session lies beyond the range of 64-bit times")
+        return lo, hi, last + self.gap
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        lo, hi, end = self._sessions(lanes)
+        found = Frames(lo, hi, lanes.rows.times[lo], end)
+        return found if watermark == FOREVER else found.chosen(end < watermark)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        lo, hi, end = self._sessions(lanes)
+        return np.repeat(end >= watermark, hi - lo)
+
+    def ahead(self, watermark: int) -> int:
+        return watermark if watermark in (NEVER, FOREVER) else watermark - 1
+
+
+@dataclass(frozen=True)
+class CountFraming(Released):
+    """Windows of rows. What is kept of a lane begins with the first row of a window, so nothing is counted."""
+
+    size: int
+    every: int
+    partial: bool
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        rows = np.diff(lanes.bounds)
+        each = -(-rows // self.every)  # windows that have begun
+        lane = np.repeat(np.arange(lanes.count), each)
+        place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+        lo = lanes.bounds[lane] + place * self.every
+        hi = np.minimum(lo + self.size, lanes.bounds[lane + 1])
+        full = hi - lo == self.size
+        new = full & lanes.rows.fresh[hi - 1]
+        if self.partial and watermark == FOREVER:
+            new |= ~full
+        lo, hi = lo[new], hi[new]
+        times = lanes.rows.times
+        return Frames(lo, hi, times[lo], times[hi - 1] + 1)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        rows = np.diff(lanes.bounds)
+        reach = max(self.size, self.every)
+        first = np.maximum(-(-(rows - reach + 1) // self.every), 0) * self.every  # of the oldest open window
+        place = np.arange(len(lanes.rows)) - np.repeat(lanes.bounds[:-1], rows)
+        kept: np.ndarray = place >= np.repeat(first, rows)
+        return kept
+
+    def ahead(self, watermark: int) -> int:
+        return NEVER if self.partial and watermark != FOREVER else watermark
+
+
+@dataclass(frozen=True)
+class UnboundedFraming(Released):
+    """One window, complete when input ends: from the first row of any key to the last."""
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        if watermark != FOREVER or not len(lanes.rows):
+            return _no_frames()
+        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], lanes.rows.times
+        return Frames(lo, hi, np.full(len(lo), times.min()), np.full(len(lo), times.max() + 1))
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        return np.ones(len(lanes.rows), np.bool_)
+
+    def ahead(self, watermark: int) -> int:
+        return NEVER if watermark != FOREVER else FOREVER
+
+
+@dataclass(frozen=True)
+class CarriedFraming(Released):
+    """Each row says which window it is in: the bounds are among the keys, so a lane is a window."""
+
+    start: str
+    end: str
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        first = lanes.bounds[:-1]
+        start, end = (ticks_of(lanes.rows.batch.column(name))[first] for name in (self.start, self.end))
+        found = Frames(first, lanes.bounds[1:], start, end)
+        return found if watermark == FOREVER else found.chosen(end <= watermark)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        later: np.ndarray = ticks_of(lanes.rows.batch.column(self.end)) > watermark
+        return later
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+
+@dataclass
+class GridFraming:
+    """Windows on a grid of time. A row is late only when all its windows are complete."""
+
+    windows: Windows
+    call: Call
+    emitted: int = field(default=NEVER)
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        return self.windows.late(times, frontier)
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        """Count first, then fill: how many windows there are is not known before."""
+        upto = self.windows.last_complete(watermark)
+        if upto <= self.emitted:
+            return _no_frames()
+        grid = self.windows.grid
+        given = {"size": grid.size, "every": grid.every, "offset": grid.offset}
+        after = self.emitted + 1 if self.emitted > NEVER else NEVER
+        lo, hi, number = _filled(self.call, lanes, {**given, "after": after, "upto": upto})
+        self.emitted = upto
+        start = grid.offset + number * grid.every
+        return Frames(lo, hi, start, start + grid.size)
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        open_yet: np.ndarray = self.windows.last_holding(lanes.rows.times) > self.emitted
+        return open_yet
+
+    def ahead(self, watermark: int) -> int:
+        return self.windows.next_result(self.emitted)
+
+    def oldest(self, watermark: int) -> int:
+        return watermark - self.windows.grid.size
+
+
+@dataclass
+class CalendarFraming:
+    """Windows on a calendar: a grid whose lines are listed."""
+
+    bounds: Bounds
+    call: Call
+    emitted: int = field(default=NEVER)
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        late = times < frontier
+        if late.any():
+            behind = np.flatnonzero(late)
+            late[behind] = self._last_end(times[behind]) <= frontier[behind]
+        return late
+
+    def frames(self, lanes: Lanes, watermark: int) -> Frames:
+        times = lanes.rows.times
+        if not len(times):
+            self.emitted = max(self.emitted, watermark)
+            return _no_frames()
+        starts, ends = self.bounds(int(times.min()), int(times.max()))
+        kept = (ends > self.emitted) & (ends <= watermark)
+        starts, ends = np.append(starts[kept], FOREVER), np.append(ends[kept], FOREVER)
+        self.emitted = max(self.emitted, watermark)
+        given = {"starts": starts, "ends": ends, "after": 0, "upto": len(starts) - 2}
+        lo, hi, number = _filled(self.call, lanes, given)
+        return Frames(lo, hi, starts[number], ends[number])
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        times = lanes.rows.times
+        return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
+
+    def _last_end(self, times: np.ndarray) -> np.ndarray:
+        """The end of the last window that holds each time."""
+        starts, ends = self.bounds(int(times.min()), int(times.max()))
+        place = np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
+        last: np.ndarray = np.where(ends[place] > times, ends[place], NEVER)
+        return last
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+    def oldest(self, watermark: int) -> int:
+        starts, _ = self.bounds(watermark, watermark)
+        return int(starts.min()) if len(starts) else watermark
+
+
+def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Run a frames kernel twice: to count, and to fill."""
+    given = {**given, "times": lanes.rows.times, "bounds": lanes.bounds, "lanes": lanes.count}
+    nothing = {name: np.zeros(1, np.int64) for name in ("lo", "hi", "number")}
+    found = call({**given, **nothing, "capacity": 0})
+    lo, hi, number = (np.empty(found, np.int64) for _ in range(3))
+    call({**given, "lo": lo, "hi": hi, "number": number, "capacity": found})
+    return lo, hi, number
+
+
+def _no_frames() -> Frames:
+    nothing = np.zeros(0, np.int64)
+    return Frames(nothing, nothing, nothing, nothing)

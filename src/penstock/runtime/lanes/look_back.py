@@ -1,0 +1,70 @@
+"""What each row looks back on, as frames: one for each new row, in the order of lanes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from penstock.runtime.flow import NEVER
+from penstock.runtime.lanes.framing import Frames, Released
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.programs import Call
+from penstock.types.windows import LookBack
+
+
+@dataclass(frozen=True)
+class LookBackFraming(Released):
+    """Several spans at once. `calls` find the frames of each: a span of time, or what lies before a delay."""
+
+    spans: tuple[LookBack, ...]
+    calls: tuple[Call, ...]
+
+    def frames(self, lanes: Lanes) -> list[Frames]:
+        """The frames of new rows, for each span."""
+        new = np.flatnonzero(lanes.rows.fresh)
+        return [self._span(span, call, lanes, new) for span, call in zip(self.spans, self.calls, strict=True)]
+
+    def _span(self, span: LookBack, call: Call, lanes: Lanes, new: np.ndarray) -> Frames:
+        now = lanes.rows.times[new]
+        if span.rows is not None and span.delay == 0:
+            hi = new + (span.closed != "left")
+        else:
+            lo, hi = self._by_time(span, call, lanes)
+            lo, hi = lo[new], hi[new]
+        if span.rows is not None:
+            lo = np.maximum(hi - span.rows, lanes.bounds[lanes.of_rows(new)])
+        return Frames(lo, hi, now, now)
+
+    @staticmethod
+    def _by_time(span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = np.empty(len(lanes.rows), np.int64), np.empty(len(lanes.rows), np.int64)
+        since = span.delay + (span.size or 0)
+        given = {"times": lanes.rows.times, "bounds": lanes.bounds, "lanes": lanes.count, "lo": lo, "hi": hi}
+        call({**given, "since": since, "until": span.delay})
+        return lo, hi
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        """Rows that one at the watermark, or the next of its lane, would look back on."""
+        kept = np.zeros(len(lanes.rows), np.bool_)
+        for span in self.spans:
+            reach = span.delay + (span.size or 0)
+            kept |= lanes.rows.times >= max(watermark - reach, NEVER)
+            if span.rows is not None:
+                kept |= self._last_rows(span, lanes, watermark)
+        return kept
+
+    @staticmethod
+    def _last_rows(span: LookBack, lanes: Lanes, watermark: int) -> np.ndarray:
+        """The last rows of each lane; with a delay, of those that it has let pass."""
+        assert span.rows is not None
+        rows = np.diff(lanes.bounds)
+        ends = lanes.bounds[1:]
+        if span.delay:
+            passed = np.concatenate([[0], np.cumsum(lanes.rows.times < watermark - span.delay)])
+            ends = lanes.bounds[:-1] + passed[lanes.bounds[1:]] - passed[lanes.bounds[:-1]]
+        last: np.ndarray = np.arange(len(lanes.rows)) >= np.repeat(ends - span.rows, rows)
+        return last
+
+    def ahead(self, watermark: int) -> int:
+        return watermark

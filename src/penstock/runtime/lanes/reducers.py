@@ -1,0 +1,211 @@
+"""Reductions over frames: native kernels where a state has a fixed size, positions of rows elsewhere.
+
+What merely chooses a row (first, last, the largest text, …) is answered with the row's place; Arrow then takes
+the value, of whatever type it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import ERRORS, WORDS
+from penstock.loop.nodes import Type
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import filled, indices, numpy_type, to_arrow
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.programs import OutputCall
+from penstock.runtime.worker import OVERFLOW
+
+# Fewer rows and frames than this are not worth a second thread.
+WORK_PER_THREAD = 1 << 16
+
+
+class Reducer(Protocol):
+    """Some of a query's reductions: `places` are their numbers, `span` the look-back they are over."""
+
+    @property
+    def places(self) -> tuple[int, ...]: ...
+
+    @property
+    def span(self) -> int: ...
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        """Give the value of each reduction for each frame."""
+
+
+@dataclass(frozen=True)
+class SlideCall:
+    """A sliding kernel, and the scratch memory it asks for: (parameter, type, cells; None: the longest frame)."""
+
+    output: OutputCall
+    scratch: tuple[tuple[str, Type, int | None], ...]
+
+
+@dataclass(frozen=True)
+class KernelReducer:
+    """Reductions with states of fixed size, all in one pass over the frames.
+
+    `slide(nullable)` gives the kernel for columns of which some hold nulls.
+    """
+
+    places: tuple[int, ...]
+    span: int
+    columns: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    slide: Callable[[frozenset[str]], SlideCall]
+    threads: int
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        batch = lanes.rows.batch
+        nullable = frozenset(name for name in self.columns if batch.column(name).null_count)
+        kernel = self.slide(nullable)
+        given = BatchArguments(batch, {}).fill(kernel.output.bindings)
+        outputs = _outputs(kernel.output, len(frames))
+        arguments = {**given, **outputs, "lo": frames.lo, "hi": frames.hi}
+        run_on_threads([partial(_call, kernel, arguments, *part) for part in self._parts(frames)])
+        return [
+            to_arrow(outputs[each.values], None if each.valid is None else outputs[each.valid], dtype)
+            for each, dtype in zip(kernel.output.outputs, self.types, strict=True)
+        ]
+
+    def _parts(self, frames: Frames) -> list[tuple[int, int, int]]:
+        """Cut the frames into one run for each thread: (first, end, rows of the longest)."""
+        work = len(frames) + int(frames.hi[-1] - frames.lo[0])
+        threads = max(min(self.threads, work // WORK_PER_THREAD), 1)
+        cuts = np.linspace(0, len(frames), threads + 1).astype(int)
+        longest = frames.longest
+        return [(int(begin), int(end), longest) for begin, end in pairwise(cuts)]
+
+
+def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
+    made: dict[str, np.ndarray] = {}
+    for each in call.outputs:
+        made[each.values] = np.empty(frames, numpy_type(each.type))
+        if each.valid is not None:
+            made[each.valid] = np.empty(frames, np.uint8)
+    return made
+
+
+def _call(kernel: SlideCall, arguments: Mapping[str, object], begin: int, end: int, longest: int) -> None:
+    head = np.zeros(WORDS, np.int64)
+    scratch = {
+        name: filled(type, 0, max(longest, 1) if cells is None else cells)
+        for name, type, cells in kernel.scratch
+    }
+    kernel.output.call({**arguments, **scratch, "head": head, "first_row": 0, "begin": begin, "end": end})
+    if head[ERRORS]:
+        raise OverflowError(OVERFLOW)
+
+
+@dataclass(frozen=True)
+class CountReducer:
+    """How many rows a frame has: its length."""
+
+    places: tuple[int, ...]
+    span: int
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        return [to_arrow(frames.hi - frames.lo, None, pa.int64())]
+
+
+@dataclass(frozen=True)
+class EndReducer:
+    """The first or last row of a frame that counts: every row, or those that are true and not null."""
+
+    places: tuple[int, ...]
+    span: int
+    column: str
+    where: str | None
+    last: bool
+    ignore_nulls: bool
+    type: pa.DataType
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        batch = lanes.rows.batch
+        counts = active(batch, (self.column,) if self.ignore_nulls else (), self.where)
+        if counts is None:
+            row = frames.hi - 1 if self.last else frames.lo
+            return [chosen(batch.column(self.column), row, frames.lo < frames.hi, self.type)]
+        listed = np.flatnonzero(counts)
+        if self.last:
+            place = np.searchsorted(listed, frames.hi) - 1
+            found = place >= 0
+            row = listed[np.maximum(place, 0)] if len(listed) else frames.lo
+            found &= row >= frames.lo
+        else:
+            place = np.searchsorted(listed, frames.lo)
+            found = place < len(listed)
+            row = listed[np.minimum(place, len(listed) - 1)] if len(listed) else frames.lo
+            found &= row < frames.hi
+        return [chosen(batch.column(self.column), row, found, self.type)]
+
+
+@dataclass(frozen=True)
+class ListReducer:
+    """The values of a frame, in order, nulls left out."""
+
+    places: tuple[int, ...]
+    span: int
+    column: str
+    where: str | None
+    type: pa.DataType
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        batch = lanes.rows.batch
+        counts = active(batch, (self.column,), self.where)
+        listed = np.arange(len(lanes.rows)) if counts is None else np.flatnonzero(counts)
+        first, last = np.searchsorted(listed, frames.lo), np.searchsorted(listed, frames.hi)
+        offsets = np.concatenate([[0], np.cumsum(last - first)])
+        values = plain(batch.column(self.column)).take(indices(listed[ranges(first, last)]))
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise OverflowError(
+                "the lists of these windows hold more than 2^31 values together; collect fewer at a time"
+            )
+        return [pa.ListArray.from_arrays(to_arrow(offsets.astype(np.int32), None, pa.int32()), values)]
+
+
+def active(batch: pa.RecordBatch, args: Sequence[str], where: str | None) -> np.ndarray | None:
+    """Which rows count: all arguments there, and the condition true; None for every row."""
+    masks = [
+        batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        for name in args
+        if batch.column(name).null_count
+    ]
+    if where is not None:
+        column = batch.column(where)
+        masks.append(column.fill_null(False).to_numpy(zero_copy_only=False))
+    if not masks:
+        return None
+    found: np.ndarray = np.logical_and.reduce(masks)
+    return found
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column without the dictionary it may be encoded with."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def chosen(column: pa.Array, rows: np.ndarray, found: np.ndarray, dtype: pa.DataType) -> pa.Array:
+    """The values at some rows, null where none was found."""
+    places = to_arrow(np.where(found, rows, 0), None if found.all() else found, pa.int64())
+    if not len(column):
+        return pa.nulls(len(rows), dtype)
+    return plain(column.take(places)).cast(dtype)
+
+
+def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """All numbers first[i] … last[i] - 1, one range after the other."""
+    counts = last - first
+    starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    listed: np.ndarray = starts + np.arange(int(counts.sum()))
+    return listed

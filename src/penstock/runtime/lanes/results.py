@@ -1,0 +1,170 @@
+"""From frames to result batches: windows with their aggregates, rows beside them, or what a function makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.runtime.buffers import indices, time_array
+from penstock.runtime.lanes.framing import Frames, Framing
+from penstock.runtime.lanes.lanes import Lanes, same_keys
+from penstock.runtime.lanes.look_back import LookBackFraming
+from penstock.runtime.lanes.reducers import Reducer, ranges
+from penstock.runtime.lanes.rows import taken
+
+
+@dataclass(frozen=True)
+class Reductions:
+    """All reductions of a query over its frames."""
+
+    reducers: Sequence[Reducer]
+    count: int
+
+    def arrays(self, lanes: Lanes, spans: Sequence[Frames]) -> list[pa.Array]:
+        found: list[pa.Array] = [None] * self.count
+        for reducer in self.reducers:
+            made = reducer.reduce(lanes, spans[reducer.span])
+            for place, array in zip(reducer.places, made, strict=True):
+                found[place] = array
+        return found
+
+
+@dataclass(frozen=True)
+class WindowResults:
+    """One row for each window and key: bounds, keys, aggregates."""
+
+    framing: Framing
+    reductions: Reductions
+    keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(lanes, watermark)
+        if not len(frames):
+            return []
+        reduced = self.reductions.arrays(lanes, [frames])
+        order = by_bounds(frames)
+        if order is not None:
+            frames, chosen = frames.chosen(order), indices(order)
+            reduced = [array.take(chosen) for array in reduced]
+        bounds = bound_arrays(frames, self.schema)
+        arrays = [*bounds, *key_arrays(lanes, frames, self.keys), *reduced]
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+
+
+@dataclass(frozen=True)
+class RowResults:
+    """Every row, once for each window that holds it, beside the window's bounds and aggregates.
+
+    `adds_bounds` is False where rows carry their window already.
+    """
+
+    framing: Framing
+    reductions: Reductions
+    adds_bounds: bool
+    schema: pa.Schema
+
+    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(lanes, watermark)
+        if not len(frames):
+            return []
+        reduced = self.reductions.arrays(lanes, [frames])
+        row = ranges(frames.lo, frames.hi)
+        frame = np.repeat(np.arange(len(frames)), frames.hi - frames.lo)
+        moment = row if lanes.moment is None else lanes.moment[row]
+        order = np.lexsort((moment, frames.start[frame], frames.end[frame]))
+        row, frame = row[order], frame[order]
+        arrays = list(taken(lanes.rows.batch, row).columns)
+        arrays += bound_arrays(frames.chosen(frame), self.schema) if self.adds_bounds else []
+        arrays += [array.take(indices(frame)) for array in reduced]
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+
+
+@dataclass(frozen=True)
+class LookBackResults:
+    """Every new row, in order of time, beside aggregates over the rows it looks back on."""
+
+    framing: LookBackFraming
+    reductions: Reductions
+    schema: pa.Schema
+
+    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+        new = np.flatnonzero(lanes.rows.fresh)
+        if not len(new):
+            return []
+        reduced = self.reductions.arrays(lanes, self.framing.frames(lanes))
+        batch = lanes.rows.batch
+        if lanes.moment is not None:
+            order = np.argsort(lanes.moment[new])
+            new, places = new[order], indices(order)
+            reduced = [array.take(places) for array in reduced]
+        rows = batch if len(new) == batch.num_rows and lanes.moment is None else taken(batch, new)
+        return [pa.RecordBatch.from_arrays([*rows.columns, *reduced], schema=self.schema)]
+
+
+@dataclass(frozen=True)
+class AppliedResults:
+    """What a Python function makes of each window's rows, behind the window's bounds and keys."""
+
+    framing: Framing
+    function: Callable[[pa.Table], pa.Table]
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    schema: pa.Schema
+
+    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+        frames = self.framing.frames(lanes, watermark)
+        if not len(frames):
+            return []
+        order = by_bounds(frames)
+        frames = frames if order is None else frames.chosen(order)
+        whole = pa.Table.from_batches([lanes.rows.batch]).select(self.columns)
+        made = [self.function(whole.slice(lo, hi - lo)) for lo, hi in zip(frames.lo, frames.hi, strict=True)]
+        frame = np.repeat(np.arange(len(frames)), [table.num_rows for table in made])
+        repeated = frames.chosen(frame)
+        body = pa.concat_tables(made).combine_chunks()
+        arrays = [
+            *bound_arrays(repeated, self.schema),
+            *key_arrays(lanes, repeated, self.keys),
+            *(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in body.columns),
+        ]
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+
+
+def by_bounds(frames: Frames) -> np.ndarray | None:
+    """The order of frames by end, then start; None when they have it."""
+    later = frames.end[1:] > frames.end[:-1]
+    same = (frames.end[1:] == frames.end[:-1]) & (frames.start[1:] >= frames.start[:-1])
+    return None if bool((later | same).all()) else np.lexsort((frames.start, frames.end))
+
+
+def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:
+    """The bounds of windows as columns of the time's type."""
+    found = []
+    for name, ticks in (("window_start", frames.start), ("window_end", frames.end)):
+        dtype = schema.field(name).type
+        check_range(ticks, dtype)
+        found.append(time_array(ticks, dtype))
+    return found
+
+
+def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
+    """Refuse bounds that the time column's type cannot hold."""
+    bits = dtype.bit_width
+    low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
+    if pa.types.is_unsigned_integer(dtype):
+        low, high = 0, (1 << bits) - 1
+    if len(ticks) and (int(ticks.min()) < low or int(ticks.max()) > high):
+        raise OverflowError(
+            f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
+        )
+
+
+def key_arrays(lanes: Lanes, frames: Frames, keys: Sequence[str]) -> Sequence[pa.Array]:
+    """The keys of frames, read from the first row of each."""
+    first = indices(frames.lo)
+    return same_keys([lanes.rows.batch.column(name).take(first) for name in keys])

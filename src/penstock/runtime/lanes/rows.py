@@ -1,0 +1,128 @@
+"""Rows that wait: those ahead of the watermark, and those that open windows still need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.flow import Flow
+from penstock.types.time import Time
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows with their times, what orders rows of one time, and whether a window has seen them yet."""
+
+    batch: pa.RecordBatch
+    times: np.ndarray
+    sequence: pa.Array | None
+    branch: np.ndarray | None
+    fresh: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def chosen(self, which: np.ndarray, threads: int = 1) -> Rows:
+        """Some of the rows, by a mask or by their places."""
+        if which.dtype == np.bool_:
+            if which.all():
+                return self
+            which = np.flatnonzero(which)
+        return Rows(
+            taken(self.batch, which, threads),
+            self.times[which],
+            None if self.sequence is None else self.sequence.take(indices(which)),
+            None if self.branch is None else self.branch[which],
+            self.fresh[which],
+        )
+
+    def seen(self) -> Rows:
+        """The same rows, none of them new any more."""
+        return Rows(self.batch, self.times, self.sequence, self.branch, np.zeros(len(self), np.bool_))
+
+    def followed_by(self, other: Rows) -> Rows:
+        if not len(self):
+            return other
+        if not len(other):
+            return self
+        return Rows(
+            joined([self.batch, other.batch], self.batch.schema),
+            np.concatenate([self.times, other.times]),
+            None if self.sequence is None else pa.concat_arrays([self.sequence, other.sequence]),
+            _joined_branches(self, other),
+            np.concatenate([self.fresh, other.fresh]),
+        )
+
+    def order(self) -> np.ndarray | None:
+        """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
+        if self.sequence is None and self.branch is None:
+            if len(self) < 2 or bool((self.times[1:] >= self.times[:-1]).all()):
+                return None
+            return np.argsort(self.times, kind="stable")
+        branch = [] if self.branch is None else [self.branch]
+        return np.lexsort((*branch, *self._sequence_rank(), self.times))
+
+    def _sequence_rank(self) -> list[np.ndarray]:
+        if self.sequence is None:
+            return []
+        import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms to load, and few streams have a sequence
+
+        ranks = pc.rank(self.sequence, sort_keys="ascending", tiebreaker="min", null_placement="at_start")
+        return [ranks.to_numpy()]
+
+
+def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:
+    """Rows of a batch by their places, columns side by side."""
+    chosen = indices(places)
+    columns: list[Any] = [None] * batch.num_columns
+
+    def take(begin: int) -> None:
+        for place in range(begin, batch.num_columns, threads):
+            columns[place] = batch.column(place).take(chosen)
+
+    run_on_threads([partial(take, begin) for begin in range(min(threads, batch.num_columns) or 1)])
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Several batches as one; one as it is."""
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    columns = [pa.concat_arrays([each.column(name) for each in batches]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _joined_branches(first: Rows, second: Rows) -> np.ndarray | None:
+    if first.branch is None and second.branch is None:
+        return None
+    both = [np.zeros(len(each), np.int64) if each.branch is None else each.branch for each in (first, second)]
+    return np.concatenate(both)
+
+
+def no_rows(schema: pa.Schema) -> Rows:
+    """No rows at all."""
+    nothing = np.zeros(0, np.int64)
+    return Rows(joined([], schema), nothing, None, None, nothing.astype(np.bool_))
+
+
+def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:
+    """Rows as they come in."""
+    batch = joined([flow.batch for flow in flows], schema)
+    sequences = [flow.sequence for flow in flows if flow.sequence is not None]
+    branches = [np.full(flow.batch.num_rows, flow.branch) for flow in flows]
+    return Rows(
+        batch,
+        ticks_of(batch.column(time.column)) + time.shift,
+        pa.concat_arrays(sequences) if sequences else None,
+        np.concatenate(branches) if any(flow.branch for flow in flows) else None,
+        np.ones(batch.num_rows, np.bool_),
+    )

@@ -1,0 +1,134 @@
+"""Windows over ordered rows as a stage: hold rows, put them into lanes, reduce the frames that are complete.
+
+Rows wait until the watermark has passed them. Then everything is a question of ranges: a window is a frame
+of a lane's rows, whatever its type, and reductions see frames only (kernels/swag/slide.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.lanes.framing import Gate
+from penstock.runtime.lanes.lanes import Lanes, Layout
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows
+from penstock.runtime.metrics import Metrics
+from penstock.types.time import Time
+
+
+@dataclass
+class LaneStage:
+    """Windows of one type over rows that are in order of time and key.
+
+    `emission(lanes, watermark)` gives the results that are new at a watermark; `keeps_rows` says that they
+    are the rows themselves, with their own times. Rows are ordered by `time`, and take part once the
+    watermark has passed their `release`: the same, unless they wait for the end of a window they carry.
+    """
+
+    gate: Gate
+    layout: Layout
+    emission: Callable[[Lanes, int], list[pa.RecordBatch]]
+    keeps_rows: bool
+    schema: pa.Schema
+    time: Time
+    release: Time
+    metrics: Metrics | None
+    rows: Rows = field(init=False)
+    watermark: int = field(init=False, default=NEVER)
+
+    def __post_init__(self) -> None:
+        self.rows = no_rows(self.schema)
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        """Take rows in. Windows a row came too late for are emitted before it is added to the others."""
+        made: list[Flow] = []
+        waiting: list[Flow] = []
+        for flow in flows:
+            for part, complete in self._parts(self._on_time(flow)):
+                if complete > self.watermark:
+                    self._add(waiting)
+                    waiting = []
+                    made += self._emit(complete)
+                waiting.append(part)
+        self._add(waiting)
+        return made
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        flows = self._emit(watermark) if watermark > self.watermark else []
+        return flows, self._ahead()
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def _on_time(self, flow: Flow) -> Flow:
+        """Drop and count the rows that come too late."""
+        if flow.frontier is not None:
+            late = self.gate.late(self._released(flow.batch), flow.frontier)
+            if late.any():
+                kept = np.flatnonzero(~late)
+                self._count(late=int(late.sum()))
+                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+        self._count(accepted=flow.batch.num_rows)
+        return flow
+
+    def _count(self, late: int = 0, accepted: int = 0) -> None:
+        if self.metrics is not None:
+            self.metrics.late += late
+            self.metrics.accepted += accepted
+
+    def _released(self, batch: pa.RecordBatch) -> np.ndarray:
+        return ticks_of(batch.column(self.release.column)) + self.release.shift
+
+    def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
+        """Cut before each row behind the watermark that came with it: some of its windows may be complete."""
+        begin, upto = 0, NEVER
+        if flow.frontier is not None:
+            for row in np.flatnonzero(self._released(flow.batch) < flow.frontier):
+                if flow.frontier[row] > max(self.watermark, upto):
+                    yield _part(flow, begin, int(row)), upto
+                    begin, upto = int(row), int(flow.frontier[row])
+        yield _part(flow, begin, flow.batch.num_rows), upto
+
+    def _add(self, flows: list[Flow]) -> None:
+        some = [flow for flow in flows if flow.batch.num_rows]
+        if some:
+            self.rows = self.rows.followed_by(arrived(some, self.schema, self.time))
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _emit(self, watermark: int) -> list[Flow]:
+        """Give the windows that are complete at a watermark, and forget the rows nobody needs any more."""
+        self.watermark = watermark
+        ahead = self._released(self.rows.batch) >= watermark if watermark != FOREVER else None
+        lanes = self.layout.lanes(self.rows if ahead is None else self.rows.chosen(~ahead))
+        made = self.emission(lanes, watermark)
+        if ahead is None:
+            self.rows = no_rows(self.schema)
+        else:
+            kept = lanes.rows.chosen(self.gate.needed(lanes, watermark)).seen()
+            self.rows = kept.followed_by(self.rows.chosen(ahead))
+        return [Flow(batch) for batch in made if batch.num_rows]
+
+    def _ahead(self) -> int:
+        """How far time has advanced behind the stage: rows that are given again may be old."""
+        if not self.keeps_rows or self.watermark in (NEVER, FOREVER):
+            return self.gate.ahead(self.watermark)
+        waiting = int(self.rows.times.min()) if len(self.rows) else FOREVER
+        return min(waiting, self.gate.oldest(self.watermark))
+
+
+def _part(flow: Flow, begin: int, end: int) -> Flow:
+    if begin == 0 and end == flow.batch.num_rows:
+        return replace(flow, frontier=None)
+    rows = end - begin
+    return Flow(
+        flow.batch.slice(begin, rows),
+        None,
+        flow.first_row + begin,
+        None if flow.sequence is None else flow.sequence.slice(begin, rows),
+        flow.branch,
+    )
