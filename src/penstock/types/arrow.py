@@ -189,7 +189,9 @@ def finer(first: str, second: str) -> str:
 
 
 def physical_type(dtype: pa.DataType) -> pa.DataType:
-    """Give the type a column of times has as plain ticks; other types are their own."""
+    """Give the type a column of times, or of lists of them, has as plain ticks; other types are their own."""
+    if pa.types.is_list(dtype):
+        return pa.list_(dtype.value_field.with_type(physical_type(dtype.value_type)))
     if tick_unit(dtype) is None:
         return dtype
     return pa.int32() if pa.types.is_date32(dtype) else pa.int64()

@@ -34,8 +34,18 @@ class Example:
 
     @property
     def value(self) -> tuple[Any, pa.DataType]:
-        text, dtype = re.fullmatch(r"(.+?) ([a-z]+[0-9]*(?:\[.*\])?)", self.result).groups()
-        return read(text, parse_type(dtype)), parse_type(dtype)
+        text, name = re.fullmatch(r"(.+?) ([a-z]+[0-9]*(?:\[.*\])?)", self.result).groups()
+        dtype = as_listed(name)
+        return read(text, dtype), dtype
+
+
+@dataclass(frozen=True)
+class Cell(Example):
+    """An example of the matrix of aggregates and situations, which says values but no types."""
+
+    @property
+    def value(self) -> tuple[Any, None]:
+        return eval(self.result, {"null": None, "nan": nan, "inf": inf}), None
 
 
 def table(heading: str) -> list[list[str]]:
@@ -45,6 +55,12 @@ def table(heading: str) -> list[list[str]]:
         [cell.strip().strip("`").replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
         for line in body
     ]
+
+
+def as_listed(name: str) -> pa.DataType:
+    """Read the name of a type, or of a list of one."""
+    listed = re.fullmatch(r"list\[(.+)\]", name)
+    return pa.list_(parse_type(listed[1])) if listed else parse_type(name)
 
 
 def read(text: str, dtype: pa.DataType) -> Any:
@@ -61,9 +77,12 @@ def columns(text: str) -> dict[str, tuple[pa.DataType, list[Any]]]:
     """Read `a int64 = 1, 2; b string = 'x'`."""
     found = {}
     for part in text.split("; "):
-        name, dtype, values = re.fullmatch(r"(\w+) (.+?) = (.+)", part).groups()
+        name, dtype, values = re.fullmatch(r"(\w+) (.+?) =(?: (.+))?", part).groups()
         parsed = parse_type(dtype)
-        found[name] = (parsed, [read(value, value_type(parsed)) for value in values.split(", ")])
+        found[name] = (
+            parsed,
+            [read(value, value_type(parsed)) for value in (values or "").split(", ") if value],
+        )
     return found
 
 
@@ -73,14 +92,32 @@ def examples(heading: str) -> list[Any]:
 
     found = []
     for expression, given, result in table(heading):
-        scope = {"pk": pk, "nan": nan, "a": pk.col("a"), "b": pk.col("b")}
-        example = Example(eval(expression, scope), columns(given), result)
+        example = Example(expression_of(expression), columns(given), result)
         found.append(pytest.param(example, id=f"{expression}: {given}".replace("::", ":")))
     return found
 
 
+def expression_of(text: str) -> Any:
+    return eval(text, {"pk": pk, "nan": nan, "a": pk.col("a"), "b": pk.col("b")})
+
+
+def matrix() -> list[Any]:
+    """Read the matrix of aggregates and situations as parameters, a cell each."""
+    import pytest
+
+    situations = {name: columns(rows) for name, rows in table("situation | rows")}
+    heading = " | ".join(["aggregate", *situations])
+    return [
+        pytest.param(Cell(expression_of(aggregate), rows, result), id=f"{aggregate} of {name}")
+        for aggregate, *results in table(heading)
+        for (name, rows), result in zip(situations.items(), results, strict=True)
+    ]
+
+
 def same(left: Any, right: Any) -> bool:
     """Compare values, NaN equal to itself and types apart."""
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
     if isinstance(left, float) and isinstance(right, float) and left != left:
         return right != right
     return type(left) is type(right) and left == right

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.errors import ExpressionTypeError, VerificationError
 from penstock.errors import OverflowError as PenstockOverflow
-from penstock.expr.aggregates import float_sum, reduce
+from penstock.expr.aggregates import float_sum
 from penstock.expr.calendar import civil, days_from_civil
 from penstock.expr.conversion import convert
 from penstock.expr.evaluate import evaluate
@@ -150,15 +150,6 @@ def test_float_sums_are_rounded_once(values):
 def test_a_sum_whose_parts_overflow_is_still_right():
     assert float_sum([1e308] * 4 + [-1e308] * 3) == 1e308
     assert float_sum([1.7e308, 1.7e308]) == math.inf
-
-
-@pytest.mark.parametrize("function", ["sum", "mean", "min", "max"])
-@given(values=st.lists(st.none() | st.integers(-1000, 1000)), seed=st.randoms())
-def test_aggregates_do_not_see_the_order_of_rows(function, values, seed):
-    shuffled = list(values)
-    seed.shuffle(shuffled)
-    rows, others = ([(each,) for each in order] for order in (values, shuffled))
-    assert reduce(function, rows, [pa.int64()]) == reduce(function, others, [pa.int64()])
 
 
 CASTS = [

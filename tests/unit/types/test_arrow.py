@@ -143,3 +143,12 @@ def test_physical_values_come_back_as_they_were(data):
 def test_rows_are_mappings_of_physical_values():
     table = pa.table({"t": pa.array([5, None], pa.timestamp("s")), "s": ["x", None]})
     assert physical_rows(table) == [{"t": 5, "s": "x"}, {"t": None, "s": None}]
+
+
+@pytest.mark.parametrize("item", [pa.timestamp("ns", "UTC"), pa.date32(), pa.duration("ms"), pa.int8()])
+def test_lists_of_times_are_lists_of_ticks(item):
+    lists = [[1, None, 3], None, []]
+    array = from_physical(lists, pa.list_(item))
+    assert array.type == pa.list_(item)
+    assert physical_values(array) == lists
+    assert physical_values(array[1:]) == lists[1:]
