@@ -39,14 +39,16 @@ def integers(type: Type) -> st.SearchStrategy[list[int]]:
     return st.one_of(st.lists(each, max_size=12) for each in (*ends, st.integers(low, high)))
 
 
-VALUES: list[tuple[Type, st.SearchStrategy[list[Any]]]] = [
-    (F64, CLOSE_TOGETHER),
-    (F64, FAR_APART),
-    (F32, st.lists(st.floats(-100, 100, width=32), max_size=12)),
-    (I64, integers(I64)),
-    (U64, integers(U64)),
-    (U8, integers(U8)),
-]
+CASES: dict[str, tuple[int, Type, st.SearchStrategy[list[Any]]]] = {
+    "two, close together": (2, F64, CLOSE_TOGETHER),
+    "three, close together": (3, F64, CLOSE_TOGETHER),
+    "four, close together": (4, F64, CLOSE_TOGETHER),
+    "four, far apart": (4, F64, FAR_APART),
+    "four of f32": (4, F32, st.lists(st.floats(-100, 100, width=32), max_size=12)),
+    "four of i64": (4, I64, integers(I64)),
+    "four of u64": (4, U64, integers(U64)),
+    "four of u8": (4, U8, integers(U8)),
+}
 
 
 def distances(values: list[Any]) -> list[Fraction]:
@@ -60,15 +62,11 @@ def close(found: float, terms: list[Fraction]) -> bool:
     return abs(Fraction(found) - sum(terms)) <= PRECISION * sum(map(abs, terms)) + UNDERFLOW
 
 
-@pytest.mark.parametrize("order", MOMENTS)
-@pytest.mark.parametrize(
-    ("type", "strategy"), VALUES, ids=["close together", "far apart", "f32", "i64", "u64", "u8"]
-)
+@pytest.mark.parametrize("case", CASES)
 @settings(max_examples=15)
 @given(data=st.data())
-def test_sums_of_powers_are_those_of_exact_arithmetic(
-    order: int, type: Type, strategy: st.SearchStrategy[list[Any]], data: st.DataObject
-) -> None:
+def test_sums_of_powers_are_those_of_exact_arithmetic(case: str, data: st.DataObject) -> None:
+    order, type, strategy = CASES[case]
     values, cuts = data.draw(strategy), data.draw(CUTS)
     away = distances(values)
     rows = [(each,) for each in values]
@@ -105,7 +103,7 @@ def _scale(a: list[Fraction], b: list[Fraction]) -> Fraction:
     return Fraction(math.isqrt(int(xx * yy * 10**40)) + 1, 10**20)
 
 
-@pytest.mark.parametrize("make", [*MOMENTS.values(), monoids.comoments], ids=["2", "3", "4", "pairs"])
+@pytest.mark.parametrize("make", [MOMENTS[4], monoids.comoments], ids=["one argument", "two"])
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
 @settings(max_examples=15)
 @given(st.lists(NOISE, max_size=4), st.lists(NOISE, max_size=4), CUTS)
@@ -134,9 +132,9 @@ def test_equal_values_have_no_spread_at_all(value: float, count: int, cuts: tupl
 
 def test_noise_upon_a_large_constant_keeps_its_variance() -> None:
     random = np.random.default_rng(3)
-    values = (1e9 + 1e-3 * random.normal(size=3_000)).tolist()
+    values = (1e9 + 1e-3 * random.normal(size=1_000)).tolist()
     exact = sum((each**2 for each in distances(values)), Fraction(0))
     for form, state in zip(
-        FORMS, folded(MOMENTS[2], (F64,), [(each,) for each in values], (700, 2_000)), strict=True
+        FORMS, folded(MOMENTS[2], (F64,), [(each,) for each in values], (200, 700)), strict=True
     ):
         assert abs(Fraction(state[3]) / exact - 1) < Fraction(1, 10**12), form
