@@ -149,6 +149,18 @@ class PaneTable:
         ]
         self.specs = tuple(specs)
 
+    def append(self, other: PaneTable, slots: np.ndarray) -> None:
+        """Copy rows from a table with the same columns, of panes that we do not have."""
+        begin, end, columns = self.slots, self.slots + len(slots), self.keys.columns
+        if end > self.capacity:
+            self._reshape(self.keys, 1 << end.bit_length(), lambda old, new: _copy_rows(old, new, begin))
+        for own, its, spec in zip(self.states, other.states, self.specs, strict=True):
+            cells = columns * words_per_cell(spec.type)
+            own.reshape(-1, cells)[begin:end] = its.reshape(-1, cells)[slots]
+        self.panes[begin:end] = other.panes[slots]
+        self.head[SLOTS] = end
+        self._resize_panes(self.capacity)
+
     def _reshape(
         self,
         keys: Keys,
@@ -197,11 +209,6 @@ class PaneTable:
         columns = self.keys.columns
         held: np.ndarray = self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
         return held
-
-    def rows_in(self, slots: np.ndarray) -> int:
-        """How many cells of some slots hold anything."""
-        presence = self.states[0].reshape(self.capacity, self.keys.columns)
-        return sum(int(np.count_nonzero(presence[slot])) for slot in slots)
 
     def fragments(self, slots: np.ndarray | None = None) -> Fragments:
         """One row for each pane and key that holds something, of some slots or of all."""

@@ -255,13 +255,10 @@ class Worker:
     def _blend(self, other: Worker, slots: np.ndarray) -> None:
         own, its = self.table, other.table
         assert own is not None and its is not None
-        known = set(own.panes[: own.slots].tolist())
-        new = [slot for slot in slots if int(its.panes[slot]) not in known]
-        if new:
-            self.add_fragments(its.fragments(np.array(new)))
-        for slot in slots:
-            if int(its.panes[slot]) in known:
-                self._blend_pane(own, its, int(slot))
+        known = np.isin(its.panes[slots], own.panes[: own.slots])
+        for slot in slots[known]:
+            self._blend_pane(own, its, int(slot))
+        own.append(its, slots[~known])
 
     def _blend_pane(self, own: PaneTable, its: PaneTable, slot: int) -> None:
         columns = own.keys.columns
