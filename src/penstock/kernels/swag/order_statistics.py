@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, Buffer, Unary, Value, Var, maximum, select
+from penstock.loop.nodes import F64, I32, I64, Buffer, Unary, Value, Var, maximum, minimum, select
 
 FANOUT = 16
 _BITS = 4
@@ -218,13 +218,13 @@ class RankSums(_Tree):
         self.k.set(self.count, self.count + by)
 
     def kth(self, place: Value) -> Var:
-        """Find the rank at a place, 0 being the smallest; without meaning where there is no such place.
+        """Find the rank at a place, 0 being the smallest; any rank where there is no such place.
 
         Children whose ranks all come before the place are skipped without a branch: which child it is, is
         as good as random.
         """
         k = self.k
-        left = k.var("left", place.to(I32))
+        left = k.var("left", minimum(place, self.count - 1).to(I32))
         with self.downwards() as (node, counts):
             before = k.var("before", 0, I32)
             skipped, passed = k.var("skipped", 0, I32), k.var("passed", 0)
@@ -239,7 +239,7 @@ class RankSums(_Tree):
     def neighbours(self, fraction: float) -> tuple[Var, Var, Value]:
         """Find the ranks on either side of a quantile's place, and how far the place lies between them.
 
-        Of n ranks the place is fraction * (n - 1). Without meaning where nothing is counted.
+        Of n ranks the place is fraction * (n - 1). Any ranks where nothing is counted.
         """
         k = self.k
         exact = k.var("exact", (self.count - 1).to(F64) * fraction)

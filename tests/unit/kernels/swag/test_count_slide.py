@@ -1,0 +1,127 @@
+"""Count windows without bounds in memory: every form gives every frame the aggregate of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+
+from penstock.kernels.swag import plain
+from penstock.kernels.swag.count_slide import (
+    apart,
+    count_slide,
+    form_of,
+    panes,
+    rows,
+    running,
+    running_panes,
+)
+from penstock.kernels.swag.slide import CountSlide, Scratch
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import Kernel, Value
+from tests.unit.codegen.compare import zeros
+from tests.unit.kernels.running import run
+from tests.unit.kernels.swag.subjects import SUBJECTS, Subject, outputs, read, same, writer
+
+Form = Callable[[CountSlide], tuple[Scratch, ...]]
+SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
+SHAPES += [(100, 7), (80, 33)]
+TRIED = [each for each in SUBJECTS if each.name in ("wide sum", "least", "float sum", "affine maps")]
+
+
+def forms(subject: Subject, size: int, every: int) -> Iterator[Form]:
+    """List the forms that are correct for a shape, not only the one that is chosen."""
+    if every >= size:
+        yield apart
+        return
+    yield panes
+    if subject.algebra.take:
+        yield running_panes
+    if every == 1:
+        yield from (rows, running) if subject.algebra.remove else (rows,)
+
+
+CASES = [
+    pytest.param(subject, shape, form, id=f"{subject.name}-{shape}-{form.__name__}")
+    for subject in TRIED
+    for shape in SHAPES
+    for form in forms(subject, *shape)
+]
+
+
+@cache
+def kernel_of(subject: Subject, shape: tuple[int, int], form: Form) -> tuple[Kernel, tuple[Scratch, ...]]:
+    k = KernelBuilder("counting")
+    slide = a_slide(k, subject, shape, k.scalar("begin"), k.scalar("end"))
+    with k.if_(slide.begin < slide.end):
+        scratch = form(slide)
+    return k.build(), scratch
+
+
+def a_slide(
+    k: KernelBuilder, subject: Subject, shape: tuple[int, int], begin: Value, end: Value
+) -> CountSlide:
+    monoid = subject.make()
+    return CountSlide(k, *shape, begin, end, [monoid], subject.read(k), writer(k, monoid))
+
+
+def check(subject: Subject, shape: tuple[int, int], form: Form, many: int, begin: int = 0) -> None:
+    size, every = shape
+    values = subject.rows((many - 1) * every + size if many else 0, seed=many)
+    expected = list(plain.recompute(values, plain.count_frames(size, every, len(values)), subject.algebra))
+    kernel, scratch = kernel_of(subject, shape, form)
+    states = outputs(subject.make())
+    memory = exact(subject.columns(values)) | {"begin": begin, "end": many}
+    memory |= {name: zeros(type, many) for name, type in states}
+    memory |= {each.buffer.name: zeros(each.buffer.type, each.length or 0) for each in scratch}
+    after = run(kernel, memory)[1]
+    for f in range(begin, many):
+        found = subject.finish(tuple(read(after[name], f, type) for name, type in states))
+        assert same(subject, found, expected[f]), (f, found, expected[f])
+
+
+def exact(columns: dict[str, Any]) -> dict[str, Any]:
+    """Cut columns to their rows, so that the interpreter sees a kernel read beyond the last frame."""
+    return {name: column[:-1].copy() for name, column in columns.items()}
+
+
+@pytest.mark.parametrize(("subject", "shape", "form"), CASES)
+def test_every_frame_is_the_aggregate_of_its_rows(
+    subject: Subject, shape: tuple[int, int], form: Form
+) -> None:
+    size, every = shape
+    block = size // every or 1
+    for many in sorted({0, 1, 2, block, block + 1, 2 * block + 3}):
+        check(subject, shape, form, many)
+    check(subject, shape, form, block + 2, begin=1)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > shape[1]], ids=str)
+def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> None:
+    size, every = shape
+    subject = next(each for each in SUBJECTS if each.name == "affine maps")
+    values = subject.rows(5 * size, seed=1)
+    expected = list(plain.recompute(values, plain.count_frames(*shape, len(values)), subject.algebra))
+    assert list(plain.panes(values, size, every, subject.algebra)) == expected
+    assert list(plain.running_panes(values, size, every, subject.algebra)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "form"),
+    [
+        ("least", (4, 4), apart),
+        ("least", (3, 7), apart),
+        ("least", (8, 1), rows),
+        ("wide sum", (8, 1), running),
+        ("wide sum", (8, 3), running_panes),
+        ("float sum", (8, 3), panes),
+    ],
+)
+def test_the_form_follows_from_shape_and_algebra(name: str, shape: tuple[int, int], form: Form) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    k = KernelBuilder("choosing")
+    slide = a_slide(k, subject, shape, k.scalar("begin"), k.scalar("end"))
+    assert form_of(slide) is form
+    assert count_slide(slide) == form(a_slide(KernelBuilder("x"), subject, shape, slide.begin, slide.end))

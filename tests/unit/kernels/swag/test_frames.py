@@ -1,0 +1,110 @@
+"""Recompute, subtract-on-evict and two stacks give every frame the aggregate of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.kernels.swag import plain
+from penstock.kernels.swag.plain import Frames
+from penstock.kernels.swag.recompute import recompute
+from penstock.kernels.swag.slide import Scratch, Slide
+from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
+from penstock.kernels.swag.two_stacks import two_stacks
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import Kernel
+from tests.unit.codegen.compare import zeros
+from tests.unit.kernels.running import run
+from tests.unit.kernels.swag.subjects import (
+    PROGRAMS,
+    SUBJECTS,
+    Subject,
+    bounds,
+    end,
+    fifo,
+    frame_buffers,
+    longest,
+    outputs,
+    read,
+    same,
+    writer,
+)
+
+Algorithm = Callable[[Slide], tuple[Scratch, ...]]
+TWINS: dict[Algorithm, Callable[..., Iterator[Any]]] = {
+    recompute: plain.recompute,
+    subtract_on_evict: plain.subtract_on_evict,
+    two_stacks: plain.two_stacks,
+}
+PAIRS = [
+    pytest.param(subject, algorithm, id=f"{subject.name}-{algorithm.__name__}")
+    for subject in SUBJECTS
+    for algorithm in TWINS
+    if algorithm is not subtract_on_evict or subject.algebra.remove
+]
+
+
+@cache
+def kernel_of(subject: Subject, algorithm: Algorithm) -> tuple[Kernel, tuple[Scratch, ...]]:
+    k = KernelBuilder("sliding")
+    monoid = subject.make()
+    lo, hi = frame_buffers(k)
+    begin, stop = k.scalar("begin"), k.scalar("end")
+    slide = Slide(k, lo, hi, begin, stop, [monoid], subject.read(k), writer(k, monoid))
+    scratch = algorithm(slide)
+    return k.build(), scratch
+
+
+def aggregated(subject: Subject, algorithm: Algorithm, rows: list[Any], frames: Frames) -> list[Any]:
+    """Give the result of every frame."""
+    kernel, scratch = kernel_of(subject, algorithm)
+    states = outputs(subject.make())
+    memory = subject.columns(rows) | bounds(frames) | {"begin": 0, "end": len(frames)}
+    memory |= {name: zeros(type, max(len(frames), 1)) for name, type in states}
+    memory |= {each.buffer.name: zeros(each.buffer.type, max(longest(frames), 1)) for each in scratch}
+    after = run(kernel, memory)[1]
+    return [
+        subject.finish(tuple(read(after[name], f, type) for name, type in states)) for f in range(len(frames))
+    ]
+
+
+def check(subject: Subject, algorithm: Algorithm, frames: Frames, seed: int) -> None:
+    rows = subject.rows(end(frames), seed)
+    expected = list(plain.recompute(rows, frames, subject.algebra))
+    assert list(TWINS[algorithm](rows, frames, subject.algebra)) == expected
+    found = aggregated(subject, algorithm, rows, frames)
+    for frame, one, other in zip(frames, found, expected, strict=True):
+        assert same(subject, one, other), (frame, one, other)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(("subject", "algorithm"), PAIRS)
+def test_every_frame_of_a_known_program_is_the_aggregate_of_its_rows(
+    subject: Subject, algorithm: Algorithm, program: str
+) -> None:
+    check(subject, algorithm, PROGRAMS[program], seed=1)
+
+
+@pytest.mark.parametrize(("subject", "algorithm"), PAIRS)
+@given(frames=fifo(), seed=st.integers(0, 1000))
+def test_every_frame_of_a_random_program_is_the_aggregate_of_its_rows(
+    subject: Subject, algorithm: Algorithm, frames: Frames, seed: int
+) -> None:
+    check(subject, algorithm, frames, seed)
+
+
+@pytest.mark.parametrize("algorithm", TWINS)
+def test_frames_outside_the_span_are_left_alone(algorithm: Algorithm) -> None:
+    subject = next(each for each in SUBJECTS if each.name == "count")
+    kernel, scratch = kernel_of(subject, algorithm)
+    frames = PROGRAMS["row by row"]
+    memory = subject.columns([(1,)] * end(frames)) | bounds(frames) | {"begin": 3, "end": 7}
+    memory |= {name: zeros(type, len(frames)) for name, type in outputs(subject.make())}
+    memory |= {each.buffer.name: zeros(each.buffer.type, longest(frames)) for each in scratch}
+    after = run(kernel, memory)[1]
+    assert after["out"].tolist() == [5 if 3 <= f < 7 else 0 for f in range(len(frames))]

@@ -1,0 +1,116 @@
+"""Ranks in a sliding frame: the k-th smallest, quantiles, the most frequent, and how many differ."""
+
+from __future__ import annotations
+
+import math
+import random
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.kernels.swag import plain
+from penstock.kernels.swag.order_statistics import (
+    RankCounts,
+    Ranked,
+    RankPeaks,
+    RankSums,
+    memory_length,
+    order_statistics,
+)
+from penstock.kernels.swag.plain import Frames, Order
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I32, I64, Kernel, Type, Value
+from tests.unit.kernels.running import run
+from tests.unit.kernels.swag.subjects import PROGRAMS, bounds, end, fifo, frame_buffers
+
+FRACTIONS = (0.3, 0.5, 1.0)
+ANSWERS = ("count", "distinct", "mode", *(f"{side} {q}" for q in FRACTIONS for side in ("low", "high")))
+RANKS = (1, 2, 16, 17, 300, 5000)
+
+
+@cache
+def kernel_of(type: Type) -> Kernel:
+    """Ask everything of every frame."""
+    k = KernelBuilder("order")
+    frames = frame_buffers(k)
+    many, distinct = k.scalar("many"), k.scalar("distinct")
+    ranks, out, parts = k.buffer("ranks", type), k.buffer("out", I64), k.buffer("parts", F64)
+    sums = RankSums(k, distinct, k.buffer("sums", I32))
+    peaks = RankPeaks(k, distinct, k.buffer("peaks", I32))
+    counts = RankCounts(k, distinct, k.buffer("counts", I32))
+
+    def emit(f: Value) -> None:
+        found = [sums.count, counts.distinct, peaks.mode()]
+        for place, fraction in enumerate(FRACTIONS):
+            lower, upper, part = sums.neighbours(fraction)
+            k.store(parts, f * len(FRACTIONS) + place, part)
+            found += [lower, upper]
+        for place, value in enumerate(found):
+            k.store(out, f * len(ANSWERS) + place, value)
+
+    columns = [Ranked(ranks, (sums, peaks, counts))]
+    order_statistics(k, frames, (k.var("begin", 0), many), columns, emit)
+    return k.build()
+
+
+def answers(type: Type, ranks: list[int], distinct: int, frames: Frames) -> tuple[list[Any], list[Any]]:
+    """Give the answers of every frame, and where quantiles lie between their ranks."""
+    memory = bounds(frames) | {"many": len(frames), "distinct": distinct}
+    memory |= {"ranks": np.array([*ranks, -1], np.int32 if type == I32 else np.int64)}
+    memory |= {"out": np.zeros((len(frames) + 1) * len(ANSWERS), np.int64)}
+    memory |= {"parts": np.zeros((len(frames) + 1) * len(FRACTIONS))}
+    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("sums", "peaks", "counts")}
+    after = run(kernel_of(type), memory)[1]
+    assert not any(after[name].any() for name in ("sums", "peaks", "counts"))
+    shape = len(frames) + 1, -1
+    return after["out"].reshape(shape).tolist()[:-1], after["parts"].reshape(shape).tolist()[:-1]
+
+
+def expected(order: Order) -> list[int]:
+    """Answer as the kernel does, except for quantiles of nothing."""
+    found = [len(order.ranks), order.distinct, order.mode]
+    for fraction in FRACTIONS if order.ranks else ():
+        place = fraction * (len(order.ranks) - 1)
+        found += [order.ranks[math.floor(place)], order.ranks[math.ceil(place)]]
+    return found
+
+
+def check(type: Type, ranks: list[int], distinct: int, frames: Frames) -> None:
+    found, parts = answers(type, ranks, distinct, frames)
+    for f, order in enumerate(plain.order_statistics(ranks, frames)):
+        wanted = expected(order)
+        assert found[f][: len(wanted)] == wanted, (f, frames[f])
+        for part, fraction in zip(parts[f], FRACTIONS, strict=True):
+            place = fraction * (len(order.ranks) - 1)
+            assert not order.ranks or part == place - math.floor(place)
+
+
+def drawn(count: int, distinct: int, seed: int) -> list[int]:
+    """Draw ranks, some often, some not there at all."""
+    dice = random.Random(seed)
+    often = [dice.randrange(distinct) for _ in range(3)]
+    return [dice.choice([-1, *often, *(dice.randrange(distinct) for _ in range(4))]) for _ in range(count)]
+
+
+@pytest.mark.parametrize("distinct", RANKS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_known_program_gives_the_answers_of_a_sorted_list(program: str, distinct: int) -> None:
+    frames = PROGRAMS[program]
+    check(I32, drawn(end(frames), distinct, seed=2), distinct, frames)
+
+
+@pytest.mark.parametrize("type", [I32, I64], ids=str)
+@given(frames=fifo(), distinct=st.sampled_from(RANKS), seed=st.integers(0, 1000))
+def test_a_random_program_gives_the_answers_of_a_sorted_list(
+    type: Type, frames: Frames, distinct: int, seed: int
+) -> None:
+    check(type, drawn(end(frames), distinct, seed), distinct, frames)
+
+
+@pytest.mark.parametrize("distinct", [1, 15, 16, 17, 255, 256, 257, 4097, 100_000])
+def test_memory_is_little_more_than_a_count_for_each_rank(distinct: int) -> None:
+    assert distinct <= memory_length(distinct) <= distinct * 17 / 15 + 64
