@@ -32,19 +32,33 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One table and everyone's outcome on it."""
+    """One table and everyone's outcome on it; `sweep` and `point` if it is one of a series."""
 
     name: str
     rows: int
     keys: int
     outcomes: tuple[Outcome, ...]
     figures: tuple[Figure, ...] = field(default=())
+    sweep: str = ""
+    point: float = 0.0
 
 
 def fastest(outcomes: Iterable[Outcome]) -> float | None:
     """The shortest time of outcomes that finished with the right answer."""
     times = [o.best for o in outcomes if o.best is not None and o.agrees]
     return min(times, default=None)
+
+
+def speed(case: Case, outcome: Outcome) -> float | None:
+    """Rows a second, of the rows this contender was asked about; None if it failed or answered wrongly."""
+    best = outcome.best
+    return (outcome.rows or case.rows) / best if best and outcome.agrees else None
+
+
+def library_speed(case: Case, library: str) -> float | None:
+    """The greatest speed of the contenders whose name begins with a word."""
+    found = (speed(case, each) for each in case.outcomes if each.name.split()[0].strip(",") == library)
+    return max((each for each in found if each), default=None)
 
 
 def of_group(outcomes: Sequence[Outcome], group: str, threads: int | None = None) -> list[Outcome]:

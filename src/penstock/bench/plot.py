@@ -1,13 +1,15 @@
-"""Draw a saved run: bars for each case, and lines over the number of keys if it was swept."""
+"""Draw a saved run: bars for each case, and lines for each sweep."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 COLOURS = {"penstock": "#c0392b", "c++": "#34495e", "peer": "#7f8c8d"}
 PER_M = 1e6
+PANELS_ACROSS = 4
 
 Document = Mapping[str, Any]
 
@@ -19,23 +21,22 @@ def save_plot(path: Path, document: Document) -> None:
     mpl.use("Agg")  # no display is needed to write a file
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
 
-    bars = [case for case in document["cases"] if not is_sweep(case)]
-    swept = [case for case in document["cases"] if is_sweep(case)]
-    panels = len(bars) + bool(swept)
-    figure, axes = plt.subplots(1, panels, figsize=(7 * panels, 5), squeeze=False)
-    for case, axis in zip(bars, axes[0], strict=False):
-        draw_bars(axis, case)
-    if swept:
-        draw_sweep(axes[0][-1], swept)
+    bars = [[case] for case in document["cases"] if not case["sweep"]]
+    swept = groupby(
+        (case for case in document["cases"] if case["sweep"]), key=lambda case: str(case["sweep"])
+    )
+    panels = [*bars, *(list(cases) for _, cases in swept)]
+    across = min(len(panels), PANELS_ACROSS)
+    down = -(-len(panels) // across)
+    figure, axes = plt.subplots(down, across, figsize=(7 * across, 5 * down), squeeze=False)
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for cases, axis in zip(panels, axes.flat, strict=False):
+        draw_sweep(axis, cases) if cases[0]["sweep"] else draw_bars(axis, cases[0])
     figure.suptitle(f"{document['suite']} on {document['machine']['cpu']}")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
-
-
-def is_sweep(case: Document) -> bool:
-    """Tell whether a case is one point of the sweep over keys."""
-    return str(case["name"]).startswith("keys ")
 
 
 def draw_bars(axis: Any, case: Document) -> None:
@@ -50,13 +51,17 @@ def draw_bars(axis: Any, case: Document) -> None:
 
 
 def draw_sweep(axis: Any, cases: Sequence[Document]) -> None:
-    """Draw each contender's speed over the number of keys."""
+    """Draw each contender's speed over the points of a sweep."""
     names = dict.fromkeys(outcome["name"] for case in cases for outcome in case["outcomes"])
     for name in names:
-        points = [(case["keys"], speed_of(case, name)) for case in cases]
-        known = [(keys, speed / PER_M) for keys, speed in points if speed]
-        axis.plot([keys for keys, _ in known], [speed for _, speed in known], marker="o", label=name)
-    axis.set(xscale="log", yscale="log", xlabel="keys", ylabel="M rows/s", title="number of keys")
+        points = [(case["point"], speed_of(case, name)) for case in cases]
+        known = [(point, speed / PER_M) for point, speed in points if speed]
+        axis.plot([point for point, _ in known], [speed for _, speed in known], marker="o", label=name)
+    axis.set(yscale="log", ylabel="M rows/s", title=cases[0]["sweep"])
+    if cases[0]["point"] > 0:
+        axis.set(xscale="log")
+    else:  # points without a scale of their own, such as the names of aggregates
+        axis.set_xticks([case["point"] for case in cases], [case["name"] for case in cases])
     axis.legend()
 
 

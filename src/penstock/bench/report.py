@@ -14,7 +14,7 @@ from rich.table import Table
 
 from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
 from penstock.bench.figures import Case, Figure, fastest, of_group, ratio, rivals
-from penstock.bench.measure import Outcome
+from penstock.bench.measure import NOT_AVAILABLE, Outcome
 
 FORMAT = 1
 
@@ -24,8 +24,13 @@ def print_case(console: Console, case: Case) -> None:
     console.print(speed_table(case))
     for outcome in case.outcomes:
         if outcome.error:
-            console.print(f"[red]{outcome.name} failed:[/] {escape(outcome.error)}", highlight=False)
+            console.print(f"[red]{outcome.name} {excuse(outcome.error)}[/]", highlight=False)
     console.print(figure_table(case.figures))
+
+
+def excuse(error: str) -> str:
+    """Say that a contender failed and why, or that it does not answer this question yet."""
+    return escape(error if error.startswith(NOT_AVAILABLE) else f"failed: {error}")
 
 
 def speed_table(case: Case) -> Table:
@@ -44,14 +49,15 @@ def speed_cells(case: Case, outcome: Outcome) -> tuple[str, ...]:
     """The cells of one contender; ratios are on the same question, to C++ at the same thread count."""
     best = outcome.best
     if best is None:
-        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", "-", "[red]failed[/]")
+        fate = NOT_AVAILABLE if (outcome.error or "").startswith(NOT_AVAILABLE) else "failed"
+        return (outcome.name, str(outcome.threads), "-", "-", "-", "-", "-", f"[red]{fate}[/]")
     same = [other for other in case.outcomes if other.question == outcome.question]
     return (
         outcome.name,
         str(outcome.threads),
         milliseconds(best),
         milliseconds(outcome.best_cpu or 0.0),
-        f"{case.rows / best / 1e6:,.1f}",
+        f"{(outcome.rows or case.rows) / best / 1e6:,.1f}",
         times(ratio(fastest(of_group(same, CPP_GROUP, outcome.threads)), best)),
         times(ratio(fastest(rivals(same)), best)),
         "[green]agrees[/]" if outcome.agrees else "[red]DIFFERS[/]",
@@ -117,6 +123,8 @@ def case_json(case: Case) -> dict[str, Any]:
         "name": case.name,
         "rows": case.rows,
         "keys": case.keys,
+        "sweep": case.sweep,
+        "point": case.point,
         "outcomes": [outcome_json(case, outcome) for outcome in case.outcomes],
         "figures": [figure_json(figure) for figure in case.figures],
     }
@@ -128,7 +136,7 @@ def outcome_json(case: Case, outcome: Outcome) -> dict[str, Any]:
     return asdict(outcome) | {
         "best": best,
         "best_cpu": outcome.best_cpu,
-        "rows_per_second": None if best is None else case.rows / best,
+        "rows_per_second": None if best is None else (outcome.rows or case.rows) / best,
     }
 
 

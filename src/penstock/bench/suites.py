@@ -57,7 +57,8 @@ def sweep_case(options: Options, field: Field, keys: int, progress: Progress) ->
     spec = replace(options.spec, keys=keys)
     only = replace(field, peers=tuple(name for name in field.peers if name in SWEEP_PEERS))
     outcomes = compare(contenders_for(spec, only, progress), options.repeat, progress)
-    return case(f"keys {keys:,}", spec, outcomes, speed_figures(outcomes, field.threads, rival_target=1.5))
+    made = case(f"keys {keys:,}", spec, outcomes, speed_figures(outcomes, field.threads, rival_target=1.5))
+    return replace(made, sweep="keys", point=keys)
 
 
 def contenders_for(spec: YsbKeyed, field: Field, progress: Progress) -> list[Contender]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,18 +11,24 @@ from rich.console import Console
 
 from penstock.bench.contenders import ALL_PEERS, Field, open_field
 from penstock.bench.figures import Case, Figure
-from penstock.bench.machine import facts
+from penstock.bench.machine import facts, numpy_bandwidth
+from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.bench.memory import memory_figures
 from penstock.bench.peers import limit_polars_threads
 from penstock.bench.reference import Reference
+from penstock.bench.reference.swag import load_swag
 from penstock.bench.report import figure_table, print_case, save_json, to_json
 from penstock.bench.startup import startup_figures
-from penstock.bench.suites import SWEEP_KEYS, Options, ysb_cases
+from penstock.bench.suites import SWEEP_KEYS, Options, Progress, ysb_cases
+from penstock.bench.swag.suite import SwagOptions, Yard, flat_figures, swag_cases
+from penstock.bench.sweep_report import print_cases, summary
+from penstock.bench.windows import WindowOptions, window_cases
 from penstock.bench.workloads import YsbKeyed
 from penstock.cli.guard import CommandError
 
 QUICK_PART = 10
 QUIET_LOAD = 0.5
+WINDOW_REPEAT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,11 @@ class BenchRequest:
     json: Path | None
     plot: Path | None
     quick: bool
+    windows: bool = False
+
+
+Run = tuple[list[Case], Sequence[Figure]]
+"""The cases of a run, and the figures that belong to none of them."""
 
 
 def run_bench(request: BenchRequest) -> None:
@@ -52,21 +63,78 @@ def run_bench(request: BenchRequest) -> None:
         field = open_field(threads, parse_peers(request.peers))
         machine = facts() | bandwidths(field)
         print_machine(console, machine)
-        cases = ysb_cases(options_of(request), field, status.update)
-        status.update("starting fresh interpreters")
-        alone = startup_figures() + memory_figures()
-    for case in cases:
-        print_case(console, case)
+        suite = suite_of(request)
+        cases, alone = suite.run(request, field, status.update)
+    suite.show(console, cases)
     console.print(figure_table(alone))
     save(request, machine, cases, alone)
 
 
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """How to run a benchmark, and how to print its cases."""
+
+    run: Callable[[BenchRequest, Field, Progress], Run]
+    show: Callable[[Console, Sequence[Case]], None]
+
+
+def suite_of(request: BenchRequest) -> Suite:
+    """Choose what to run."""
+    if request.suite == "swag":
+        return Suite(run_swag, print_cases)
+    return Suite(run_windows, print_cases) if request.windows else Suite(run_ysb, print_each)
+
+
+def print_each(console: Console, cases: Sequence[Case]) -> None:
+    """Print every case on its own."""
+    for case in cases:
+        print_case(console, case)
+
+
+def run_ysb(request: BenchRequest, field: Field, progress: Progress) -> Run:
+    """Run the YSB query, then take the figures of starting up."""
+    cases = ysb_cases(options_of(request), field, progress)
+    progress("starting fresh interpreters")
+    return cases, startup_figures() + memory_figures()
+
+
+def run_windows(request: BenchRequest, field: Field, progress: Progress) -> Run:
+    """Run the YSB query over the matrix of windows, aggregates and keys."""
+    spec, repeat = YsbKeyed(rows_of(request), request.keys), repeat_of(request, WINDOW_REPEAT)
+    return window_cases(WindowOptions(spec, repeat, max(field.threads), field.peers), progress), ()
+
+
+def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
+    """Run the sliding windows, and gather every target."""
+    options = SwagOptions(
+        rows_of(request), repeat_of(request, WINDOW_REPEAT), request.quick, max(field.threads), field.peers
+    )
+    cases = swag_cases(options, Yard(load_swag(), one_core(field)), progress)
+    return cases, (*summary(cases), *flat_figures(cases))
+
+
+def one_core(field: Field) -> float:
+    """How many GB a second one core reads."""
+    reference = field.reference
+    measured = reference.read_bandwidth(1) if isinstance(reference, Reference) else numpy_bandwidth()
+    return measured / 1e9
+
+
+def rows_of(request: BenchRequest) -> int:
+    """The rows asked for, or a tenth of them."""
+    return max(1, request.rows // QUICK_PART) if request.quick else request.rows
+
+
+def repeat_of(request: BenchRequest, most: int) -> int:
+    """The rounds asked for, within what a suite of many cases can afford."""
+    return MINIMUM_REPEAT if request.quick else min(request.repeat, most)
+
+
 def options_of(request: BenchRequest) -> Options:
     """Read the suite's options from the flags."""
-    rows = max(1, request.rows // QUICK_PART) if request.quick else request.rows
     return Options(
-        YsbKeyed(rows, request.keys),
-        repeat=3 if request.quick else request.repeat,
+        YsbKeyed(rows_of(request), request.keys),
+        repeat=MINIMUM_REPEAT if request.quick else request.repeat,
         strings=request.strings,
         hot=request.hot,
         sweep=SWEEP_KEYS if request.sweep else (),

@@ -39,6 +39,7 @@ class Suite(StrEnum):
     """A benchmark suite."""
 
     YSB = "ysb"
+    SWAG = "swag"
 
 
 class Sweep(StrEnum):
@@ -128,6 +129,9 @@ def bench(
     sweep: Annotated[Sweep | None, typer.Option(help="Also vary the number of keys, 1 to 10 M.")] = None,
     strings: Annotated[bool, typer.Option("--strings", help="Also compare string event types.")] = False,
     hot: Annotated[bool, typer.Option("--hot", help="Also compare one hot key and Zipf keys.")] = False,
+    windows: Annotated[
+        bool, typer.Option("--windows", help="Instead, vary windows, aggregates and keys.")
+    ] = False,
     peers: Annotated[str, typer.Option(help="Peers to run.")] = "polars,duckdb,pandas",
     json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
@@ -138,7 +142,7 @@ def bench(
 
     run_bench(
         BenchRequest(
-            suite, rows, keys, threads, repeat, sweep is not None, strings, hot, peers, json, plot, quick
+            suite, rows, keys, threads, repeat, sweep is not None, strings, hot, peers, json, plot, quick, windows
         )
     )
 
