@@ -15,6 +15,7 @@ from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import fits_emission, split_results
 from penstock.lower.ways import runs_in_panes
 from penstock.lower.window_program import BOUNDS, Window
+from penstock.passes.choose_aggregator import preferred
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
@@ -52,7 +53,7 @@ class Compiled:
     raw: ir.Program
     program: ir.Program
     trace: tuple[tuple[str, ir.Program], ...]
-    _wired: dict[str, tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
+    _wired: dict[tuple[str, str | None], tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -70,20 +71,21 @@ class Compiled:
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""
-        _, specs = self.wired(engine.backend)
+        _, specs = self.wired(engine.backend, engine.aggregator)
         counts_output = not _stateful(self.program[self.program.output], self.program)
         context = Context(engine, Metrics(), bounded)
         return Session(specs, self.program.output, counts_output, schema_of(self.plan), context)
 
-    def wired(self, backend: str) -> tuple[Workshop, list[StageSpec]]:
-        """The stages for a back end, and the place where their kernels are made.
+    def wired(self, backend: str, aggregator: str | None = None) -> tuple[Workshop, list[StageSpec]]:
+        """The stages for a back end and an aggregator, and the place where their kernels are made.
 
         Kept, so that a second run of the same query finds its kernels ready.
         """
-        if backend not in self._wired:
+        key = backend, aggregator
+        if key not in self._wired:
             workshop = Workshop(backend_named(backend))
-            self._wired[backend] = workshop, Wiring(self, workshop).stages()
-        return self._wired[backend]
+            self._wired[key] = workshop, Wiring(self, workshop, aggregator).stages()
+        return self._wired[key]
 
     def explain(self, stage: str | None = None) -> str:
         """Show the query at one stage of its way."""
@@ -112,6 +114,7 @@ class Wiring:
 
     compiled: Compiled
     workshop: Workshop
+    aggregator: str | None = None
 
     def stages(self) -> list[StageSpec]:
         program = self.compiled.program
@@ -140,15 +143,19 @@ class Wiring:
         """One stage; two where results need what kernels leave to Arrow."""
         first = not _stateful(source, self.compiled.program)
         if fits_emission(body, source):
-            window = CompiledWindow(Window(body, source, this), self.workshop)
+            window = self._compiled(body, source, this)
             return [StageSpec(this.name, (source.name,), _window_stage(window, first))]
         reduce, plain, after = split_results(this, body, source)
-        window = CompiledWindow(Window(reduce, source, plain), self.workshop)
+        window = self._compiled(reduce, source, plain)
         rows = CompiledRows(after, plain, this, self.workshop)
         return [
             StageSpec(plain.name, (source.name,), _window_stage(window, first)),
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
         ]
+
+    def _compiled(self, body: ir.Reduce, source: ir.Object, result: ir.Object) -> CompiledWindow:
+        sliding = preferred(body.domain, self.aggregator)
+        return CompiledWindow(Window(body, source, result), self.workshop, sliding)
 
     def _source(self, this: ir.Object, stream: str) -> Callable[[Context], Stage]:
         source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
 from penstock.ir.show import show as show_ir
-from penstock.loop.nodes import Kernel
+from penstock.lane_reducers import LaneReducers
+from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
+from penstock.lower.emission.spec import EmitKernel
+from penstock.lower.lanes import columns_kept, spell
+from penstock.lower.ways import runs_in_panes
 from penstock.lower.window_program import Window
+from penstock.passes.choose_aggregator import Choice, choices, overlaps, panes_per_window, preferred
 from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
 from penstock.programs import CompiledRows, CompiledWindow, Workshop
+from penstock.runtime.lanes.reducers import KernelReducer
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
+
+WAITING_BYTES = 9  # a row waits with its time in ticks, and whether a window has seen it
 
 
 def explain(compiled: Compiled, stage: str | None) -> str:
@@ -41,13 +51,29 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
     """The kernels a run starts with, before data has changed any assumption."""
     for each in program.objects:
         match each.body:
-            case ir.Reduce() as body:
-                window = Window(body, program[body.source], each)
-                yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
-                sliding = "subtract-on-evict" if _overlap(window) > 1 else "one pane"
-                yield window.emit(frozenset(), False, sliding, _first_key_table(window)).kernel
             case ir.Samples() as body:
                 yield from _rows_kernels(body, program[body.source], each)
+            case ir.Reduce() as body if runs_in_panes(body, program):
+                window = Window(body, program[body.source], each)
+                yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
+                yield _emit_kernel(window).kernel
+            case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
+                yield from _lane_kernels(body, program[body.source], each)
+
+
+def _emit_kernel(window: Window) -> EmitKernel:
+    return window.emit(frozenset(), False, preferred(window.body.domain), _first_key_table(window))
+
+
+def _lane_kernels(body: ir.Windowed, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
+    """What makes the columns of arguments, then what reduces frames of them."""
+    made = spell(this, source, columns_kept(this, source))
+    yield from _rows_kernels(made.samples, source, made.ready)
+    workshop = Workshop(lambda kernel: lambda values: 0)
+    for each in LaneReducers(made.ready, made.reductions, overlaps(body), workshop, 1).reducers():
+        if isinstance(each, KernelReducer):
+            each.slide(frozenset())
+    yield from workshop.kernels
 
 
 def _rows_kernels(body: ir.Samples, source: ir.Object, result: ir.Object) -> Iterator[Kernel]:
@@ -77,10 +103,11 @@ def _overview(compiled: Compiled) -> str:
         f"plan\n{_indented(show_plan(compiled.plan))}",
         f"program, after {_changes(compiled)}\n{_indented(show_ir(compiled.program))}",
     ]
+    chosen = choices(compiled.program)
     for each in compiled.program.objects:
-        if isinstance(each.body, ir.Reduce):
-            window = Window(each.body, compiled.program[each.body.source], each)
-            parts.append(f"~{each.name} runs as\n{_indented(_reasons(window))}")
+        reasons = _reasons(each, compiled.program, chosen.get(each.name, ()))
+        if reasons:
+            parts.append(f"~{each.name} runs as\n{_indented(chr(10).join(reasons))}")
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]
     parts.append("boundaries\n" + _indented("\n".join(needs)))
     return "\n\n".join(parts)
@@ -95,31 +122,105 @@ def _changes(compiled: Compiled) -> str:
     return ", ".join(dict.fromkeys(names)) or "no pass had anything to do"
 
 
-def _reasons(window: Window) -> str:
-    size, every, _ = window.grid
+def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> list[str]:
+    """Say how a windowed object runs and why, a line each; nothing of other objects."""
+    match this.body:
+        case ir.Reduce() as body if runs_in_panes(body, program):
+            return _pane_reasons(Window(body, program[body.source], this), chosen)
+        case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
+            return _lane_reasons(this, program[body.source], _algorithms(body.reductions, chosen))
+        case ir.Apply() as body:
+            return _lane_reasons(
+                this, program[body.source], ["a Python function, called once for each window"]
+            )
+        case _:
+            return []
+
+
+def _algorithms(reductions: Sequence[ir.Reduction], chosen: Sequence[Choice]) -> list[str]:
+    return [
+        f"#{place} {_partial(each.function, each.args, each.where)}: {choice.algorithm}; {choice.reason}"
+        for place, (each, choice) in enumerate(zip(reductions, chosen, strict=True))
+    ]
+
+
+# --- panes ------------------------------------------------------------------------------------------------
+
+
+def _pane_reasons(window: Window, chosen: Sequence[Choice]) -> list[str]:
     remembered = [_partial(each.kind, each.args, each.where) for each in window.partials(frozenset())]
-    lines = [
+    return [
         f"one fused loop over ~{window.source.name}: filter, keys and aggregates in a single pass",
-        f"panes of {size} and {every} ticks",
-        f"windows: {_sliding(_overlap(window))}",
+        f"windows: {_panes(window)}",
+        *_algorithms(window.body.reductions, chosen),
         f"keys: {_keys(window)}",
         f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
         "integer sums: 64 bits, every addition checked; 128 bits from the first one that would not fit",
+        f"memory: {_pane_memory(window)}",
+        *(
+            f"computed by Arrow before the loop: {name} = {show_expr(expr)}"
+            for expr, name in window.host.fields.items()
+        ),
     ]
-    for expr, name in window.host.fields.items():
-        lines.append(f"computed by Arrow before the loop: {name} = {show_expr(expr)}")
-    return "\n".join(lines)
 
 
-def _overlap(window: Window) -> int:
-    size, every, _ = window.grid
-    return -(-size // every)
+def _panes(window: Window) -> str:
+    if window.carried:
+        return "those that rows carry; a pane is the end of one"
+    cut, every = window.panes.cut, window.panes.every
+    number = panes_per_window(window.body.domain)
+    several = f"{number} pane{'s' if number > 1 else ''} each"
+    if not cut:
+        return f"{several}, a pane being a slide of {every} ticks"
+    return f"{several}, a slide of {every} ticks being cut in two, {cut} and {every - cut}, where others end"
 
 
-def _sliding(panes: int) -> str:
-    if panes == 1:
-        return "one pane each, read where it lies"
-    return f"{panes} panes each, merged again for every window (recompute), all keys side by side"
+def _pane_memory(window: Window) -> str:
+    """Bound what a run holds: states of panes that open windows need, and what emission works in."""
+    cell = sum(
+        _bytes(state.type) for each in window.monoids(frozenset(), wide=False) for state in each.states
+    )
+    held = f"panes of open windows x keys x {cell} bytes"
+    scratch = _emit_kernel(window).scratch
+    deep, flat = (sum(_bytes(each.type) for each in scratch if each.deep is kind) for kind in (True, False))
+    rows = panes_per_window(window.body.domain) + 1
+    stacked = [f"{rows} x keys x {deep} bytes"] if deep else []
+    single = [f"keys x {flat} bytes"] if flat else []
+    return (
+        held if not scratch else f"{held}; while emitting, at most {' + '.join([*stacked, *single])} a thread"
+    )
+
+
+def _bytes(type: Type) -> int:
+    return max(type.bits // 8, 1)
+
+
+# --- lanes ------------------------------------------------------------------------------------------------
+
+
+def _lane_reasons(this: ir.Object, source: ir.Object, algorithms: Sequence[str]) -> list[str]:
+    made = spell(this, source, columns_kept(this, source))
+    return [
+        f"lanes: rows of ~{source.name} wait for the watermark, then lie key by key in order of time",
+        "windows: ranges of a lane's rows",
+        *algorithms,
+        f"memory: the rows of open windows, {_row_bytes(made.ready.schema)} a row: {', '.join(made.ready.schema.names)}",
+    ]
+
+
+def _row_bytes(schema: pa.Schema) -> str:
+    """Add up the columns, and what else a row waits with."""
+    widths = [_width(each.type) for each in schema]
+    fixed = sum(width for width in widths if width is not None) + WAITING_BYTES
+    return f"{fixed} bytes" if None not in widths else f"{fixed} bytes and its texts"
+
+
+def _width(dtype: pa.DataType) -> int | None:
+    try:
+        bits: int = dtype.bit_width
+    except ValueError:  # texts and lists have no width
+        return None
+    return -(-bits // 8)
 
 
 def _keys(window: Window) -> str:
@@ -135,7 +236,7 @@ def _keys(window: Window) -> str:
 
 
 def _first_key_table(window: Window) -> str:
-    program = CompiledWindow(window, Workshop(lambda kernel: lambda values: 0))
+    program = CompiledWindow(window, Workshop(lambda kernel: lambda values: 0), preferred(window.body.domain))
     if not program.keys:
         return "none"
     whole = all(key.column is not None and (key.text or not _is_float(str(key.type))) for key in program.keys)

@@ -69,7 +69,7 @@ class Workshop:
 class CompiledWindow:
     """A windowed aggregation with its kernels on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, window: Window, workshop: Workshop, sliding: str = "subtract-on-evict") -> None:
+    def __init__(self, window: Window, workshop: Workshop, sliding: str) -> None:
         self._window, self._workshop, self._sliding = window, workshop, sliding
         self.time = window.time
         self.grid = Grid(*window.grid)
@@ -146,7 +146,7 @@ class CompiledWindow:
         )
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
         scratch = tuple(ScratchRows(each.parameter, each.type, each.deep) for each in kernel.scratch)
-        return OutputCall(call, _columns(kernel.outputs), kernel.bindings, scratch)
+        return OutputCall(call, output_columns(kernel.outputs), kernel.bindings, scratch)
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         kernel = _once(self._absorbs, (nullable, wide), lambda: self._window.absorb(nullable, wide))
@@ -201,7 +201,7 @@ class CompiledRows:
         known = nullable & frozenset(self._host.schema.names)
         kernel = self.kernel(known)
         call = self._workshop.call((self, known), lambda: kernel.kernel)
-        return OutputCall(call, _columns(kernel.outputs), kernel.bindings)
+        return OutputCall(call, output_columns(kernel.outputs), kernel.bindings)
 
     def kernel(self, nullable: frozenset[str]) -> RowsKernel:
         """The kernel for an assumption about which columns hold nulls."""
@@ -220,7 +220,8 @@ def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:
     return () if expr is None else (expr,)
 
 
-def _columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
+def output_columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
+    """Tell the runtime where a kernel's columns arrive."""
     return tuple(OutputColumn(each.name, each.type, each.values, each.valid, each.text) for each in outputs)
 
 

@@ -142,7 +142,9 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
     first, numbers = _first_held(low, high, lane)
     known = np.unique(panes)
     rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
-    _, cut, end = (lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers))
+    _, cut, end = (
+        lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
+    )
     return Frames(numbers, order, first, np.searchsorted(rank, cut), np.searchsorted(rank, end))
 
 

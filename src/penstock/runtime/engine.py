@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from penstock.errors import EngineError, UnsupportedError
 
 DEFAULT_TASK_BYTES = 1 << 20
+AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -20,6 +21,8 @@ class Engine:
     Results do not depend on any of them. `adaptive=False` compiles for the general case at once instead
     of speculating (no nulls, small keys, small sums) and recompiling when a speculation fails.
     `backend="interpret"` runs kernels in plain Python: slow, the definition of their meaning.
+    `aggregator` names the algorithm for overlapping windows, wherever an aggregate allows it ("recompute",
+    "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` says which).
 
     >>> Engine(threads=2).threads
     2
@@ -31,6 +34,7 @@ class Engine:
     task_bytes: int = DEFAULT_TASK_BYTES
     adaptive: bool = True
     backend: str = "native"
+    aggregator: str | None = None
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:
@@ -41,6 +45,8 @@ class Engine:
             raise UnsupportedError(f"devices={list(self.devices)!r}: this version runs on 'cpu' only")
         if self.scheduler != "fcfs":
             raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
+        if self.aggregator not in (None, *AGGREGATORS):
+            raise EngineError(f"aggregator must be one of {', '.join(AGGREGATORS)}, not {self.aggregator!r}")
         if self.backend not in ("native", "interpret"):
             raise EngineError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
 

@@ -61,8 +61,8 @@ _CHOICES = (
         )
         for name, define in (("first", choices.first), ("last", choices.last))
     ),
-    AggregateFunction("any", 1, 1, "a boolean", rules.truth, choices.either, invertible=True),
-    AggregateFunction("all", 1, 1, "a boolean", rules.truth, choices.every, invertible=True),
+    AggregateFunction("any", 1, 1, "a boolean", rules.truth, choices.either),
+    AggregateFunction("all", 1, 1, "a boolean", rules.truth, choices.every),
 )  # fmt: skip
 
 AGGREGATES: dict[str, AggregateFunction] = {
