@@ -14,7 +14,7 @@ from penstock.types.arrow import from_physical, physical_values
 from tests.unit.expr.semantics import Example, examples, same, table
 
 SCALARS = examples("expression | input | result")
-AGGREGATED = examples("aggregate | values | result")
+AGGREGATED = [*examples("aggregate | values | result"), *examples("aggregate | rows | result")]
 WINDOWS = table("window | times | windows with their number of rows")
 
 
