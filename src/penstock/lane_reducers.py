@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby
+from typing import TypeVar
+
+import pyarrow as pa
 
 from penstock.ir import nodes as ir
+from penstock.kernels.swag.order_statistics import memory_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
+from penstock.lower.rank_slide import Question, build_rank_slide
 from penstock.lower.slide import SlideSpec, build_slide, slide_monoids
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.lanes.reducers import (
     CountReducer,
     EndReducer,
+    KernelPass,
     KernelReducer,
     ListReducer,
     Reducer,
     SlideCall,
 )
+from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
 from penstock.runtime.programs import OutputCall
 from penstock.types.windows import Calendar, Count
 
 Numbered = tuple[int, LaneReduction]
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -39,14 +46,19 @@ class LaneReducers:
     def reducers(self) -> list[Reducer]:
         numbered = list(enumerate(self.reductions))
         in_kernels = [each for each in numbered if self._fits_kernel(each[1])]
-        others = [self._other(*each) for each in numbered if each not in in_kernels]
-        in_kernels.sort(key=self._pass_of)
-        passes = groupby(in_kernels, self._pass_of)
-        return [*others, *(self._kernel(span, way, list(group)) for (span, way), group in passes)]
+        by_rank = [each for each in numbered if each[1].function in QUESTIONS]
+        others = [each for each in numbered if each not in in_kernels and each not in by_rank]
+        return [
+            *(self._other(*each) for each in others),
+            *(self._kernel(key, group) for key, group in _grouped(in_kernels, self._pass_of)),
+            *(self._ranks(group) for _, group in _grouped(by_rank, _column_of)),
+        ]
 
     def _fits_kernel(self, reduction: LaneReduction) -> bool:
         """Whether the state has a fixed size and holds machine values."""
-        if reduction.function in _OTHERS or (reduction.function == "count" and _counts_rows(reduction)):
+        if reduction.function in _OTHERS | QUESTIONS or (
+            reduction.function == "count" and _counts_rows(reduction)
+        ):
             return False
         if reduction.function in ("min", "max", "min_by", "max_by"):
             return all(self._is_machine(name) for name in reduction.args)
@@ -67,30 +79,61 @@ class LaneReducers:
                 )
             case "list":
                 return ListReducer(places, span, reduction.args[0], where, reduction.type)
-            case _:
-                raise NotImplementedError(reduction.function)
+            case "min" | "max" as extreme:
+                (column,) = reduction.args
+                return ExtremeReducer(places, span, column, where, reduction.type, self._by_rank(extreme))
+            case "min_by" | "max_by" as extreme:
+                column, by = reduction.args
+                largest, least = extreme == "max_by", self._by_rank("min")
+                return ExtremeByReducer(places, span, column, by, where, largest, reduction.type, least)
+        raise AssertionError(f"{reduction.function} has no way to be computed over frames")
+
+    def _by_rank(self, extreme: str) -> KernelPass:
+        """The kernel that finds the least or greatest rank."""
+        over = LaneReduction(extreme, (RANK,), None, (), 0, pa.int64())
+        schema = pa.schema([pa.field(RANK, pa.int64())])
+        ready = ir.Object(f"{self.ready.name}.{RANK}", self.ready.body, schema, self.ready.time)
+        return replace(self, ready=ready, reductions=(over,)).kernel_pass((over,), self._algorithm_of(over))
 
     # -- passes over frames --------------------------------------------------------------------------
 
-    def _pass_of(self, each: Numbered) -> tuple[int, str]:
+    def _pass_of(self, reduction: LaneReduction) -> tuple[int, str]:
         """Reductions over the same span by the same algorithm share a pass."""
-        return each[1].span, self._algorithm((each[1],))
+        return reduction.span, self._algorithm_of(reduction)
 
-    def _algorithm(self, reductions: Sequence[LaneReduction]) -> str:
+    def _algorithm_of(self, reduction: LaneReduction) -> str:
         if not self.overlaps:
             return "recompute"
-        monoids = slide_monoids(self._spec(reductions, frozenset(), "recompute"))
+        if reduction.args == (RANK,):
+            return "two-stacks"
+        monoids = slide_monoids(self._spec((reduction,), frozenset(), "recompute"))
         return "subtract-on-evict" if all(each.invertible for each in monoids) else "two-stacks"
 
-    def _kernel(self, span: int, algorithm: str, group: list[Numbered]) -> KernelReducer:
+    def _kernel(self, key: tuple[int, str], group: list[Numbered]) -> KernelReducer:
+        span, algorithm = key
         several = tuple(each for _, each in group)
-        columns = {name for each in several for name in (*each.args, *((each.where,) if each.where else ()))}
-        return KernelReducer(
+        return KernelReducer(tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm))
+
+    def kernel_pass(self, reductions: tuple[LaneReduction, ...], algorithm: str) -> KernelPass:
+        """One kernel for some reductions."""
+        columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
+        types = tuple(each.type for each in reductions)
+        return KernelPass(tuple(columns), types, partial(self._slide, reductions, algorithm), self.threads)
+
+    def _ranks(self, group: list[Numbered]) -> RankReducer:
+        """One kernel for all questions about the order of a column's values."""
+        first = group[0][1]
+        questions = tuple(_question(each) for _, each in group)
+        call = self.workshop.call(("rank_slide", questions), lambda: build_rank_slide(questions))
+        return RankReducer(
             tuple(place for place, _ in group),
-            span,
-            tuple(columns),
-            tuple(each.type for each in several),
-            partial(self._slide, several, algorithm),
+            first.span,
+            first.args[0],
+            first.where,
+            tuple((question.kind, each.type) for question, (_, each) in zip(questions, group, strict=True)),
+            call,
+            len({question.kind for question in questions}),
+            memory_length,
             self.threads,
         )
 
@@ -116,7 +159,34 @@ class LaneReducers:
         return SlideCall(OutputCall(call, output_columns(kernel.outputs), kernel.bindings), scratch)
 
 
-_OTHERS = frozenset({"first", "last", "list", "median", "quantile", "mode", "count_distinct"})
+_OTHERS = frozenset({"first", "last", "list"})
+QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
+
+
+def _question(reduction: LaneReduction) -> Question:
+    match reduction.function:
+        case "median":
+            return Question("quantile", 0.5)
+        case "quantile":
+            fraction = dict(reduction.options)["q"]
+            assert isinstance(fraction, int | float)
+            return Question("quantile", float(fraction))
+        case kind:
+            return Question(kind)
+
+
+def _column_of(reduction: LaneReduction) -> tuple[int, str, str]:
+    """What a pass by rank is about: the span, the column and the condition."""
+    return reduction.span, reduction.args[0], reduction.where or ""
+
+
+def _grouped(
+    numbered: list[Numbered], key: Callable[[LaneReduction], _Key]
+) -> list[tuple[_Key, list[Numbered]]]:
+    found: dict[_Key, list[Numbered]] = {}
+    for each in numbered:
+        found.setdefault(key(each[1]), []).append(each)
+    return list(found.items())
 
 
 def _counts_rows(reduction: LaneReduction) -> bool:

@@ -52,39 +52,51 @@ class SlideCall:
 
 
 @dataclass(frozen=True)
-class KernelReducer:
-    """Reductions with states of fixed size, all in one pass over the frames.
+class KernelPass:
+    """Reductions with states of fixed size, all in one pass of a kernel over the frames.
 
     `slide(nullable)` gives the kernel for columns of which some hold nulls.
     """
 
-    places: tuple[int, ...]
-    span: int
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     slide: Callable[[frozenset[str]], SlideCall]
     threads: int
 
-    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
+    def arrays(self, batch: pa.RecordBatch, frames: Frames) -> list[pa.Array]:
         nullable = frozenset(name for name in self.columns if batch.column(name).null_count)
         kernel = self.slide(nullable)
         given = BatchArguments(batch, {}).fill(kernel.output.bindings)
         outputs = _outputs(kernel.output, len(frames))
         arguments = {**given, **outputs, "lo": frames.lo, "hi": frames.hi}
-        run_on_threads([partial(_call, kernel, arguments, *part) for part in self._parts(frames)])
+        longest = frames.longest
+        run_on_threads(
+            [partial(_call, kernel, arguments, longest, *part) for part in parts(frames, self.threads)]
+        )
         return [
             to_arrow(outputs[each.values], None if each.valid is None else outputs[each.valid], dtype)
             for each, dtype in zip(kernel.output.outputs, self.types, strict=True)
         ]
 
-    def _parts(self, frames: Frames) -> list[tuple[int, int, int]]:
-        """Cut the frames into one run for each thread: (first, end, rows of the longest)."""
-        work = len(frames) + int(frames.hi[-1] - frames.lo[0])
-        threads = max(min(self.threads, work // WORK_PER_THREAD), 1)
-        cuts = np.linspace(0, len(frames), threads + 1).astype(int)
-        longest = frames.longest
-        return [(int(begin), int(end), longest) for begin, end in pairwise(cuts)]
+
+@dataclass(frozen=True)
+class KernelReducer:
+    """Reductions that kernels compute from columns."""
+
+    places: tuple[int, ...]
+    span: int
+    over: KernelPass
+
+    def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
+        return self.over.arrays(lanes.rows.batch, frames)
+
+
+def parts(frames: Frames, most: int) -> list[tuple[int, int]]:
+    """Cut the frames into a run for each thread."""
+    work = len(frames) + int(frames.hi[-1] - frames.lo[0]) if len(frames) else 0
+    threads = max(min(most, work // WORK_PER_THREAD), 1)
+    cuts = np.linspace(0, len(frames), threads + 1).astype(int)
+    return [(int(begin), int(end)) for begin, end in pairwise(cuts)]
 
 
 def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
@@ -96,7 +108,7 @@ def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
     return made
 
 
-def _call(kernel: SlideCall, arguments: Mapping[str, object], begin: int, end: int, longest: int) -> None:
+def _call(kernel: SlideCall, arguments: Mapping[str, object], longest: int, begin: int, end: int) -> None:
     head = np.zeros(WORDS, np.int64)
     scratch = {
         name: filled(type, 0, max(longest, 1) if cells is None else cells)

@@ -1,0 +1,61 @@
+"""Ranks of values: 0 for the smallest distinct one, so that kernels need to know no type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.lanes.reducers import plain
+
+# Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
+SPARSEST = 2
+
+
+def ranked(column: pa.Array, counts: np.ndarray | None) -> tuple[np.ndarray, pa.Array]:
+    """Give each row the rank of its value, -1 where it does not count, and the values by rank.
+
+    NaN is one value and the largest; 0.0 stands for -0.0.
+    """
+    whole = plain(column)
+    places = np.arange(len(whole)) if counts is None else np.flatnonzero(counts)
+    known = whole if counts is None else whole.take(indices(places))
+    numbers, values = _numbered(known)
+    if counts is None:
+        return numbers, values
+    ranks = np.full(len(whole), -1, np.int64)
+    ranks[places] = numbers
+    return ranks, values
+
+
+def _numbered(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    """Rank values none of which is null."""
+    dtype = column.type
+    if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
+        return _of_texts(column)
+    if pa.types.is_boolean(dtype):
+        values = column.to_numpy(zero_copy_only=False).astype(np.uint8)
+    else:
+        values = values_view(column)
+    if values.dtype.kind == "f":
+        values = values + values.dtype.type(0)  # -0.0 + 0.0 is 0.0
+    elif len(values) and _is_narrow(values):
+        least = values.min()
+        numbers = (values - least).astype(np.int64)
+        return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
+    distinct, numbers = np.unique(values, return_inverse=True)
+    return numbers.astype(np.int64, copy=False), to_arrow(distinct, None, dtype)
+
+
+def _is_narrow(values: np.ndarray) -> bool:
+    return int(values.max()) - int(values.min()) <= SPARSEST * len(values)
+
+
+def _of_texts(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms to load, and texts are rarely ranked
+
+    coded = column.dictionary_encode()
+    order = pc.sort_indices(coded.dictionary)  # by bytes
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    return rank[coded.indices.to_numpy()], coded.dictionary.take(order)
