@@ -35,7 +35,6 @@ PROBE = 2 * DAY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIXED = re.compile(r"([+-])([01]\d|2[0-3]):([0-5]\d)")
-_ALWAYS = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +85,13 @@ def _fits(instant: int, second: int) -> bool:
 
 
 def _clock(changes: list[int], offsets: list[int]) -> WallClock:
-    shown = np.array([at + ahead - 1 for at, ahead in zip(changes, offsets, strict=False)], np.int64)
-    before = np.maximum.accumulate(shown)
-    return WallClock(
-        _from_always(np.array(changes, np.int64)), np.array(offsets, np.int64), _from_always(before)
-    )
+    # Rising, as the offset changes by less than two days, and changes are further apart than that.
+    before = [at + ahead - 1 for at, ahead in zip(changes, offsets, strict=False)]
+    return WallClock(_from_always(changes), np.array(offsets, np.int64), _from_always(before))
 
 
-def _from_always(ticks: Ticks) -> Ticks:
-    return np.concatenate([np.array([_ALWAYS], np.int64), ticks])
+def _from_always(ticks: list[int]) -> Ticks:
+    return np.array([np.iinfo(np.int64).min, *ticks], np.int64)
 
 
 @lru_cache(maxsize=10_000)

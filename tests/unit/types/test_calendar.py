@@ -59,6 +59,9 @@ def shown(windows, zone):
         ("6h", "Europe/Berlin", "2026-03-29T04:00Z", ("03-29T06:00+0200", "03-29T12:00+0200")),
         ("1h", "Europe/Berlin", "2026-10-25T01:30Z", ("10-25T02:00+0200", "10-25T03:00+0100")),
         ("1h", "Europe/Berlin", "2026-03-29T01:00Z", ("03-29T03:00+0200", "03-29T04:00+0200")),
+        ("15m", "Europe/Berlin", "2026-10-25T01:10Z", ("10-25T02:45+0200", "10-25T03:00+0100")),
+        ("2w", "Europe/Berlin", "1970-01-01T00:00Z", ("12-29T00:00+0100", "01-12T00:00+0100")),
+        ("2w", "Europe/Berlin", "1969-12-28T22:59Z", ("12-15T00:00+0100", "12-29T00:00+0100")),
         ("1w", "Europe/Berlin", "2026-03-29T12:00Z", ("03-23T00:00+0100", "03-30T00:00+0200")),
         ("7d", "Europe/Berlin", "2026-03-29T12:00Z", ("03-23T00:00+0100", "03-30T00:00+0200")),
         ("1mo", "Europe/Berlin", "2026-03-29T12:00Z", ("03-01T00:00+0100", "04-01T00:00+0200")),
@@ -142,11 +145,12 @@ def test_windows_start_where_polars_truncates_to(size, zone):
     assert np.all(times < ends[found])
 
 
-@given(st.integers(-200_000, 200_000), st.integers(1, 40))
+@given(st.integers(-200_000, 200_000), st.integers(1, 14))
 def test_months_from_any_day_are_clipped_as_dateutil_clips_them(day, months):
-    sliding = calendar(f"{months}mo", "UTC", "1d", unit="d")
-    expected = (EPOCH + timedelta(days=day) + relativedelta(months=months) - EPOCH).days
-    assert dict(calendar_windows(sliding, day, day))[day] == expected
+    starts = range(day - 31 * months, day + 1)
+    ends = [(EPOCH + timedelta(days=start) + relativedelta(months=months) - EPOCH).days for start in starts]
+    expected = [(start, end) for start, end in zip(starts, ends, strict=True) if day < end]
+    assert calendar_windows(calendar(f"{months}mo", "UTC", "1d", unit="d"), day, day) == expected
 
 
 # --- against a clock walked minute by minute -------------------------------------------------------------
@@ -292,6 +296,12 @@ def test_a_hundred_years_of_days_are_given_at_once():
     assert starts.dtype == ends.dtype == np.int64
     assert len(starts) == 36_526
     assert sorted(set(((ends - starts) // HOUR).tolist())) == [23, 24, 25]
+
+
+def test_windows_of_nanoseconds_reach_almost_to_the_end_of_64_bits():
+    at = seconds("2262-04-01T12:00") * 10**9
+    day = [seconds(f"2262-04-0{date}T00:00+02:00") * 10**9 for date in (1, 2)]
+    assert calendar_windows(calendar("1d", "Europe/Berlin", unit="ns"), at, at) == [tuple(day)]
 
 
 # --- what is refused -------------------------------------------------------------------------------------

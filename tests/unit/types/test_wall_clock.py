@@ -50,9 +50,11 @@ def instant(zone: str, local: str, unit: str = "s") -> int:
         ("UTC", "2026-03-29T02:30", "2026-03-29T02:30+00:00"),
         ("Europe/Berlin", "2026-01-01T00:00", "2026-01-01T00:00+01:00"),
         ("Europe/Berlin", "2026-07-01T00:00", "2026-07-01T00:00+02:00"),
+        ("Europe/Berlin", "2026-03-29T01:59:59", "2026-03-29T01:59:59+01:00"),
         ("Europe/Berlin", "2026-03-29T02:30", "2026-03-29T03:00+02:00"),  # jumped over
         ("Europe/Berlin", "2026-03-29T03:00", "2026-03-29T03:00+02:00"),
         ("Europe/Berlin", "2026-10-25T02:30", "2026-10-25T02:30+02:00"),  # shown twice
+        ("Europe/Berlin", "2026-10-25T02:59:59", "2026-10-25T02:59:59+02:00"),
         ("Europe/Berlin", "2026-10-25T03:00", "2026-10-25T03:00+01:00"),
         ("Asia/Kathmandu", "2026-06-01T00:00", "2026-06-01T00:00+05:45"),
         ("Australia/Lord_Howe", "2026-10-04T02:15", "2026-10-04T02:30+11:00"),  # half an hour forward
@@ -75,6 +77,19 @@ def test_a_finer_clock_shows_the_same_times(unit):
     scale = {"ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     for local in ("2026-03-29T02:30", "2026-10-25T02:30", "2026-10-25T03:00"):
         assert instant("Europe/Berlin", local, unit) == instant("Europe/Berlin", local) * scale
+
+
+@pytest.mark.parametrize(
+    ("at", "latest"),
+    [
+        ("2026-10-25T00:59:59Z", "2026-10-25T02:59:59"),
+        ("2026-10-25T01:00:00Z", "2026-10-25T02:59:59"),  # put back to 02:00
+        ("2026-10-25T01:59:59Z", "2026-10-25T02:59:59"),
+        ("2026-10-25T02:00:00Z", "2026-10-25T03:00:00"),
+    ],
+)
+def test_a_clock_that_is_put_back_has_shown_later_times_already(at, latest):
+    assert wall_clock("Europe/Berlin", "s", 2026, 2026).shown(seconds(at)) == seconds(latest)
 
 
 def test_dates_have_no_zone():
