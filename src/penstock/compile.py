@@ -9,13 +9,12 @@ from functools import cache, lru_cache, partial
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
-from penstock.lane_programs import LaneProgram
+from penstock.lane_programs import LaneProgram, distinct_runs
 from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import fits_emission, split_results
-from penstock.lower.ways import runs_in_panes
 from penstock.lower.window_program import BOUNDS, Window
-from penstock.passes.choose_aggregator import preferred
+from penstock.passes.choose_aggregator import choices, in_panes, preferred
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
@@ -127,13 +126,17 @@ class Wiring:
             case ir.Samples() as body:
                 rows = CompiledRows(body, program[body.source], this, self.workshop)
                 return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
-            case ir.Reduce() as body if runs_in_panes(body, program):
+            case ir.Reduce() as body if in_panes(body, program):
                 return self._reduce(this, body, program[body.source])
             case ir.Reduce() | ir.Attach() | ir.Lookback() | ir.Apply() as body:
                 return self._lanes(this, program[body.source])
             case ir.Merge(sources=sources):
                 origins = [_streams_behind(name, program) for name in sources]
                 return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
+            case ir.Distinct(within=int() as within) as body:
+                first = not _stateful(program[body.source], program)
+                runs = distinct_runs(this, body, within, self.workshop, first)
+                return [StageSpec(this.name, (body.source,), runs)]
             case ir.Distinct() as body:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
             case ir.Top() as body:
@@ -203,10 +206,11 @@ class Wiring:
     def _lanes(self, this: ir.Object, source: ir.Object) -> list[StageSpec]:
         """Three stages: columns of keys and arguments; frames; fields over both."""
         program = self.compiled.program
-        first = not _stateful(source, program)
-        paths = _paths(source.name, program) if first else 0
         made = spell(this, source, columns_kept(this, source))
-        return LaneProgram(this, source, made, self.workshop).stages(first, paths)
+        chosen = choices(program, self.aggregator).get(this.name, ())
+        algorithms = tuple(each.algorithm for each in chosen)
+        lanes = LaneProgram(this, source, made, self.workshop, algorithms)
+        return lanes.stages(first=not _stateful(source, program))
 
 
 def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:

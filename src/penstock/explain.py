@@ -16,9 +16,8 @@ from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.lower.emission.spec import EmitKernel
 from penstock.lower.lanes import columns_kept, spell
-from penstock.lower.ways import runs_in_panes
 from penstock.lower.window_program import Window
-from penstock.passes.choose_aggregator import Choice, choices, overlaps, panes_per_window, preferred
+from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
 from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
 from penstock.programs import CompiledRows, CompiledWindow, Workshop
@@ -53,26 +52,27 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
         match each.body:
             case ir.Samples() as body:
                 yield from _rows_kernels(body, program[body.source], each)
-            case ir.Reduce() as body if runs_in_panes(body, program):
+            case ir.Reduce() as body if in_panes(body, program):
                 window = Window(body, program[body.source], each)
                 yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
                 yield _emit_kernel(window).kernel
             case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
-                yield from _lane_kernels(body, program[body.source], each)
+                chosen = tuple(choice.algorithm for choice in choices(program)[each.name])
+                yield from _lane_kernels(program[body.source], each, chosen)
 
 
 def _emit_kernel(window: Window) -> EmitKernel:
     return window.emit(frozenset(), False, preferred(window.body.domain), _first_key_table(window))
 
 
-def _lane_kernels(body: ir.Windowed, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
+def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...]) -> Iterator[Kernel]:
     """What makes the columns of arguments, then what reduces frames of them."""
     made = spell(this, source, columns_kept(this, source))
     yield from _rows_kernels(made.samples, source, made.ready)
     workshop = Workshop(lambda kernel: lambda values: 0)
-    for each in LaneReducers(made.ready, made.reductions, overlaps(body), workshop, 1).reducers():
+    for each in LaneReducers(made.ready, made.reductions, algorithms, workshop, 1).reducers():
         if isinstance(each, KernelReducer):
-            each.slide(frozenset())
+            each.over.slide(frozenset())
     yield from workshop.kernels
 
 
@@ -125,7 +125,7 @@ def _changes(compiled: Compiled) -> str:
 def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> list[str]:
     """Say how a windowed object runs and why, a line each; nothing of other objects."""
     match this.body:
-        case ir.Reduce() as body if runs_in_panes(body, program):
+        case ir.Reduce() as body if in_panes(body, program):
             return _pane_reasons(Window(body, program[body.source], this), chosen)
         case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
             return _lane_reasons(this, program[body.source], _algorithms(body.reductions, chosen))

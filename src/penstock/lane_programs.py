@@ -10,13 +10,14 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
-from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames
+from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
-from penstock.lane_reducers import LaneReducers, may_overlap
+from penstock.lane_reducers import LaneReducers
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
 from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.assembly import Windows
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.distinct import Runs
 from penstock.runtime.lanes.framing import (
     CalendarFraming,
     CarriedFraming,
@@ -52,13 +53,14 @@ class LaneProgram:
     source: ir.Object
     made: Spelled
     workshop: Workshop
+    algorithms: tuple[str, ...] = ()
 
-    def stages(self, first: bool, paths: int) -> list[StageSpec]:
-        """Three stages. `first` says that rows are counted here, `paths` how often."""
+    def stages(self, first: bool) -> list[StageSpec]:
+        """Three stages. `first` says that rows are counted here."""
         body, made, this = self.this.body, self.made, self.this
         rows = CompiledRows(made.samples, self.source, made.ready, self.workshop)
         ready = StageSpec(
-            made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, paths)
+            made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, int(first))
         )
         if isinstance(body, ir.Apply):
             return [ready, StageSpec(this.name, (made.ready.name,), self._stage(this.schema, first))]
@@ -77,13 +79,7 @@ class LaneProgram:
     def _stage(self, schema: pa.Schema, first: bool) -> Callable[[Context], LaneStage]:
         def make(context: Context) -> LaneStage:
             gate, emission = self._emission(schema, context.engine.workers)
-            layout = Layout(
-                self._lane_keys,
-                lambda width: Indexer(width, self.workshop.index, self.workshop.texts),
-                self.workshop.call("count_lanes", count_lanes),
-                self.workshop.call("fill_lanes", fill_lanes),
-                context.engine.workers,
-            )
+            layout = lane_layout(self._lane_keys, self.workshop, context.engine.workers)
             keeps_rows = isinstance(self.this.body, ir.Attach | ir.Lookback)
             counted = context.metrics if first else None
             time, release = self._clocks
@@ -159,8 +155,10 @@ class LaneProgram:
         )
 
     def _reductions(self, threads: int) -> Reductions:
-        made, overlaps = self.made, may_overlap(self.this.body)
-        reducers = LaneReducers(made.ready, made.reductions, overlaps, self.workshop, threads).reducers()
+        made = self.made
+        reducers = LaneReducers(
+            made.ready, made.reductions, self.algorithms, self.workshop, threads
+        ).reducers()
         return Reductions(reducers, len(made.reductions))
 
 
@@ -168,3 +166,28 @@ def _applied(
     function: Callable[[pa.Table], object], schema: pa.Schema, names: list[str], rows: pa.Table
 ) -> pa.Table:
     return as_table(function(rows), schema, names)
+
+
+def lane_layout(keys: tuple[str, ...], workshop: Workshop, threads: int) -> Layout:
+    """What puts rows into lanes by some columns."""
+    return Layout(
+        keys,
+        lambda width: Indexer(width, workshop.index, workshop.texts),
+        workshop.call("count_lanes", count_lanes),
+        workshop.call("fill_lanes", fill_lanes),
+        threads,
+    )
+
+
+def distinct_runs(
+    this: ir.Object, body: ir.Distinct, within: int, workshop: Workshop, first: bool
+) -> Callable[[Context], LaneStage]:
+    """The stage that keeps one row of each run."""
+    runs = Runs(within, body.keep, workshop.call("run_starts", run_starts))
+
+    def make(context: Context) -> LaneStage:
+        layout = lane_layout(body.subset, workshop, context.engine.workers)
+        counted = context.metrics if first else None
+        return LaneStage(runs, layout, runs, True, this.schema, this.time, this.time, counted)
+
+    return make

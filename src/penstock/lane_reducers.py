@@ -14,7 +14,7 @@ from penstock.kernels.swag.order_statistics import memory_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
-from penstock.lower.slide import SlideSpec, build_slide, slide_monoids
+from penstock.lower.slide import SlideSpec, build_slide
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.lanes.reducers import (
     CountReducer,
@@ -27,7 +27,6 @@ from penstock.runtime.lanes.reducers import (
 )
 from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
 from penstock.runtime.programs import OutputCall
-from penstock.types.windows import Calendar, Count
 
 Numbered = tuple[int, LaneReduction]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -35,11 +34,11 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class LaneReducers:
-    """The reducers of one windowed object. `overlaps` says that a row may be in several frames."""
+    """The reducers of one windowed object; `algorithms` has been chosen for each reduction."""
 
     ready: ir.Object
     reductions: tuple[LaneReduction, ...]
-    overlaps: bool
+    algorithms: tuple[str, ...]
     workshop: Workshop
     threads: int
 
@@ -81,19 +80,20 @@ class LaneReducers:
                 return ListReducer(places, span, reduction.args[0], where, reduction.type)
             case "min" | "max" as extreme:
                 (column,) = reduction.args
-                return ExtremeReducer(places, span, column, where, reduction.type, self._by_rank(extreme))
+                best = self._by_rank(extreme, reduction)
+                return ExtremeReducer(places, span, column, where, reduction.type, best)
             case "min_by" | "max_by" as extreme:
                 column, by = reduction.args
-                largest, least = extreme == "max_by", self._by_rank("min")
+                largest, least = extreme == "max_by", self._by_rank("min", reduction)
                 return ExtremeByReducer(places, span, column, by, where, largest, reduction.type, least)
         raise AssertionError(f"{reduction.function} has no way to be computed over frames")
 
-    def _by_rank(self, extreme: str) -> KernelPass:
+    def _by_rank(self, extreme: str, reduction: LaneReduction) -> KernelPass:
         """The kernel that finds the least or greatest rank."""
         over = LaneReduction(extreme, (RANK,), None, (), 0, pa.int64())
         schema = pa.schema([pa.field(RANK, pa.int64())])
         ready = ir.Object(f"{self.ready.name}.{RANK}", self.ready.body, schema, self.ready.time)
-        return replace(self, ready=ready, reductions=(over,)).kernel_pass((over,), self._algorithm_of(over))
+        return replace(self, ready=ready).kernel_pass((over,), self._algorithm_of(reduction))
 
     # -- passes over frames --------------------------------------------------------------------------
 
@@ -102,12 +102,7 @@ class LaneReducers:
         return reduction.span, self._algorithm_of(reduction)
 
     def _algorithm_of(self, reduction: LaneReduction) -> str:
-        if not self.overlaps:
-            return "recompute"
-        if reduction.args == (RANK,):
-            return "two-stacks"
-        monoids = slide_monoids(self._spec((reduction,), frozenset(), "recompute"))
-        return "subtract-on-evict" if all(each.invertible for each in monoids) else "two-stacks"
+        return self.algorithms[self.reductions.index(reduction)]
 
     def _kernel(self, key: tuple[int, str], group: list[Numbered]) -> KernelReducer:
         span, algorithm = key
@@ -191,17 +186,3 @@ def _grouped(
 
 def _counts_rows(reduction: LaneReduction) -> bool:
     return not reduction.args and reduction.where is None
-
-
-def may_overlap(body: ir.Body) -> bool:
-    """Whether a row of the object can be in several of its frames."""
-    match body:
-        case ir.Lookback():
-            return True
-        case ir.Reduce(domain=domain) | ir.Attach(domain=domain):
-            match domain:
-                case ir.Grid(size=size, every=every) | Count(size=size, every=every):
-                    return size > every
-                case Calendar(size=step, every=every):
-                    return step != every
-    return False

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, Kernel, Value, Var, maximum, minimum
+from penstock.loop.nodes import BOOL, I64, U8, Kernel, Value, Var, maximum, minimum, select
 
 
 def grid_frames() -> Kernel:
@@ -142,3 +142,18 @@ def look_back_frames(oldest: bool, newest: bool) -> Kernel:
     k.ret(0)
     return k.build()
 
+
+def run_starts() -> Kernel:
+    """Mark the rows that begin a run: the first of a lane, then each that is `within` or more after the last mark."""
+    k = KernelBuilder("run_starts")
+    times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
+    within, lanes, begins = k.scalar("within"), k.scalar("lanes"), k.buffer("begins", U8)
+    with k.for_(0, lanes, "lane") as lane:
+        first = k.var("first", bounds[lane])
+        since = k.var("since", times[first] - within)
+        with k.for_(first, bounds[lane + 1], "row") as row:
+            new = k.var("new", times[row] - since >= within)
+            k.store(begins, row, new.to(U8))
+            k.set(since, select(new, times[row], since))
+    k.ret(0)
+    return k.build()

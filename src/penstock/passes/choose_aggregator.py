@@ -205,7 +205,7 @@ def _in_lanes(facts: _Facts, overlapping: bool, force: str | None) -> Choice:
         return Choice(FRAME_ENDS, "lanes", "the places of a window's first and last row tell it")
     if not facts.algebra.commutative and facts.algebra.holistic:
         return Choice(RECOMPUTE, "lanes", "the result is all values of a window" + _instead(force, RECOMPUTE))
-    if facts.algebra.holistic and (overlapping or force not in (None, RECOMPUTE)):
+    if facts.algebra.holistic:
         reason = f"{_name(facts)} needs the values of a window in order"
         return Choice(ORDER_STATISTICS, "lanes", reason + _instead(force, ORDER_STATISTICS))
     if force is None and not overlapping:

@@ -92,8 +92,9 @@ def _between(
 
 def _as_floats(values: pa.Array) -> np.ndarray:
     if pa.types.is_boolean(values.type):
-        return values.to_numpy(zero_copy_only=False).astype(np.float64)
-    return values_view(values).astype(np.float64)
+        values = values.cast(pa.uint8())
+    floats: np.ndarray = values_view(values).astype(np.float64)
+    return floats
 
 
 def _most_frequent(values: pa.Array, dtype: pa.DataType, rank: np.ndarray) -> pa.Array:
