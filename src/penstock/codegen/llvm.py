@@ -52,7 +52,7 @@ class KernelWriter:
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
         self._allocations: list[str] = []
-        self._loops = 0
+        self._loops: list[bool] = []  # of each loop, whether it is short
         self._block = "entry"
         self._open = True
 
@@ -66,15 +66,18 @@ class KernelWriter:
         return [head, "entry:", *self._allocations, *self.values.lines, "}"]
 
     def metadata(self) -> Iterator[str]:
-        """Describe rare branches and loops. Neither is tuned further: LLVM's own choices measured best."""
+        """Describe rare branches and loops. Beyond that, LLVM's own choices measured best."""
         yield f'!{_RARE} = !{{!"branch_weights", i32 1, i32 1048576}}'
-        for number in range(1, self._loops + 1):
-            yield f"!{number} = distinct !{{!{number}}}"
+        scalar, whole = len(self._loops) + 1, len(self._loops) + 2
+        for number, short in enumerate(self._loops, 1):
+            yield f"!{number} = distinct !{{!{number}{f', !{scalar}, !{whole}' if short else ''}}}"
+        yield f'!{scalar} = !{{!"llvm.loop.vectorize.enable", i1 false}}'
+        yield f'!{whole} = !{{!"llvm.loop.unroll.disable"}}'
 
-    def _repeat(self, text: str) -> None:
+    def _repeat(self, text: str, short: bool = False) -> None:
         """End a loop's last block, tagging the branch back with the loop's metadata."""
-        self._loops += 1
-        self._terminate(f"{text}, !llvm.loop !{self._loops}")
+        self._loops.append(short)
+        self._terminate(f"{text}, !llvm.loop !{len(self._loops)}")
 
     def _parameters(self) -> str:
         stored = frozenset(_stored(self.kernel.body))
@@ -192,7 +195,7 @@ class KernelWriter:
             again = f", [ {following}, %{self._block} ]"
             self.values.line(f"  {following} = add nsw i64 {index}, 1")
             more = self.values.op(f"icmp slt i64 {following}, {stop}")
-            self._repeat(f"br i1 {more}, label %{body}, label %{done}")
+            self._repeat(f"br i1 {more}, label %{body}, label %{done}", stmt.short)
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
         self._start(done)
         self.values.scalar = outer

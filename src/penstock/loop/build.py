@@ -106,11 +106,13 @@ class KernelBuilder:
         self._blocks.pop()
 
     @contextmanager
-    def for_(self, start: Operand, stop: Operand, hint: str = "i", parallel: bool = False) -> Iterator[Var]:
+    def for_(
+        self, start: Operand, stop: Operand, hint: str = "i", parallel: bool = False, short: bool = False
+    ) -> Iterator[Var]:
         index = Var(self._unique(hint), I64)
         with self._block() as body:
             yield index
-        self._emit(For(index, as_value(start, I64), as_value(stop, I64), tuple(body), parallel))
+        self._emit(For(index, as_value(start, I64), as_value(stop, I64), tuple(body), parallel, short))
 
     @contextmanager
     def while_(self, condition: Value) -> Iterator[None]:

@@ -6,7 +6,8 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel)   parallel: iterations in any order, even at once
+             | For(var, start, stop, body, parallel, short)   parallel: iterations in any order, even at once
+                                                    short: few turns at a time, not worth a vector's set-up
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
@@ -301,6 +302,7 @@ class For:
     stop: Value
     body: Block
     parallel: bool = False
+    short: bool = False
 
 
 @dataclass(frozen=True, slots=True)

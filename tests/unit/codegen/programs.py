@@ -124,7 +124,8 @@ def _body(scope: _Scope) -> None:
 
 def _for(scope: _Scope) -> None:
     start = scope.draw(st.integers(-2, 2))
-    with scope.k.for_(start, start + scope.draw(st.integers(-1, 9)), parallel=False) as index:
+    stop = start + scope.draw(st.integers(-1, 9))
+    with scope.k.for_(start, stop, parallel=False, short=scope.draw(st.booleans())) as index:
         inner = scope.inner()
         inner.readable.append(index)
         _statements(inner, scope.draw(st.integers(1, 3)))

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.kernels.monoids import Values
-from penstock.kernels.swag.fold import fold_few
+from penstock.kernels.swag.fold import fold_known
 from penstock.kernels.swag.slide import CountSlide, Memory, Scratch, States, scratch
 from penstock.loop.nodes import I64, Value, const, minimum, select
 
@@ -51,7 +51,7 @@ def running(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames that let one row in and one out."""
     k = slide.k
     states = slide.identities("state")
-    fold_few(slide, states, slide.begin, slide.size - 1)
+    fold_known(slide, states, slide.begin, slide.size - 1)
     with k.for_(slide.begin, slide.end, "f") as f:
         slide.step(states, k.var("row", f + (slide.size - 1)))
         slide.emit(f, states)
@@ -182,5 +182,5 @@ class _Panes:
 def _reduced(slide: CountSlide, start: Value, count: int) -> States:
     """Reduce rows to new states."""
     states = slide.identities("reduced")
-    fold_few(slide, states, slide.k.var("start", start), count)
+    fold_known(slide, states, slide.k.var("start", start), count)
     return states

@@ -42,6 +42,10 @@ class Aggregation:
     monoids: Sequence[Monoid]
     row: Callable[[Value], Row]
 
+    def of(self, monoids: Sequence[Monoid]) -> Aggregation:
+        """Aggregate the same rows by other monoids, one in the place of each."""
+        return _Rows(self.k, monoids, self.row)
+
     def identities(self, hint: str) -> States:
         """Declare states that hold nothing yet."""
         return [
@@ -109,8 +113,21 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
+class _Rows(Aggregation):
+    """Rows without frames."""
+
+    k: KernelBuilder
+    monoids: Sequence[Monoid]
+    row: Callable[[Value], Row]
+
+
+@dataclass(frozen=True)
 class Slide(Aggregation):
-    """The frames [begin, end), the monoids to aggregate, how to read a row and how to write a result."""
+    """The frames [begin, end), the monoids to aggregate, how to read a row and how to write a result.
+
+    `dense` promises nothing but says what to be fast for: about as many frames as rows, as look-backs have,
+    so that one or two rows enter and leave at a time. Otherwise it is many.
+    """
 
     k: KernelBuilder
     lo: Buffer
@@ -120,6 +137,7 @@ class Slide(Aggregation):
     monoids: Sequence[Monoid]
     row: Callable[[Value], Row]
     emit: Emit
+    dense: bool = False
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,12 @@
                of [lo, mid)      state of [mid, hi)
 
 A *flip* makes the rows of the current frame the front: going backwards from its end, `mid`, it writes the
-aggregate of [lo[g], mid) for every later frame g that starts before `mid`, one for each start and not for each
-row. Until a frame starts at or after `mid`, a result is then one merge of the front at its start with the back.
-So frames come in blocks, from flip to flip, without a branch a row: backwards once, forwards once.
+aggregate of [lo[g], mid) for every later frame g that starts before `mid`. Until a frame starts at or after
+`mid`, a result is then one merge of the front at its start with the back. So frames come in blocks, from flip
+to flip, without a branch a row: backwards once, forwards once.
+
+The front has one aggregate for each start of a frame, and the rows between two starts are reduced in one go;
+in dense slides, where nearly every row is a start, it has one for each row.
 
 Cost: two steps a row and two merges a frame, whatever the windows' size. Memory: a state for each row of the
 longest frame, of which only those at starts are touched. States are only ever joined older with newer.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from penstock.kernels.swag.fold import fold_rows
 from penstock.kernels.swag.slide import Memory, Scratch, Slide, scratch
-from penstock.loop.nodes import Value, Var
+from penstock.loop.nodes import Value, Var, minimum
 
 
 def two_stacks(slide: Slide) -> tuple[Scratch, ...]:
@@ -27,30 +30,28 @@ def two_stacks(slide: Slide) -> tuple[Scratch, ...]:
     f = k.var("f", slide.begin)
     with k.while_(f < slide.end):
         first, mid = k.var("first", slide.lo[f]), k.var("mid", slide.hi[f])
-        stop = _block(slide, f, mid)
-        _flip(slide, suffix, f, stop, first, mid)
-        _forward(slide, suffix, f, stop, first, mid)
-        k.set(f, stop)
+        if slide.dense:
+            _flip_rows(slide, suffix, first, mid)
+        else:
+            _flip_starts(slide, suffix, f, first, mid)
+        _forward(slide, suffix, f, first, mid)
     return scratch(suffix)
 
 
-def _block(slide: Slide, f: Value, mid: Value) -> Var:
-    """Find the end of the frames that the rows before `mid` can serve: those that start before it, and f."""
-    k = slide.k
-    stop = k.var("stop", f + 1)
-    inside = k.var("inside", stop < slide.end)
-    with k.while_(inside):
-        k.set(inside, slide.lo[stop] < mid)
-        k.set(stop, stop + inside.to(stop.type))
-        k.set(inside, inside & (stop < slide.end))
-    return stop
+def _served(slide: Slide, f: Value, mid: Value) -> Value:
+    """Whether a frame starts before `mid`, if there is such a frame."""
+    last = minimum(f, slide.end - 1)
+    return (f < slide.end) & (slide.lo[last] < mid)
 
 
-def _flip(slide: Slide, suffix: Memory, f: Value, stop: Value, first: Value, mid: Value) -> None:
+def _flip_starts(slide: Slide, suffix: Memory, f: Value, first: Value, mid: Value) -> None:
     """Write the aggregate of [lo[g], mid) for the frames of the block, the last first."""
     k = slide.k
+    stop = k.var("stop", f + 1)
+    with k.while_(_served(slide, stop, mid)):
+        k.set(stop, stop + 1)
     front, upto = slide.identities("front"), k.var("upto", mid)
-    with k.for_(0, stop - f, "back") as distance:
+    with k.for_(0, stop - f, "distance") as distance:
         start = k.var("start", slide.lo[stop - 1 - distance])
         between = slide.identities("between")
         fold_rows(slide, between, start, k.var("count", upto - start))
@@ -59,13 +60,32 @@ def _flip(slide: Slide, suffix: Memory, f: Value, stop: Value, first: Value, mid
         k.set(upto, start)
 
 
-def _forward(slide: Slide, suffix: Memory, f: Value, stop: Value, first: Value, mid: Value) -> None:
-    """Let the newer rows enter frame by frame, and emit."""
+def _flip_rows(slide: Slide, suffix: Memory, first: Value, mid: Value) -> None:
+    """Write the aggregate of [row, mid) for every row of the first frame, the last first."""
+    k = slide.k
+    front = slide.identities("front")
+    slide.store(suffix, 0, front)  # for a frame without rows
+    with k.for_(0, mid - first, "distance") as distance:
+        row = k.var("row", mid - 1 - distance)
+        one = slide.identities("one")
+        slide.step(one, row)
+        slide.assign(front, slide.merged(one, front))
+        slide.store(suffix, row - first, front)
+
+
+def _forward(slide: Slide, suffix: Memory, f: Var, first: Value, mid: Value) -> None:
+    """Let the newer rows enter frame by frame, and emit; leave f at the next block's first frame."""
     k = slide.k
     back, upto = slide.identities("back"), k.var("upto", mid)
-    with k.for_(f, stop, "g") as g:
-        hi = k.var("hi", slide.hi[g])
-        fold_rows(slide, back, upto, k.var("count", hi - upto))
+    block = k.var("block", f)
+    with k.while_(f.eq(block) | _served(slide, f, mid)):
+        hi = k.var("hi", slide.hi[f])
+        if slide.dense:
+            with k.for_(upto, hi, "r", short=True) as r:
+                slide.step(back, r)
+        else:
+            fold_rows(slide, back, upto, k.var("count", hi - upto))
         k.set(upto, hi)
-        front = slide.load(suffix, k.var("place", slide.lo[g] - first))
-        slide.emit(g, slide.merged(front, back))
+        front = slide.load(suffix, k.var("place", slide.lo[f] - first))
+        slide.emit(k.var("g", f), slide.merged(front, back))
+        k.set(f, f + 1)

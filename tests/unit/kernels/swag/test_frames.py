@@ -42,27 +42,32 @@ TWINS: dict[Algorithm, Callable[..., Iterator[Any]]] = {
     two_stacks: plain.two_stacks,
 }
 PAIRS = [
-    pytest.param(subject, algorithm, id=f"{subject.name}-{algorithm.__name__}")
+    pytest.param(subject, algorithm, dense, id=f"{subject.name}-{algorithm.__name__}{'-dense' * dense}")
     for subject in SUBJECTS
     for algorithm in TWINS
     if algorithm is not subtract_on_evict or subject.algebra.remove
+    for dense in ((False,) if algorithm is recompute else (False, True))
 ]
 
 
 @cache
-def kernel_of(subject: Subject, algorithm: Algorithm) -> tuple[Kernel, tuple[Scratch, ...]]:
+def kernel_of(
+    subject: Subject, algorithm: Algorithm, dense: bool = False
+) -> tuple[Kernel, tuple[Scratch, ...]]:
     k = KernelBuilder("sliding")
     monoid = subject.make()
     lo, hi = frame_buffers(k)
     begin, stop = k.scalar("begin"), k.scalar("end")
-    slide = Slide(k, lo, hi, begin, stop, [monoid], subject.read(k), writer(k, monoid))
+    slide = Slide(k, lo, hi, begin, stop, [monoid], subject.read(k), writer(k, monoid), dense)
     scratch = algorithm(slide)
     return k.build(), scratch
 
 
-def aggregated(subject: Subject, algorithm: Algorithm, rows: list[Any], frames: Frames) -> list[Any]:
+def aggregated(
+    subject: Subject, algorithm: Algorithm, dense: bool, rows: list[Any], frames: Frames
+) -> list[Any]:
     """Give the result of every frame."""
-    kernel, scratch = kernel_of(subject, algorithm)
+    kernel, scratch = kernel_of(subject, algorithm, dense)
     states = outputs(subject.make())
     memory = subject.columns(rows) | bounds(frames) | {"begin": 0, "end": len(frames)}
     memory |= {name: zeros(type, max(len(frames), 1)) for name, type in states}
@@ -73,29 +78,29 @@ def aggregated(subject: Subject, algorithm: Algorithm, rows: list[Any], frames: 
     ]
 
 
-def check(subject: Subject, algorithm: Algorithm, frames: Frames, seed: int) -> None:
+def check(subject: Subject, algorithm: Algorithm, dense: bool, frames: Frames, seed: int) -> None:
     rows = subject.rows(end(frames), seed)
     expected = list(plain.recompute(rows, frames, subject.algebra))
     assert list(TWINS[algorithm](rows, frames, subject.algebra)) == expected
-    found = aggregated(subject, algorithm, rows, frames)
+    found = aggregated(subject, algorithm, dense, rows, frames)
     for frame, one, other in zip(frames, found, expected, strict=True):
         assert same(subject, one, other), (frame, one, other)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize(("subject", "algorithm"), PAIRS)
+@pytest.mark.parametrize(("subject", "algorithm", "dense"), PAIRS)
 def test_every_frame_of_a_known_program_is_the_aggregate_of_its_rows(
-    subject: Subject, algorithm: Algorithm, program: str
+    subject: Subject, algorithm: Algorithm, dense: bool, program: str
 ) -> None:
-    check(subject, algorithm, PROGRAMS[program], seed=1)
+    check(subject, algorithm, dense, PROGRAMS[program], seed=1)
 
 
-@pytest.mark.parametrize(("subject", "algorithm"), PAIRS)
+@pytest.mark.parametrize(("subject", "algorithm", "dense"), PAIRS)
 @given(frames=fifo(), seed=st.integers(0, 1000))
 def test_every_frame_of_a_random_program_is_the_aggregate_of_its_rows(
-    subject: Subject, algorithm: Algorithm, frames: Frames, seed: int
+    subject: Subject, algorithm: Algorithm, dense: bool, frames: Frames, seed: int
 ) -> None:
-    check(subject, algorithm, frames, seed)
+    check(subject, algorithm, dense, frames, seed)
 
 
 @pytest.mark.parametrize("algorithm", TWINS)
