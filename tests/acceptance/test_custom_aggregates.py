@@ -132,17 +132,45 @@ def test_an_overflow_inside_merge_is_an_error() -> None:
     assert apart.collect()["s"].to_pylist() == [TOP, 1]
 
 
-@settings(max_examples=20)
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+@settings(max_examples=12)
 @given(table=tables())
-def test_aggregates_that_see_the_order_of_rows_are_defined_by_the_interpreter(table: pa.Table) -> None:
-    query = pk.from_arrow(table, time="t").window(10, by="k").agg(**IN_ORDER)
+def test_aggregates_that_see_the_order_of_rows_are_computed_in_it(
+    window: Callable[[pk.Stream], Any], table: pa.Table
+) -> None:
+    query = window(pk.from_arrow(table, time="t")).agg(**IN_ORDER)
+    assert_alike(to_rows(query.collect()), interpreted(query, table))
+
+
+@settings(max_examples=12)
+@given(table=tables())
+def test_a_recurrence_is_what_a_loop_over_the_rows_in_order_gives(table: pa.Table) -> None:
+    query = pk.from_arrow(table, time="t").window(10, by="k").agg(value=IN_ORDER["recurrence"])
     rows = sorted((row for row in to_rows(table) if row["x"] is not None), key=lambda row: row["t"])
     for window in interpreted(query, table):
         state = 0.0
         for row in rows:
             if row["k"] == window["k"] and window["window_start"] <= row["t"] < window["window_end"]:
                 state = state * 0.5 + row["x"]
-        assert window["recurrence"] == pytest.approx(state, nan_ok=True)
+        assert window["value"] == pytest.approx(state, nan_ok=True)
+
+
+OTHER_WINDOWS: dict[str, Callable[[pk.Stream], Any]] = {
+    "session": lambda s: s.window(pk.session(2), by="k"),
+    "count": lambda s: s.window(pk.rows(4, every=2, partial=True)),
+    "count by key": lambda s: s.window(pk.rows(3), by="k"),
+    "unbounded": lambda s: s.window(pk.unbounded(), by="k"),
+}
+
+
+@pytest.mark.parametrize("window", OTHER_WINDOWS.values(), ids=OTHER_WINDOWS)
+@settings(max_examples=8)
+@given(table=tables())
+def test_every_window_type_takes_custom_aggregates(
+    window: Callable[[pk.Stream], Any], table: pa.Table
+) -> None:
+    query = window(pk.from_arrow(table, time="t")).agg(**MERGEABLE, **IN_ORDER)
+    assert_alike(to_rows(query.collect()), interpreted(query, table))
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())

@@ -85,6 +85,13 @@ class Definition:
         """The columns that expressions can name."""
         return _scope(self.state, self.args)
 
+    @property
+    def undoes(self) -> bool:
+        """Whether `remove` takes a row out without a trace: floats keep its rounding, and a null stays null."""
+        nodes = [node for exprs in self.steps.values() for expr in exprs for node in walk(expr)]
+        floats = any(kind_of(each) == "float" for each in self.state)
+        return self.remove is not None and not floats and not any(map(_may_make_null, (*nodes, *self.init)))
+
     def typed(self, args: Iterable[pa.DataType]) -> Definition:
         """Give types to everything, from those of the arguments."""
         return _typed(self, tuple(map(value_type, args)))
@@ -135,6 +142,15 @@ def _require_number(expr: Expr, dtype: pa.DataType) -> None:
         )
     if isinstance(expr, Call) and expr.function == "truncate":
         raise ExpressionTypeError(f"truncate is for times; write x - x % every, in: {show(expr)}")
+
+
+def _may_make_null(node: Expr) -> bool:
+    """Find what can be null though its operands are not: a null itself, and a division of integers by zero."""
+    match node:
+        case Literal(value=None) | Call(function="floordiv" | "mod"):
+            return True
+        case _:
+            return False
 
 
 # --- the types of the state -------------------------------------------------------------------------------

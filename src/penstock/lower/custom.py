@@ -30,19 +30,16 @@ Cells = Mapping[str, Cell]
 
 
 def custom_monoid(definition: Definition) -> Monoid:
-    """Make the monoid of a typed definition.
-
-    Rows can leave again where nothing is lost on the way: floats keep a rounding error, or a NaN, for good.
-    """
+    """Make the monoid of a typed definition."""
     layout = layout_of(definition)
-    exact = not layout.nullable and not any(pa.types.is_floating(each) for each in definition.state)
+    assert not (definition.undoes and layout.nullable), "a null could not be taken out again"
     return Monoid(
         "custom",
         layout.states,
         lambda k, state, values: layout.step(k, definition.add, state, values),
         layout.merge,
-        remove=_removal(layout) if exact and definition.remove is not None else None,
-        ordered=not definition.commutative,
+        remove=_removal(layout) if definition.undoes else None,
+        ordered=definition.merge is None or not definition.commutative,
     )
 
 

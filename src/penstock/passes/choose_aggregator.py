@@ -172,7 +172,7 @@ class _Facts:
     def inexact(self) -> bool:
         """Tell whether taking values out again would leave rounding behind: never so where values are counted."""
         if self.definition is not None:
-            return _any_float(self.definition.state)
+            return not self.definition.undoes
         return _any_float(self.types) and _any_float([result_type(self.reduction, self.schema)])
 
 

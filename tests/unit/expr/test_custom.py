@@ -131,6 +131,18 @@ def test_states_are_merged_and_rows_removed_as_the_functions_say() -> None:
     assert plain.remove(state, (5.0,)) == (25.0, 2)
 
 
+def test_remove_is_trusted_where_it_leaves_no_trace() -> None:
+    def undoes(add: Any, remove: Any, init: object = 0, dtype: pa.DataType = INT) -> bool:
+        return pk.aggregate(init=init, add=add, remove=remove, result=same).definition.typed([dtype]).undoes
+
+    assert undoes(lambda s, x: s + x, lambda s, x: s - x)
+    assert not undoes(lambda s, x: s + x, None)
+    assert not undoes(lambda s, x: s + x, lambda s, x: s - x, dtype=FLOAT)
+    assert not undoes(lambda s, x: s + 1 // x, lambda s, x: s - 1 // x)
+    assert not undoes(lambda s, x: s.fill_null(0) + x, lambda s, x: s - x, init=None)
+    assert not undoes(lambda s, x: pk.when(x > 0).then(x), lambda s, x: s)
+
+
 def test_equal_functions_are_one_aggregate_wherever_they_are_written() -> None:
     again = pk.aggregate(init=0, add=lambda total, value: total + value, result=lambda total: total)
     assert again.definition == TOTAL.definition
