@@ -29,6 +29,16 @@ def total() -> Kernel:
     return k.build()
 
 
+def short_total() -> Kernel:
+    k = KernelBuilder("short")
+    x, n = k.buffer("x", I64), k.scalar("n")
+    t = k.var("t", 0)
+    with k.for_(0, n, short=True) as i:
+        k.set(t, t + x[i])
+    k.ret(t)
+    return k.build()
+
+
 def masked_total() -> Kernel:
     k = KernelBuilder("masked")
     x, mask, n = k.buffer("x", I64), k.buffer("mask", BOOL), k.scalar("n")
@@ -79,6 +89,10 @@ PLAIN_LOOPS = [total, masked_total, branching_total, checked_stores, lane_minimu
 @pytest.mark.parametrize("build", PLAIN_LOOPS, ids=lambda build: build.__name__)
 def test_plain_loops_are_vectorised(build) -> None:
     assert re.search(r"<\d+ x (i64|double)>", llvm_text(build()))
+
+
+def test_short_loops_are_not() -> None:
+    assert not re.search(r"<\d+ x i64>", llvm_text(short_total()))
 
 
 @pytest.mark.parametrize("build", PLAIN_LOOPS, ids=lambda build: build.__name__)
