@@ -28,13 +28,14 @@ def save_plot(path: Path, document: Document) -> None:
     panels = [*bars, *(list(cases) for _, cases in swept)]
     across = min(len(panels), PANELS_ACROSS)
     down = -(-len(panels) // across)
-    figure, axes = plt.subplots(down, across, figsize=(7 * across, 5 * down), squeeze=False)
+    figure, axes = plt.subplots(
+        down, across, figsize=(7 * across, 5 * down), squeeze=False, layout="constrained"
+    )
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
     for cases, axis in zip(panels, axes.flat, strict=False):
         draw_sweep(axis, cases) if cases[0]["sweep"] else draw_bars(axis, cases[0])
     figure.suptitle(f"{document['suite']} on {document['machine']['cpu']}")
-    figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)
 

@@ -32,6 +32,10 @@ def print_sweep(console: Console, sweep: str, cases: Sequence[Case]) -> None:
     for name, error in dict.fromkeys((column_of(o), o.error) for case in cases for o in case.outcomes):
         if error:
             console.print(f"[red]{name}:[/] {escape(error)}", highlight=False)
+    for case in cases:
+        for outcome in case.outcomes:
+            if outcome.agrees is False:
+                console.print(f"[red]{case.name}: the answer of {outcome.name} differs[/]", highlight=False)
 
 
 def sweep_table(sweep: str, cases: Sequence[Case]) -> Table:
@@ -78,8 +82,8 @@ def figure_cell(figures: Sequence[Figure], name: str) -> str:
 
 def verdict(outcomes: Sequence[Outcome]) -> str:
     """Say whether all who answered agree."""
-    differ = [outcome.name for outcome in outcomes if outcome.agrees is False]
-    return f"[red]DIFFERS: {', '.join(differ)}[/]" if differ else "[green]agree[/]"
+    differ = any(outcome.agrees is False for outcome in outcomes)
+    return "[red]DIFFER[/]" if differ else "[green]agree[/]"
 
 
 def summary(cases: Sequence[Case]) -> list[Figure]:

@@ -11,14 +11,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import penstock as pk
 from penstock.bench.figures import Case, Figure, library_speed
 from penstock.bench.swag.peers import duckdb, polars
 from penstock.bench.swag.questions import Maker, Peer, Question, question_case
 from penstock.bench.swag.sweeps import Progress
-from penstock.bench.workloads import START_US, VIEW, Skew, YsbKeyed, ysb_keyed
+from penstock.bench.workloads import VIEW, Skew, YsbKeyed, ysb_keyed
 
 WINDOW_US = 10_000_000
 OVERLAPS = (1, 10, 100, 1_000)
@@ -87,7 +86,7 @@ def sliding_questions(spec: YsbKeyed) -> Asked:
             Peer("Polars", polars_sliding(every), 1 if overlap == 1 else SLOW_PART * 2),
             Peer(
                 "DuckDB",
-                duckdb(DUCKDB_SLIDING, sliding_answer, size=WINDOW_US, every=every),
+                duckdb(DUCKDB_SLIDING, keyed_answer, size=WINDOW_US, every=every),
                 min(overlap, 100),
             ),
         )
@@ -96,7 +95,7 @@ def sliding_questions(spec: YsbKeyed) -> Asked:
         yield (
             "sliding windows of 10 s",
             overlap,
-            question(name, replace(spec, keys=keys), query, from_start, peers),
+            question(name, replace(spec, keys=keys), query, keyed, peers),
         )
 
 
@@ -176,12 +175,6 @@ def keyed(answer: pa.Table) -> pa.Table:
     return answer.select(["window_start", "campaign_id", "m"])
 
 
-def from_start(answer: pa.Table) -> pa.Table:
-    """Leave out windows that start before the first row: Polars does not give them."""
-    first = pa.scalar(START_US, pa.timestamp("us"))
-    return keyed(answer.filter(pc.field("window_start") >= first))
-
-
 # -- peers --------------------------------------------------------------------------------------------------
 
 DUCKDB_SLIDING = """
@@ -220,11 +213,6 @@ def keyed_answer(answer: pa.Table) -> pa.Table:
     )
 
 
-def sliding_answer(answer: pa.Table) -> pa.Table:
-    """The same, without windows that start before the first row."""
-    return from_start(keyed_answer(answer))
-
-
 def polars_sliding(every_us: int) -> Maker:
     """Sum sliding windows of ten seconds; one at a time, by integer division, which is faster."""
     if every_us == WINDOW_US:
@@ -233,11 +221,12 @@ def polars_sliding(every_us: int) -> Maker:
     def make(frame: Any) -> Any:
         import polars as pl  # noqa: PLC0415 - a peer may be absent
 
-        options = {"every": f"{every_us}us", "period": "10s", "group_by": "campaign_id", "closed": "left"}
-        grouped = frame.filter(pl.col("event_type") == VIEW).group_by_dynamic("ts", **options)
+        sliding = {"every": f"{every_us}us", "period": "10s", "offset": f"-{WINDOW_US - every_us}us"}
+        seen = frame.filter(pl.col("event_type") == VIEW)
+        grouped = seen.group_by_dynamic("ts", group_by="campaign_id", closed="left", **sliding)
         return grouped.agg(pl.col("value").sum().alias("m")).rename({"ts": "window_start"})
 
-    return polars(make, sliding_answer)
+    return polars(make, keyed_answer)
 
 
 def polars_counts(size: int) -> Maker:

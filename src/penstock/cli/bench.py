@@ -66,7 +66,8 @@ def run_bench(request: BenchRequest) -> None:
         suite = suite_of(request)
         cases, alone = suite.run(request, field, status.update)
     suite.show(console, cases)
-    console.print(figure_table(alone))
+    if alone:
+        console.print(figure_table(alone))
     save(request, machine, cases, alone)
 
 

@@ -120,6 +120,9 @@ def test_a_run_is_saved_as_json_that_reads_back(tmp_path):
 
 def test_a_run_with_a_sweep_is_drawn_as_a_picture(tmp_path):
     pytest.importorskip("matplotlib")
-    swept = [Case(f"keys {keys}", 1_000, keys, OUTCOMES) for keys in (1, 10)]
-    save_plot(tmp_path / "run.png", to_json("ysb", "now", {"cpu": "x"}, [CASE, *swept], []))
+    swept = [Case(f"keys {keys}", 1_000, keys, OUTCOMES, sweep="keys", point=keys) for keys in (1, 10)]
+    named = [
+        Case(name, 1_000, 1, OUTCOMES, sweep="aggregates", point=at) for at, name in enumerate(("sum", "min"))
+    ]
+    save_plot(tmp_path / "run.png", to_json("ysb", "now", {"cpu": "x"}, [CASE, *swept, *named], []))
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")

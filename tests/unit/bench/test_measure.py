@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.bench.measure import Contender, best_seconds, compare, normalise
+from penstock.errors import UnsupportedError
 
 
 def answer(*totals):
@@ -54,6 +55,14 @@ def test_a_contender_that_raises_is_a_failed_row_and_the_others_go_on():
     assert failed.best is None
     assert fine.best is not None
     assert fine.agrees
+
+
+def test_what_penstock_cannot_do_yet_is_not_available_rather_than_failed():
+    def later():
+        raise UnsupportedError("comes later")
+
+    (outcome,) = compare([Contender("later", later)], 3)
+    assert outcome.error == "not available: comes later"
 
 
 def test_a_contender_that_fails_later_loses_its_time():
