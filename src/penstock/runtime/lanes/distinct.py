@@ -10,7 +10,6 @@ import pyarrow as pa
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Released
 from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.rows import taken
 from penstock.runtime.programs import Call
 
 
@@ -25,24 +24,23 @@ class Runs(Released):
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         """Give the first row of each run when it is new, or the last when the run is complete."""
         lo, hi = self._runs(lanes)
-        new, complete = lanes.rows.fresh[lo], ~self._open(lanes, lo, watermark)
+        new, complete = lanes.fresh[lo], ~self._open(lanes, lo, watermark)
         kept = lo[new] if self.keep == "first" else hi[complete] - 1
         if not len(kept):
             return []
-        order = kept if lanes.moment is None else kept[np.argsort(lanes.moment[kept])]
-        return [taken(lanes.rows.batch, order)]
+        return [lanes.taken(kept[np.argsort(lanes.in_time(kept))])]
 
     def _runs(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-        begins = np.empty(len(lanes.rows), np.uint8)
-        given = {"times": lanes.rows.times, "bounds": lanes.bounds, "lanes": lanes.count}
+        begins = np.empty(len(lanes), np.uint8)
+        given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
         self.call({**given, "within": self.within, "begins": begins})
         lo = np.flatnonzero(begins)
-        return lo, np.append(lo[1:], len(lanes.rows)) if len(lo) else lo
+        return lo, np.append(lo[1:], len(lanes)) if len(lo) else lo
 
     def _open(self, lanes: Lanes, lo: np.ndarray, watermark: int) -> np.ndarray:
         if watermark == FOREVER:
             return np.zeros(len(lo), np.bool_)
-        waiting: np.ndarray = lanes.rows.times[lo] > watermark - self.within
+        waiting: np.ndarray = lanes.times[lo] > watermark - self.within
         return waiting
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:

@@ -81,7 +81,7 @@ class SessionFraming(Released):
 
     def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first row of each session, the row behind its last, and when it ends."""
-        times = lanes.rows.times
+        times = lanes.times
         begins = np.empty(len(times), np.bool_)
         begins[1:] = np.diff(times) > self.gap
         begins[lanes.bounds[:-1]] = True
@@ -94,7 +94,7 @@ class SessionFraming(Released):
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         lo, hi, end = self._sessions(lanes)
-        found = Frames(lo, hi, lanes.rows.times[lo], end)
+        found = Frames(lo, hi, lanes.times[lo], end)
         return found if watermark == FOREVER else found.chosen(end < watermark)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
@@ -121,18 +121,18 @@ class CountFraming(Released):
         lo = lanes.bounds[lane] + place * self.every
         hi = np.minimum(lo + self.size, lanes.bounds[lane + 1])
         full = hi - lo == self.size
-        new = full & lanes.rows.fresh[hi - 1]
+        new = full & lanes.fresh[hi - 1]
         if self.partial and watermark == FOREVER:
             new |= ~full
         lo, hi = lo[new], hi[new]
-        times = lanes.rows.times
+        times = lanes.times
         return Frames(lo, hi, times[lo], times[hi - 1] + 1)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         rows = np.diff(lanes.bounds)
         reach = max(self.size, self.every)
         first = np.maximum(-(-(rows - reach + 1) // self.every), 0) * self.every  # of the oldest open window
-        place = np.arange(len(lanes.rows)) - np.repeat(lanes.bounds[:-1], rows)
+        place = np.arange(len(lanes)) - np.repeat(lanes.bounds[:-1], rows)
         kept: np.ndarray = place >= np.repeat(first, rows)
         return kept
 
@@ -145,13 +145,13 @@ class UnboundedFraming(Released):
     """One window, complete when input ends: from the first row of any key to the last."""
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        if watermark != FOREVER or not len(lanes.rows):
+        if watermark != FOREVER or not len(lanes):
             return _no_frames()
-        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], lanes.rows.times
+        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], lanes.times
         return Frames(lo, hi, np.full(len(lo), times.min()), np.full(len(lo), times.max() + 1))
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        return np.ones(len(lanes.rows), np.bool_)
+        return np.ones(len(lanes), np.bool_)
 
     def ahead(self, watermark: int) -> int:
         return NEVER if watermark != FOREVER else FOREVER
@@ -166,12 +166,12 @@ class CarriedFraming(Released):
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         first = lanes.bounds[:-1]
-        start, end = (ticks_of(lanes.rows.batch.column(name))[first] for name in (self.start, self.end))
+        start, end = (ticks_of(lanes.column(name))[first] for name in (self.start, self.end))
         found = Frames(first, lanes.bounds[1:], start, end)
         return found if watermark == FOREVER else found.chosen(end <= watermark)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        later: np.ndarray = ticks_of(lanes.rows.batch.column(self.end)) > watermark
+        later: np.ndarray = ticks_of(lanes.column(self.end)) > watermark
         return later
 
     def ahead(self, watermark: int) -> int:
@@ -203,7 +203,7 @@ class GridFraming:
         return Frames(lo, hi, start, start + grid.size)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        open_yet: np.ndarray = self.windows.last_holding(lanes.rows.times) > self.emitted
+        open_yet: np.ndarray = self.windows.last_holding(lanes.times) > self.emitted
         return open_yet
 
     def ahead(self, watermark: int) -> int:
@@ -229,7 +229,7 @@ class CalendarFraming:
         return late
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        times = lanes.rows.times
+        times = lanes.times
         if not len(times):
             self.emitted = max(self.emitted, watermark)
             return _no_frames()
@@ -242,7 +242,7 @@ class CalendarFraming:
         return Frames(lo, hi, starts[number], ends[number])
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        times = lanes.rows.times
+        times = lanes.times
         return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
 
     def _last_end(self, times: np.ndarray) -> np.ndarray:
@@ -262,7 +262,7 @@ class CalendarFraming:
 
 def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Run a frames kernel twice: to count, and to fill."""
-    given = {**given, "times": lanes.rows.times, "bounds": lanes.bounds, "lanes": lanes.count}
+    given = {**given, "times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
     nothing = {name: np.zeros(1, np.int64) for name in ("lo", "hi", "number")}
     found = call({**given, **nothing, "capacity": 0})
     lo, hi, number = (np.empty(found, np.int64) for _ in range(3))

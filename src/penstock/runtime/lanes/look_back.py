@@ -22,34 +22,35 @@ class LookBackFraming(Released):
 
     def frames(self, lanes: Lanes) -> list[Frames]:
         """The frames of new rows, for each span."""
-        new = np.flatnonzero(lanes.rows.fresh)
+        new = np.flatnonzero(lanes.fresh)
         return [self._span(span, call, lanes, new) for span, call in zip(self.spans, self.calls, strict=True)]
 
     def _span(self, span: LookBack, call: Call, lanes: Lanes, new: np.ndarray) -> Frames:
-        now = lanes.rows.times[new]
+        now = lanes.times if len(new) == len(lanes) else lanes.times[new]
         if span.rows is not None and span.delay == 0:
             hi = new + (span.closed != "left")
         else:
             lo, hi = self._by_time(span, call, lanes)
-            lo, hi = lo[new], hi[new]
+            if len(new) < len(lanes):
+                lo, hi = lo[new], hi[new]
         if span.rows is not None:
             lo = np.maximum(hi - span.rows, lanes.bounds[lanes.of_rows(new)])
         return Frames(lo, hi, now, now)
 
     @staticmethod
     def _by_time(span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-        lo, hi = np.empty(len(lanes.rows), np.int64), np.empty(len(lanes.rows), np.int64)
+        lo, hi = np.empty(len(lanes), np.int64), np.empty(len(lanes), np.int64)
         since = span.delay + (span.size or 0)
-        given = {"times": lanes.rows.times, "bounds": lanes.bounds, "lanes": lanes.count, "lo": lo, "hi": hi}
+        given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count, "lo": lo, "hi": hi}
         call({**given, "since": since, "until": span.delay})
         return lo, hi
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         """Rows that one at the watermark, or the next of its lane, would look back on."""
-        kept = np.zeros(len(lanes.rows), np.bool_)
+        kept = np.zeros(len(lanes), np.bool_)
         for span in self.spans:
             reach = span.delay + (span.size or 0)
-            kept |= lanes.rows.times >= max(watermark - reach, NEVER)
+            kept |= lanes.times >= max(watermark - reach, NEVER)
             if span.rows is not None:
                 kept |= self._last_rows(span, lanes, watermark)
         return kept
@@ -61,9 +62,9 @@ class LookBackFraming(Released):
         rows = np.diff(lanes.bounds)
         ends = lanes.bounds[1:]
         if span.delay:
-            passed = np.concatenate([[0], np.cumsum(lanes.rows.times < watermark - span.delay)])
+            passed = np.concatenate([[0], np.cumsum(lanes.times < watermark - span.delay)])
             ends = lanes.bounds[:-1] + passed[lanes.bounds[1:]] - passed[lanes.bounds[:-1]]
-        last: np.ndarray = np.arange(len(lanes.rows)) >= np.repeat(ends - span.rows, rows)
+        last: np.ndarray = np.arange(len(lanes)) >= np.repeat(ends - span.rows, rows)
         return last
 
     def ahead(self, watermark: int) -> int:

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, to_arrow, values_view
-from penstock.runtime.lanes.reducers import plain
 
 # Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
 SPARSEST = 2
@@ -26,6 +25,11 @@ def ranked(column: pa.Array, counts: np.ndarray | None) -> tuple[np.ndarray, pa.
     ranks = np.full(len(whole), -1, np.int64)
     ranks[places] = numbers
     return ranks, values
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column without the dictionary it may be encoded with."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _numbered(column: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -23,6 +23,7 @@ from penstock.runtime.buffers import filled, indices, numpy_type, to_arrow
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.worker import OVERFLOW
 
@@ -88,7 +89,7 @@ class KernelReducer:
     over: KernelPass
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        return self.over.arrays(lanes.rows.batch, frames)
+        return self.over.arrays(lanes.batch(self.over.columns), frames)
 
 
 def parts(frames: Frames, most: int) -> list[tuple[int, int]]:
@@ -143,11 +144,10 @@ class EndReducer:
     type: pa.DataType
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
-        counts = active(batch, (self.column,) if self.ignore_nulls else (), self.where)
+        counts = active(lanes, (self.column,) if self.ignore_nulls else (), self.where)
         if counts is None:
             row = frames.hi - 1 if self.last else frames.lo
-            return [chosen(batch.column(self.column), row, frames.lo < frames.hi, self.type)]
+            return [chosen(lanes.column(self.column), row, frames.lo < frames.hi, self.type)]
         listed = np.flatnonzero(counts)
         if self.last:
             place = np.searchsorted(listed, frames.hi) - 1
@@ -159,7 +159,7 @@ class EndReducer:
             found = place < len(listed)
             row = listed[np.minimum(place, len(listed) - 1)] if len(listed) else frames.lo
             found &= row < frames.hi
-        return [chosen(batch.column(self.column), row, found, self.type)]
+        return [chosen(lanes.column(self.column), row, found, self.type)]
 
 
 @dataclass(frozen=True)
@@ -173,12 +173,11 @@ class ListReducer:
     type: pa.DataType
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
-        counts = active(batch, (self.column,), self.where)
-        listed = np.arange(len(lanes.rows)) if counts is None else np.flatnonzero(counts)
+        counts = active(lanes, (self.column,), self.where)
+        listed = np.arange(len(lanes)) if counts is None else np.flatnonzero(counts)
         first, last = np.searchsorted(listed, frames.lo), np.searchsorted(listed, frames.hi)
         offsets = np.concatenate([[0], np.cumsum(last - first)])
-        values = plain(batch.column(self.column)).take(indices(listed[ranges(first, last)]))
+        values = plain(lanes.column(self.column)).take(indices(listed[ranges(first, last)]))
         if offsets[-1] > np.iinfo(np.int32).max:
             raise OverflowError(
                 "the lists of these windows hold more than 2^31 values together; collect fewer at a time"
@@ -186,25 +185,20 @@ class ListReducer:
         return [pa.ListArray.from_arrays(to_arrow(offsets.astype(np.int32), None, pa.int32()), values)]
 
 
-def active(batch: pa.RecordBatch, args: Sequence[str], where: str | None) -> np.ndarray | None:
+def active(lanes: Lanes, args: Sequence[str], where: str | None) -> np.ndarray | None:
     """Which rows count: all arguments there, and the condition true; None for every row."""
     masks = [
-        batch.column(name).is_valid().to_numpy(zero_copy_only=False)
+        lanes.column(name).is_valid().to_numpy(zero_copy_only=False)
         for name in args
-        if batch.column(name).null_count
+        if lanes.column(name).null_count
     ]
     if where is not None:
-        column = batch.column(where)
+        column = lanes.column(where)
         masks.append(column.fill_null(False).to_numpy(zero_copy_only=False))
     if not masks:
         return None
     found: np.ndarray = np.logical_and.reduce(masks)
     return found
-
-
-def plain(column: pa.Array) -> pa.Array:
-    """A column without the dictionary it may be encoded with."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def chosen(column: pa.Array, rows: np.ndarray, found: np.ndarray, dtype: pa.DataType) -> pa.Array:

@@ -14,7 +14,7 @@ from penstock.runtime.lanes.framing import Frames, Framing
 from penstock.runtime.lanes.lanes import Lanes, same_keys
 from penstock.runtime.lanes.look_back import LookBackFraming
 from penstock.runtime.lanes.reducers import Reducer, ranges
-from penstock.runtime.lanes.rows import taken
+from penstock.runtime.lanes.sorting import Sorter
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,14 @@ class WindowResults:
     reductions: Reductions
     keys: tuple[str, ...]
     schema: pa.Schema
+    sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         frames = self.framing.frames(lanes, watermark)
         if not len(frames):
             return []
         reduced = self.reductions.arrays(lanes, [frames])
-        order = by_bounds(frames)
+        order = by_bounds(frames, self.sorter)
         if order is not None:
             frames, chosen = frames.chosen(order), indices(order)
             reduced = [array.take(chosen) for array in reduced]
@@ -67,6 +68,7 @@ class RowResults:
     reductions: Reductions
     adds_bounds: bool
     schema: pa.Schema
+    sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         frames = self.framing.frames(lanes, watermark)
@@ -75,10 +77,9 @@ class RowResults:
         reduced = self.reductions.arrays(lanes, [frames])
         row = ranges(frames.lo, frames.hi)
         frame = np.repeat(np.arange(len(frames)), frames.hi - frames.lo)
-        moment = row if lanes.moment is None else lanes.moment[row]
-        order = np.lexsort((moment, frames.start[frame], frames.end[frame]))
+        order = self.sorter.order(frames.end[frame], frames.start[frame], lanes.in_time(row))
         row, frame = row[order], frame[order]
-        arrays = list(taken(lanes.rows.batch, row).columns)
+        arrays = list(lanes.taken(row).columns)
         arrays += bound_arrays(frames.chosen(frame), self.schema) if self.adds_bounds else []
         arrays += [array.take(indices(frame)) for array in reduced]
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
@@ -91,18 +92,19 @@ class LookBackResults:
     framing: LookBackFraming
     reductions: Reductions
     schema: pa.Schema
+    sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        new = np.flatnonzero(lanes.rows.fresh)
+        new = np.flatnonzero(lanes.fresh)
         if not len(new):
             return []
         reduced = self.reductions.arrays(lanes, self.framing.frames(lanes))
-        batch = lanes.rows.batch
-        if lanes.moment is not None:
-            order = np.argsort(lanes.moment[new])
+        if lanes.moments is not None:
+            order = self.sorter.order(lanes.in_time(new))
             new, places = new[order], indices(order)
             reduced = [array.take(places) for array in reduced]
-        rows = batch if len(new) == batch.num_rows and lanes.moment is None else taken(batch, new)
+        whole = len(new) == len(lanes) and lanes.places is None
+        rows = lanes.came.batch if whole else lanes.taken(new)
         return [pa.RecordBatch.from_arrays([*rows.columns, *reduced], schema=self.schema)]
 
 
@@ -115,14 +117,15 @@ class AppliedResults:
     columns: tuple[str, ...]
     keys: tuple[str, ...]
     schema: pa.Schema
+    sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         frames = self.framing.frames(lanes, watermark)
         if not len(frames):
             return []
-        order = by_bounds(frames)
+        order = by_bounds(frames, self.sorter)
         frames = frames if order is None else frames.chosen(order)
-        whole = pa.Table.from_batches([lanes.rows.batch]).select(self.columns)
+        whole = pa.Table.from_batches([lanes.batch(self.columns)])
         made = [self.function(whole.slice(lo, hi - lo)) for lo, hi in zip(frames.lo, frames.hi, strict=True)]
         frame = np.repeat(np.arange(len(frames)), [table.num_rows for table in made])
         repeated = frames.chosen(frame)
@@ -135,11 +138,11 @@ class AppliedResults:
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
 
-def by_bounds(frames: Frames) -> np.ndarray | None:
+def by_bounds(frames: Frames, sorter: Sorter) -> np.ndarray | None:
     """The order of frames by end, then start; None when they have it."""
     later = frames.end[1:] > frames.end[:-1]
     same = (frames.end[1:] == frames.end[:-1]) & (frames.start[1:] >= frames.start[:-1])
-    return None if bool((later | same).all()) else np.lexsort((frames.start, frames.end))
+    return None if bool((later | same).all()) else sorter.order(frames.end, frames.start)
 
 
 def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:
@@ -166,5 +169,5 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
 
 def key_arrays(lanes: Lanes, frames: Frames, keys: Sequence[str]) -> Sequence[pa.Array]:
     """The keys of frames, read from the first row of each."""
-    first = indices(frames.lo)
-    return same_keys([lanes.rows.batch.column(name).take(first) for name in keys])
+    first = indices(lanes.rows(frames.lo))
+    return same_keys([lanes.came.batch.column(name).take(first) for name in keys])

@@ -13,6 +13,8 @@ import pyarrow as pa
 from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import Flow
+from penstock.runtime.lanes.ranks import ranked
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.types.time import Time
 
 
@@ -60,22 +62,20 @@ class Rows:
             np.concatenate([self.fresh, other.fresh]),
         )
 
-    def order(self) -> np.ndarray | None:
+    def order(self, sorter: Sorter) -> np.ndarray | None:
         """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
         if self.sequence is None and self.branch is None:
             if len(self) < 2 or bool((self.times[1:] >= self.times[:-1]).all()):
                 return None
-            return np.argsort(self.times, kind="stable")
+            return sorter.order(self.times)
         branch = [] if self.branch is None else [self.branch]
-        return np.lexsort((*branch, *self._sequence_rank(), self.times))
+        return sorter.order(self.times, *self._sequence_rank(), *branch)
 
     def _sequence_rank(self) -> list[np.ndarray]:
         if self.sequence is None:
             return []
-        import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms to load, and few streams have a sequence
-
-        ranks = pc.rank(self.sequence, sort_keys="ascending", tiebreaker="min", null_placement="at_start")
-        return [ranks.to_numpy()]
+        known = self.sequence.is_valid().to_numpy(zero_copy_only=False)
+        return [ranked(self.sequence, known)[0]]  # null is -1, so it comes first
 
 
 def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:

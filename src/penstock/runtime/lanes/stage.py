@@ -109,7 +109,8 @@ class LaneStage:
         if ahead is None:
             self.rows = no_rows(self.schema)
         else:
-            kept = lanes.rows.chosen(self.gate.needed(lanes, watermark)).seen()
+            needed = np.flatnonzero(self.gate.needed(lanes, watermark))
+            kept = lanes.came.chosen(lanes.rows(needed)).seen()
             self.rows = kept.followed_by(self.rows.chosen(ahead))
         return [Flow(batch) for batch in made if batch.num_rows]
 

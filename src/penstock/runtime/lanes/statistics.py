@@ -41,8 +41,7 @@ class RankReducer:
     threads: int
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
-        ranks, values = ranked(batch.column(self.column), active(batch, (self.column,), self.where))
+        ranks, values = ranked(lanes.column(self.column), active(lanes, (self.column,), self.where))
         outputs = self._outputs(len(frames))
         given = {"lo": frames.lo, "hi": frames.hi, "ranks": ranks, "distinct": len(values), **outputs}
         run_on_threads([partial(self._run, given, *part) for part in parts(frames, self.threads)])
@@ -126,8 +125,7 @@ class ExtremeReducer:
     extreme: KernelPass
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
-        ranks, values = ranked(batch.column(self.column), active(batch, (self.column,), self.where))
+        ranks, values = ranked(lanes.column(self.column), active(lanes, (self.column,), self.where))
         (best,) = self.extreme.arrays(_rank_batch(ranks), frames)
         return [values.take(best).cast(self.type)]
 
@@ -146,17 +144,16 @@ class ExtremeByReducer:
     least: KernelPass
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        batch = lanes.rows.batch
-        counts = active(batch, (self.by,), self.where)
-        by, _ = ranked(batch.column(self.by), counts)
-        value, _ = ranked(batch.column(self.column), active(batch, (self.column,), None))
+        counts = active(lanes, (self.by,), self.where)
+        by, _ = ranked(lanes.column(self.by), counts)
+        value, _ = ranked(lanes.column(self.column), active(lanes, (self.column,), None))
         order = np.lexsort((np.where(value < 0, len(value), value), -by if self.largest else by))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         (best,) = self.least.arrays(_rank_batch(np.where(by < 0, -1, ranks)), frames)
         row = to_arrow(order, None, pa.int64()).take(best)
         found = row.is_valid().to_numpy(zero_copy_only=False)
-        return [chosen(batch.column(self.column), row.fill_null(0).to_numpy(), found, self.type)]
+        return [chosen(lanes.column(self.column), row.fill_null(0).to_numpy(), found, self.type)]
 
 
 def _rank_batch(ranks: np.ndarray) -> pa.RecordBatch:
