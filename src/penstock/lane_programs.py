@@ -6,13 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
 from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
+from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.lane_reducers import LaneReducers
+from penstock.loop.nodes import TYPES
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
 from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.assembly import Windows
@@ -36,6 +39,7 @@ from penstock.runtime.lanes.results import (
     RowResults,
     WindowResults,
 )
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.stage import LaneStage
 from penstock.runtime.programs import Call, Grid
 from penstock.runtime.row_stages import RowsStage
@@ -79,7 +83,8 @@ class LaneProgram:
     def _stage(self, schema: pa.Schema, first: bool) -> Callable[[Context], LaneStage]:
         def make(context: Context) -> LaneStage:
             gate, emission = self._emission(schema, context.engine.workers)
-            layout = lane_layout(self._lane_keys, self.workshop, context.engine.workers)
+            columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
+            layout = lane_layout(self._lane_keys, tuple(columns), self.workshop, context.engine.workers)
             keeps_rows = isinstance(self.this.body, ir.Attach | ir.Lookback)
             counted = context.metrics if first else None
             time, release = self._clocks
@@ -117,19 +122,21 @@ class LaneProgram:
         body, made = self.this.body, self.made
         if isinstance(body, ir.Lookback):
             behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
-            return behind, LookBackResults(behind, self._reductions(threads), schema)
+            return behind, LookBackResults(behind, self._reductions(threads), schema, sorter(self.workshop))
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
-        framing = self._framing(body.domain)
+        framing, sort = self._framing(body.domain), sorter(self.workshop)
         match body:
             case ir.Reduce():
-                return framing, WindowResults(framing, self._reductions(threads), made.keys, schema)
+                return framing, WindowResults(framing, self._reductions(threads), made.keys, schema, sort)
             case ir.Attach():
-                return framing, RowResults(framing, self._reductions(threads), not self._carried, schema)
+                return framing, RowResults(
+                    framing, self._reductions(threads), not self._carried, schema, sort
+                )
             case ir.Apply(function=function):
                 names = schema.names[len(BOUNDS) + len(made.keys) :]
                 applied = partial(_applied, function, schema, names)
                 columns = tuple(self.source.schema.names)
-                return framing, AppliedResults(framing, applied, columns, made.keys, schema)
+                return framing, AppliedResults(framing, applied, columns, made.keys, schema, sort)
 
     def _framing(self, domain: ir.Domain) -> Framing:
         match domain:
@@ -168,15 +175,27 @@ def _applied(
     return as_table(function(rows), schema, names)
 
 
-def lane_layout(keys: tuple[str, ...], workshop: Workshop, threads: int) -> Layout:
-    """What puts rows into lanes by some columns."""
+def lane_layout(keys: tuple[str, ...], columns: tuple[str, ...], workshop: Workshop, threads: int) -> Layout:
+    """What puts rows into lanes by some columns, and carries others along."""
+
+    def fill(dtypes: tuple[np.dtype, ...]) -> Call:
+        types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
+        return workshop.call(("fill_lanes", types), lambda: fill_lanes(types))
+
     return Layout(
         keys,
+        columns,
         lambda width: Indexer(width, workshop.index, workshop.texts),
         workshop.call("count_lanes", count_lanes),
-        workshop.call("fill_lanes", fill_lanes),
+        fill,
+        sorter(workshop),
         threads,
     )
+
+
+def sorter(workshop: Workshop) -> Sorter:
+    """What sorts rows by whole numbers."""
+    return Sorter(workshop.call("radix_pass", radix_pass), DIGIT_BITS)
 
 
 def distinct_runs(
@@ -186,7 +205,7 @@ def distinct_runs(
     runs = Runs(within, body.keep, workshop.call("run_starts", run_starts))
 
     def make(context: Context) -> LaneStage:
-        layout = lane_layout(body.subset, workshop, context.engine.workers)
+        layout = lane_layout(body.subset, (), workshop, context.engine.workers)
         counted = context.metrics if first else None
         return LaneStage(runs, layout, runs, True, this.schema, this.time, this.time, counted)
 

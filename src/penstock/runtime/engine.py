@@ -68,7 +68,7 @@ class Engine:
             yield begin, min(begin + step, rows)
 
 
-def run_on_threads(work: Sequence[Callable[[], None]]) -> None:
+def run_on_threads(work: Sequence[Callable[[], object]]) -> None:
     """Run each function on a thread of its own, the first on this one, and raise what any raised."""
     if len(work) == 1:
         work[0]()

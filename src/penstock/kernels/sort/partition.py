@@ -1,13 +1,15 @@
 """Put rows into lanes: a counting sort that keeps the order of rows within a lane.
 
 Two passes over the rows, no comparison: `count_lanes` tells how many rows each lane has, the runtime turns
-that into the places where lanes begin, and `fill_lanes` lists the rows of each lane there.
+that into the places where lanes begin, and `fill_lanes` carries the rows there. Rows are read one after the
+other and written to as many places as there are lanes: their lines stay in the cache, which is what makes
+this several times faster than fetching rows lane by lane.
 """
 
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Kernel
+from penstock.loop.nodes import I64, Kernel, Type
 
 
 def count_lanes() -> Kernel:
@@ -22,15 +24,19 @@ def count_lanes() -> Kernel:
     return k.build()
 
 
-def fill_lanes() -> Kernel:
-    """List the rows `lo … hi` lane by lane: `places` tells where each lane's next row goes."""
+def fill_lanes(columns: tuple[Type, ...]) -> Kernel:
+    """Carry the rows `lo … hi` and some columns of them: `places` tells where each lane's next row goes."""
     k = KernelBuilder("fill_lanes")
     lanes, places, order = k.buffer("lanes", I64), k.buffer("places", I64), k.buffer("order", I64)
+    sources = [k.buffer("in", each) for each in columns]
+    targets = [k.buffer("out", each) for each in columns]
     lo, hi = k.scalar("lo"), k.scalar("hi")
     with k.for_(lo, hi, "i") as i:
         lane = k.var("lane", lanes[i])
         place = k.var("place", places[lane])
         k.store(order, place, i)
+        for source, target in zip(sources, targets, strict=True):
+            k.store(target, place, source[i])
         k.store(places, lane, place + 1)
     k.ret(hi)
     return k.build()

@@ -1,0 +1,35 @@
+"""Sort row numbers by 64-bit keys, digit by digit, the lowest first: equal keys keep their order."""
+
+from __future__ import annotations
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel
+
+DIGIT_BITS = 11
+DIGITS = 1 << DIGIT_BITS
+
+
+def radix_pass() -> Kernel:
+    """Reorder `order` by one digit of (keys - least): those at `shift`, into `sorted`."""
+    k = KernelBuilder("radix_pass")
+    keys, order, into = k.buffer("keys", I64), k.buffer("order", I64), k.buffer("sorted", I64)
+    counts, rows = k.buffer("counts", I64), k.scalar("rows")
+    least, shift = k.scalar("least"), k.scalar("shift")
+    with k.for_(0, DIGITS, "d") as d:
+        k.store(counts, d, 0)
+    with k.for_(0, rows, "i") as i:
+        digit = k.var("digit", ((keys[i] - least) >> shift) & (DIGITS - 1))
+        k.store(counts, digit, counts[digit] + 1)
+    total = k.var("total", 0)
+    with k.for_(0, DIGITS, "d") as d:
+        here = k.var("here", counts[d])
+        k.store(counts, d, total)
+        k.set(total, total + here)
+    with k.for_(0, rows, "i") as i:
+        row = k.var("row", order[i])
+        digit = k.var("digit", ((keys[row] - least) >> shift) & (DIGITS - 1))
+        place = k.var("place", counts[digit])
+        k.store(into, place, row)
+        k.store(counts, digit, place + 1)
+    k.ret(0)
+    return k.build()
