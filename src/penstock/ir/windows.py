@@ -93,9 +93,10 @@ def behind(span: LookBack, rows: Sequence[Timed], place: int) -> list[Timed]:
     """List what the sample at a place looks back on, among the samples of its key in order."""
     now = rows[place][0] - span.delay
     if span.rows is not None:
-        until = place + 1 if span.delay == 0 else sum(time <= now for time, _ in rows)
-        until -= span.closed == "left" and span.delay == 0
-        return list(rows[max(until - span.rows, 0) : max(until, 0)])
+        own = span.closed != "left"
+        passed = sum(time < now or (own and time == now) for time, _ in rows)
+        until = place + own if span.delay == 0 else passed
+        return list(rows[max(until - span.rows, 0) : until])
     assert span.size is not None
     oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
     since = now - span.size

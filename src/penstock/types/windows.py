@@ -57,7 +57,7 @@ class LookBack:
 
     At time t the span ends at t - delay and is `size` long; `closed` tells which ends belong to it
     ("right", "left", "both", "none"). Counted in rows, "right" includes the row itself, "left" does not;
-    with a delay, the rows up to t - delay are counted.
+    with a delay, rows up to t - delay are counted, or, with "left", before it.
     """
 
     size: int | None = None
