@@ -29,7 +29,7 @@ def assert_alike(rows: list[Row], expected: list[Row]) -> None:
     """Compare results whatever the order of keys inside a window."""
 
     def place(row: Row) -> str:
-        return repr([row.get(name) for name in ("window_end", "window_start", "k")])
+        return repr([row.get(name) for name in ("window_end", "window_start", "t", "k")])
 
     assert len(rows) == len(expected)
     for row, other in zip(sorted(rows, key=place), sorted(expected, key=place), strict=True):
@@ -48,6 +48,7 @@ WINDOWS: dict[str, Callable[[pk.Stream], Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @settings(max_examples=12)
 @given(table=tables())
@@ -77,6 +78,7 @@ def test_each_custom_aggregate_alone_is_that_of_the_interpreter(name: str) -> No
     assert_alike(to_rows(query.collect()), interpreted(query, table))
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(table=tables())
 def test_batches_and_threads_make_no_difference(table: pa.Table) -> None:
@@ -132,6 +134,7 @@ def test_an_overflow_inside_merge_is_an_error() -> None:
     assert apart.collect()["s"].to_pylist() == [TOP, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @settings(max_examples=12)
 @given(table=tables())
@@ -160,9 +163,12 @@ OTHER_WINDOWS: dict[str, Callable[[pk.Stream], Any]] = {
     "count": lambda s: s.window(pk.rows(4, every=2, partial=True)),
     "count by key": lambda s: s.window(pk.rows(3), by="k"),
     "unbounded": lambda s: s.window(pk.unbounded(), by="k"),
+    "look-back": lambda s: s.rolling(6, by="k"),
+    "look-back of rows": lambda s: s.rolling(pk.rows(4)),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", OTHER_WINDOWS.values(), ids=OTHER_WINDOWS)
 @settings(max_examples=8)
 @given(table=tables())
