@@ -76,6 +76,8 @@ def dropped(plan: Plan, names: Sequence[str]) -> Plan:
 def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
     """Give columns other names."""
     schema = schema_of(plan)
+    if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
+        raise ExpressionTypeError("rename takes a mapping from the old name to the new, both strings")
     for name in names:
         column_type(name, schema)
     fields = tuple(Field(names.get(name, name), Column(name)) for name in schema.names)
@@ -151,6 +153,8 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
         raise WindowError(
             "top_k works within windows, and these rows carry none; aggregate with .window(...) first"
         )
+    if isinstance(k, bool) or not isinstance(k, int):
+        raise WindowError(f"k is {k!r}; top_k keeps a whole number of rows")
     if k < 1:
         raise WindowError(f"k is {k!r}; top_k keeps at least one row")
     if ties not in ("first", "all"):

@@ -13,7 +13,7 @@ from penstock.api.explain import Explanation, explain, html
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import named, names_of
 from penstock.api.windowed import Windowed, keyed, windowed
-from penstock.errors import BindingError
+from penstock.errors import BindingError, ExpressionTypeError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of
 from penstock.sources.bound import Bound
@@ -138,6 +138,8 @@ class Stream:
         """Put the rows of streams with the same columns together."""
         data = dict(self._data)
         for other in others:
+            if not isinstance(other, Stream):
+                raise ExpressionTypeError(f"union takes streams, not a {type(other).__name__}")
             for name, bound in other.raw_data.items():
                 if data.setdefault(name, bound) is not bound:
                     raise BindingError(
