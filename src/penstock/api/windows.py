@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from penstock.errors import WindowError
 from penstock.plan.nodes import TimeWindow, Window
@@ -75,7 +76,7 @@ class UnboundedSpec:
 AnyWindow = WindowSpec | SessionSpec | RowsSpec | UnboundedSpec
 
 
-def tumbling(size: Duration, offset: Duration | None = None, tz: str | None = None) -> WindowSpec:
+def tumbling(size: Duration, offset: Duration | None = None, tz: str | ZoneInfo | None = None) -> WindowSpec:
     """Cut time into windows that follow each other without gap or overlap.
 
     They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset; with `tz=`, to
@@ -91,7 +92,7 @@ def tumbling(size: Duration, offset: Duration | None = None, tz: str | None = No
 
 
 def sliding(
-    size: Duration, every: Duration, offset: Duration | None = None, tz: str | None = None
+    size: Duration, every: Duration, offset: Duration | None = None, tz: str | ZoneInfo | None = None
 ) -> WindowSpec:
     """Cut time into windows that overlap: one of `size` starts every `every`.
 
@@ -102,6 +103,8 @@ def sliding(
     if tz is None:
         for what, given in ((_SIZE, size), (_STEP, every)):
             require_positive(given, what)
+    elif isinstance(tz, ZoneInfo) and tz.key is not None:
+        tz = tz.key
     elif not isinstance(tz, str):
         raise WindowError(f"tz= is of type {type(tz).__name__}; name a time zone, such as 'Europe/Berlin'")
     return WindowSpec(size, every, offset, tz)
