@@ -3,8 +3,7 @@
 Frames being arithmetic, nothing is searched and every loop's length is known when the kernel is written.
 
     apart           frames do not overlap: each from its own rows
-    running         every 1, monoids that can `remove`: one running state
-    rows            every 1, any monoid: two stacks over rows, two plain passes for each `size` rows
+    count_rows.py   frames move row by row
     running_panes   monoids that can `take`: one running state over panes
     panes           any monoid: two stacks over panes
 
@@ -20,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.kernels.monoids import Values
+from penstock.kernels.swag.count_rows import LONGEST_SHORT, lanes, light, running, short_rows, two_passes
 from penstock.kernels.swag.fold import fold_known
-from penstock.kernels.swag.slide import CountSlide, Memory, Scratch, States, scratch
+from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.nodes import I64, Value, const, minimum, select
 
 
@@ -36,8 +36,16 @@ def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
     if slide.every >= slide.size:
         return apart
     if slide.every == 1:
-        return running if all(monoid.remove for monoid in slide.monoids) else rows
+        return _row_by_row(slide)
     return running_panes if all(monoid.take for monoid in slide.monoids) else panes
+
+
+def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
+    if all(monoid.remove for monoid in slide.monoids):
+        return running
+    if not light(slide.monoids):
+        return two_passes
+    return short_rows if slide.size <= LONGEST_SHORT else lanes
 
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -45,45 +53,6 @@ def apart(slide: CountSlide) -> tuple[Scratch, ...]:
     with slide.k.for_(slide.begin, slide.end, "f") as f:
         slide.emit(f, _reduced(slide, f * slide.every, slide.size))
     return ()
-
-
-def running(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over frames that let one row in and one out."""
-    k = slide.k
-    states = slide.identities("state")
-    fold_known(slide, states, slide.begin, slide.size - 1)
-    with k.for_(slide.begin, slide.end, "f") as f:
-        slide.step(states, k.var("row", f + (slide.size - 1)))
-        slide.emit(f, states)
-        slide.remove(states, f)
-    return ()
-
-
-def rows(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of `size` frames: suffixes of the block's rows, then the rows after it."""
-    k, size = slide.k, slide.size
-    suffix = slide.memory("suffix")
-    block = k.var("block", slide.begin)
-    with k.while_(block < slide.end):
-        _suffixes(slide, suffix, block)
-        slide.emit(block, slide.load(suffix, 0))
-        back = slide.identities("back")
-        with k.for_(1, minimum(slide.end - block, size), "g") as g:
-            slide.step(back, k.var("row", block + g + (size - 1)))
-            slide.emit(k.var("f", block + g), slide.merged(slide.load(suffix, g), back))
-        k.set(block, block + size)
-    return scratch(suffix, size)
-
-
-def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
-    """Write the aggregates of a block's rows, from each of them to the last."""
-    k, last = slide.k, slide.size - 1
-    front = slide.identities("front")
-    with k.for_(0, slide.size, "distance") as distance:
-        row = slide.identities("one")
-        slide.step(row, k.var("row", block + last - distance))
-        slide.assign(front, slide.merged(row, front))
-        slide.store(suffix, const(last, I64) - distance, front)
 
 
 def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:

@@ -98,6 +98,13 @@ class Aggregation:
         """Declare a parameter buffer for each state."""
         return [tuple(self.k.buffer(hint, state.type) for state in monoid.states) for monoid in self.monoids]
 
+    def local(self, hint: str, length: int) -> Memory:
+        """Declare a buffer of the kernel's own for each state."""
+        return [
+            tuple(self.k.local(hint, state.type, length) for state in monoid.states)
+            for monoid in self.monoids
+        ]
+
     def load(self, memory: Memory, place: Operand) -> States:
         """Read the states at a place into new variables."""
         return self._bound(tuple(buffer[place] for buffer in buffers) for buffers in memory)

@@ -164,6 +164,18 @@ def last_float() -> Monoid:
     )
 
 
+def last_integer() -> Monoid:
+    """The newest value; SMALL stands for none."""
+    return Monoid(
+        "last_integer",
+        (State(I64, SMALL),),
+        lambda k, state, values: (values[0],),
+        lambda k, a, b: (select(b[0].eq(SMALL), a[0], b[0]),),
+        ordered=True,
+    )
+
+
+LAST_INTEGER = Algebra(SMALL, lambda s, row: row[0], lambda a, b: a if b == SMALL else b)
 LAST = Algebra((0.0, 0), lambda s, row: (row[0], 1), lambda a, b: b if b[1] else a)
 
 
@@ -216,6 +228,7 @@ SUBJECTS = [
         AFFINE,
         lambda state: state,
     ),
+    Subject("last integer", last_integer, (I64,), lambda dice: (dice.randrange(99),), LAST_INTEGER),
     Subject("last float", last_float, (F64,), lambda dice: (dice.random(),), LAST, lambda state: state),
 ]
 

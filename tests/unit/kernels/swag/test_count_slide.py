@@ -9,16 +9,10 @@ from typing import Any
 import pytest
 
 from penstock.kernels.swag import plain
-from penstock.kernels.swag.count_slide import (
-    apart,
-    count_slide,
-    form_of,
-    panes,
-    rows,
-    running,
-    running_panes,
-)
+from penstock.kernels.swag.count_rows import lanes, light, running, short_rows, two_passes
+from penstock.kernels.swag.count_slide import apart, count_slide, form_of, panes, running_panes
 from penstock.kernels.swag.slide import CountSlide, Scratch
+from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import Kernel, Value
 from tests.unit.codegen.compare import zeros
@@ -28,7 +22,8 @@ from tests.unit.kernels.swag.subjects import SUBJECTS, Subject, outputs, read, s
 Form = Callable[[CountSlide], tuple[Scratch, ...]]
 SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
 SHAPES += [(100, 7), (80, 33)]
-TRIED = [each for each in SUBJECTS if each.name in ("wide sum", "least", "float sum", "affine maps")]
+NAMES = ("wide sum", "least", "float sum", "affine maps", "last integer")
+TRIED = [each for each in SUBJECTS if each.name in NAMES]
 
 
 def forms(subject: Subject, size: int, every: int) -> Iterator[Form]:
@@ -40,7 +35,16 @@ def forms(subject: Subject, size: int, every: int) -> Iterator[Form]:
     if subject.algebra.take:
         yield running_panes
     if every == 1:
-        yield from (rows, running) if subject.algebra.remove else (rows,)
+        yield from row_by_row(subject, size)
+
+
+def row_by_row(subject: Subject, size: int) -> Iterator[Form]:
+    yield two_passes
+    if subject.algebra.remove:
+        yield running
+    if light([subject.make()]):
+        yield short_rows
+        yield from (lanes,) if size >= LANES else ()
 
 
 CASES = [
@@ -93,9 +97,16 @@ def test_every_frame_is_the_aggregate_of_its_rows(
 ) -> None:
     size, every = shape
     block = size // every or 1
-    for many in sorted({0, 1, 2, block, block + 1, 2 * block + 3}):
+    for many in sorted({0, 1, 2, 7, 8, block, block + 1, 2 * block + 3}):
         check(subject, shape, form, many)
     check(subject, shape, form, block + 2, begin=1)
+
+
+@pytest.mark.parametrize("name", ["least", "last integer"])
+def test_blocks_of_several_chunks_hand_on_what_they_know(name: str) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    for many in (9, 530, 620):
+        check(subject, (603, 1), lanes, many)
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > shape[1]], ids=str)
@@ -113,7 +124,9 @@ def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> Non
     [
         ("least", (4, 4), apart),
         ("least", (3, 7), apart),
-        ("least", (8, 1), rows),
+        ("least", (8, 1), short_rows),
+        ("least", (1024, 1), lanes),
+        ("float sum", (8, 1), two_passes),
         ("wide sum", (8, 1), running),
         ("wide sum", (8, 3), running_panes),
         ("float sum", (8, 3), panes),
