@@ -18,6 +18,7 @@ Ints = npt.NDArray[np.int64]
 DISTINCT = 64
 """The paper's integers are uniform in [0, 64): the minimum of a window leaves it often."""
 SECOND_US = 1_000_000
+MINUTE = 60
 BUSIEST = 100_000
 """Events in the busiest second of the spiky trace."""
 
@@ -96,17 +97,20 @@ def spiky(rows: int, seed: int = 1) -> pa.Table:
     Like the Google trace of the paper: the rate of a second is heavy-tailed, and one in eight is silent.
     """
     random = np.random.default_rng(seed)
-    times = np.empty(0, np.int64)
-    second = 0
-    while times.size < rows:
-        batch = random.pareto(1.1, 4_096) * 2_000
-        batch[random.random(batch.size) < 1 / 8] = 0
-        counts = np.minimum(batch, BUSIEST).astype(np.int64)
-        starts = np.repeat(np.arange(second, second + counts.size) * SECOND_US, counts)
-        times = np.append(times, np.sort(starts + random.integers(0, SECOND_US, starts.size)))
-        second += counts.size
-    ts = pa.array(START_US + times[:rows]).cast(pa.timestamp("us"))
+    pieces: list[Ints] = []
+    while sum(piece.size for piece in pieces) < rows:
+        pieces.append(len(pieces) * MINUTE * SECOND_US + spiky_minute(random))
+    times = np.concatenate(pieces)[:rows]
+    ts = pa.array(START_US + times).cast(pa.timestamp("us"))
     return pa.table({"ts": ts, "cpu": pa.array(random.random(rows))})
+
+
+def spiky_minute(random: np.random.Generator) -> Ints:
+    """Draw the times of a minute's events, in order."""
+    rates = random.pareto(1.1, MINUTE) * 2_000 * (random.random(MINUTE) > 1 / 8)
+    counts = np.minimum(rates, BUSIEST).astype(np.int64)
+    starts = np.repeat(np.arange(MINUTE) * SECOND_US, counts)
+    return np.sort(starts + random.integers(0, SECOND_US, starts.size))
 
 
 def samples(rows: int, step_us: int, keys: int = 1, seed: int = 1) -> pa.Table:
