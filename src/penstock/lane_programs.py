@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
-from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts
+from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.lane_reducers import LaneReducers
@@ -141,7 +141,7 @@ class LaneProgram:
     def _framing(self, domain: ir.Domain) -> Framing:
         match domain:
             case Session(gap=gap):
-                return SessionFraming(gap)
+                return SessionFraming(gap, self.workshop.call("session_starts", session_starts))
             case Count(size=size, every=every, partial=tail):
                 return CountFraming(size, every, tail)
             case Unbounded():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Kernel, Value, Var, maximum, minimum, select
+from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum, select
 
 
 def grid_frames() -> Kernel:
@@ -140,6 +140,31 @@ def look_back_frames(oldest: bool, newest: bool) -> Kernel:
             k.store(lo, row, minimum(left, right))
             k.store(hi, row, right)
     k.ret(0)
+    return k.build()
+
+
+def session_starts() -> Kernel:
+    """List the rows that begin a session in `lo`: the first of a lane, and each more than `gap` after the last.
+
+    Every row is written, and overwritten by the next unless it counts: that costs no branch. `lo` has room for
+    one more than there are rows. Returns how many there are.
+    """
+    k = KernelBuilder("session_starts")
+    times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
+    gap, lanes, lo = k.scalar("gap"), k.scalar("lanes"), k.buffer("lo", I64)
+    found = k.var("found", 0)
+    with k.for_(0, lanes, "lane") as lane:
+        first = k.var("first", bounds[lane])
+        k.store(lo, found, first)
+        k.set(found, found + 1)
+        before = k.var("before", times[first])
+        with k.for_(first + 1, bounds[lane + 1], "row") as row:
+            time = k.var("time", times[row])
+            apart = Bitcast(time - before, U64)  # never negative, but perhaps beyond 63 bits
+            k.store(lo, found, row)
+            k.set(found, found + (apart > Bitcast(gap, U64)).to(I64))
+            k.set(before, time)
+    k.ret(found)
     return k.build()
 
 

@@ -13,28 +13,30 @@ from penstock.loop.nodes import I64, Kernel, Type
 
 
 def count_lanes() -> Kernel:
-    """Add the rows `lo … hi` of each lane to `counts`."""
+    """Add the rows `lo … hi` of each lane to `counts`, and note the first of each in `first`."""
     k = KernelBuilder("count_lanes")
-    lanes, counts = k.buffer("lanes", I64), k.buffer("counts", I64)
+    lanes, counts, first = k.buffer("lanes", I64), k.buffer("counts", I64), k.buffer("first", I64)
     lo, hi = k.scalar("lo"), k.scalar("hi")
     with k.for_(lo, hi, "i") as i:
         lane = k.var("lane", lanes[i])
-        k.store(counts, lane, counts[lane] + 1)
+        count = k.var("count", counts[lane])
+        with k.if_(count.eq(0)):
+            k.store(first, lane, i)
+        k.store(counts, lane, count + 1)
     k.ret(hi)
     return k.build()
 
 
 def fill_lanes(columns: tuple[Type, ...]) -> Kernel:
-    """Carry the rows `lo … hi` and some columns of them: `places` tells where each lane's next row goes."""
+    """Carry columns of the rows `lo … hi`: `places` tells where each lane's next row goes."""
     k = KernelBuilder("fill_lanes")
-    lanes, places, order = k.buffer("lanes", I64), k.buffer("places", I64), k.buffer("order", I64)
+    lanes, places = k.buffer("lanes", I64), k.buffer("places", I64)
     sources = [k.buffer("in", each) for each in columns]
     targets = [k.buffer("out", each) for each in columns]
     lo, hi = k.scalar("lo"), k.scalar("hi")
     with k.for_(lo, hi, "i") as i:
         lane = k.var("lane", lanes[i])
         place = k.var("place", places[lane])
-        k.store(order, place, i)
         for source, target in zip(sources, targets, strict=True):
             k.store(target, place, source[i])
         k.store(places, lane, place + 1)

@@ -56,6 +56,9 @@ class Gate(Protocol):
     def oldest(self, watermark: int) -> int:
         """The earliest time that a row yet to come can have and still be let in."""
 
+    def resume(self, watermark: int) -> None:
+        """Go on as one that has given all windows complete at a watermark."""
+
 
 class Framing(Gate, Protocol):
     """One window type."""
@@ -74,19 +77,24 @@ class Released:
     def oldest(self, watermark: int) -> int:
         return watermark
 
+    def resume(self, watermark: int) -> None:
+        """Go on from the rows alone: they tell which windows they have been in."""
+
 
 @dataclass(frozen=True)
 class SessionFraming(Released):
+    """Sessions. `call` lists the rows they begin with."""
+
     gap: int
+    call: Call
 
     def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first row of each session, the row behind its last, and when it ends."""
-        times = lanes.times
-        begins = np.empty(len(times), np.bool_)
-        begins[1:] = np.diff(times) > self.gap
-        begins[lanes.bounds[:-1]] = True
-        lo = np.flatnonzero(begins)
-        hi = np.append(lo[1:], len(times)) if len(lo) else lo
+        times, starts = lanes.times, np.empty(len(lanes) + 1, np.int64)
+        given = {"times": times, "bounds": lanes.bounds, "lanes": lanes.count, "gap": self.gap, "lo": starts}
+        found = self.call(given)
+        starts[found] = len(times)
+        lo, hi = starts[:found], starts[1 : found + 1]
         last = times[hi - 1]
         if len(last) and int(last.max()) > FOREVER - self.gap:
             raise OverflowError("the end of a session lies beyond the range of 64-bit times")
@@ -212,6 +220,9 @@ class GridFraming:
     def oldest(self, watermark: int) -> int:
         return watermark - self.windows.grid.size
 
+    def resume(self, watermark: int) -> None:
+        self.emitted = self.windows.last_complete(watermark)
+
 
 @dataclass
 class CalendarFraming:
@@ -258,6 +269,9 @@ class CalendarFraming:
     def oldest(self, watermark: int) -> int:
         starts, _ = self.bounds(watermark, watermark)
         return int(starts.min()) if len(starts) else watermark
+
+    def resume(self, watermark: int) -> None:
+        self.emitted = watermark
 
 
 def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

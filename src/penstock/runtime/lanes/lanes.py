@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 import numpy as np
@@ -23,20 +23,35 @@ from penstock.runtime.programs import Call
 ROWS_PER_THREAD = 1 << 17
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lanes:
     """Rows lane by lane. Lane i is rows bounds[i] … bounds[i + 1], in order of time.
 
-    `places[r]` tells where row r is among the rows as they came, `moments[r]` ranks it in time among all;
-    None where that is r itself. Columns are put into lanes when they are first asked for.
+    `ranking()` ranks the rows of lanes in time, among all; None where they lie so. `order` has the rows as they
+    came in order of time; None where they came so. `first` tells where each lane's first row came. Columns are put
+    into lanes when they are first asked for, and so is the ranking: many windows need neither.
     """
 
     came: Rows
     bounds: np.ndarray
-    places: np.ndarray | None
-    moments: np.ndarray | None
     times: np.ndarray
-    _columns: dict[str, pa.Array] = field(default_factory=dict)
+    order: np.ndarray | None = None
+    ranking: Callable[[], np.ndarray] | None = None
+    first: np.ndarray | None = None
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+
+    @cached_property
+    def moments(self) -> np.ndarray | None:
+        """The rank of each row in time, among all; None where that is its place."""
+        return None if self.ranking is None else self.ranking()
+
+    @cached_property
+    def places(self) -> np.ndarray | None:
+        """Where each row is among the rows as they came; None where that is its place."""
+        if self.moments is None or self.order is None:
+            return self.order if self.moments is None else self.moments
+        found: np.ndarray = self.order[self.moments]
+        return found
 
     def __len__(self) -> int:
         return len(self.times)
@@ -48,13 +63,15 @@ class Lanes:
     @property
     def fresh(self) -> np.ndarray:
         """Which rows no window has seen yet."""
+        if self.came.fresh.all():
+            return self.came.fresh
         return self.came.fresh if self.places is None else self.came.fresh[self.places]
 
     def column(self, name: str) -> pa.Array:
-        if name not in self._columns:
+        if name not in self.columns:
             column = self.came.batch.column(name)
-            self._columns[name] = column if self.places is None else column.take(indices(self.places))
-        return self._columns[name]
+            self.columns[name] = column if self.places is None else column.take(indices(self.places))
+        return self.columns[name]
 
     def batch(self, names: Sequence[str]) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self.column(name) for name in names], list(names))
@@ -70,6 +87,13 @@ class Lanes:
     def taken(self, which: np.ndarray) -> pa.RecordBatch:
         """Whole rows, by their places in lanes."""
         return taken(self.came.batch, self.rows(which))
+
+    def key_rows(self, lo: np.ndarray) -> np.ndarray:
+        """A row as it came for each frame, with the frame's keys; frames are given by their first rows, rising."""
+        if self.first is None:
+            return self.rows(lo)
+        frames = np.diff(np.searchsorted(lo, self.bounds))
+        return np.repeat(self.first, frames)
 
     def of_rows(self, rows: np.ndarray) -> np.ndarray:
         """The lane of each row."""
@@ -93,7 +117,7 @@ class Layout:
         order = rows.order(self.sorter)
         if not self.keys:
             bounds = np.array([0, len(rows)] if len(rows) else [0], np.int64)
-            return Lanes(rows, bounds, order, None, rows.times if order is None else rows.times[order])
+            return Lanes(rows, bounds, rows.times if order is None else rows.times[order], order)
         numbers = self._numbers(rows)
         if order is not None:
             return self._by_sorting(rows, order, numbers[order])
@@ -101,21 +125,26 @@ class Layout:
 
     def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> Lanes:
         """Rows that come out of order are sorted by time first, then fetched."""
-        partition = self._partition(numbers, {})
-        places = order[partition.order]
-        return Lanes(rows, partition.bounds, places, partition.order, rows.times[places])
+        partition = self._partition(numbers)
+        (moments,) = partition.carried([np.arange(len(numbers))])
+        times, first = rows.times[order[moments]], order[partition.first]
+        return Lanes(rows, partition.bounds, times, order, lambda: moments, first)
 
     def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> Lanes:
         """Rows in order are read once, and their columns carried to where they belong."""
         plain = {name: _view(rows.batch.column(name)) for name in self.columns}
         carried = {name: each for name, each in plain.items() if each is not None}
-        partition = self._partition(numbers, {"": rows.times, **carried})
-        times, *values = partition.columns
+        partition = self._partition(numbers)
+        times, *values = partition.carried([rows.times, *carried.values()])
         columns = {
             name: to_arrow(value, None, rows.batch.column(name).type)
             for name, value in zip(carried, values, strict=True)
         }
-        return Lanes(rows, partition.bounds, partition.order, partition.order, times, columns)
+
+        def ranking() -> np.ndarray:
+            return partition.carried([np.arange(len(rows))])[0]
+
+        return Lanes(rows, partition.bounds, times, None, ranking, partition.first, columns)
 
     def _numbers(self, rows: Rows) -> np.ndarray:
         columns = [rows.batch.column(name) for name in self.keys]
@@ -125,47 +154,57 @@ class Layout:
                 return dense
         return self.new_index(len(columns)).number(columns)
 
-    def _partition(self, lanes: np.ndarray, columns: dict[str, np.ndarray]) -> _Partition:
-        """Sort rows by lane, keeping their order; each thread takes a stretch of them."""
-        rows = len(lanes)
-        threads = max(min(self.threads, rows // ROWS_PER_THREAD), 1)
-        stretches = list(pairwise(np.linspace(0, rows, threads + 1).astype(int).tolist()))
-        width = int(lanes.max()) + 1 if rows else 0
-        counts = np.zeros((threads, width), np.int64)
-        run_on_threads(
-            [
-                partial(self.count_lanes, {"lanes": lanes, "counts": own, "lo": begin, "hi": end})
-                for own, (begin, end) in zip(counts, stretches, strict=True)
-            ]
-        )
-        total = counts.sum(axis=0)
-        ends = np.cumsum(total)
-        places = (ends - total) + np.cumsum(counts, axis=0) - counts
-        made = _Partition(
-            np.empty(rows, np.int64),
-            np.concatenate([[0], ends[total > 0]]),
-            [np.empty(rows, each.dtype) for each in columns.values()],
-        )
-        fill = self.fill_lanes(tuple(each.dtype for each in columns.values()))
-        given = {"lanes": lanes, "order": made.order}
-        given |= {numbered("in", place): each for place, each in enumerate(columns.values())}
-        given |= {numbered("out", place): each for place, each in enumerate(made.columns)}
-        run_on_threads(
-            [
-                partial(fill, {**given, "places": own, "lo": begin, "hi": end})
-                for own, (begin, end) in zip(places, stretches, strict=True)
-            ]
-        )
-        return made
+    def _partition(self, lanes: np.ndarray) -> _Partition:
+        """Find where rows belong; each thread takes a stretch of them."""
+        threads = max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
+        cuts = np.linspace(0, len(lanes), threads + 1).astype(int).tolist()
+        counts, first = np.zeros((2, threads, int(lanes.max()) + 1 if len(lanes) else 0), np.int64)
+        stretches = [
+            {"lanes": lanes, "lo": begin, "hi": end, "counts": own, "first": seen}
+            for (begin, end), own, seen in zip(pairwise(cuts), counts, first, strict=True)
+        ]
+        run_on_threads([partial(self.count_lanes, each) for each in stretches])
+        return _Partition(stretches, counts, first, self.fill_lanes)
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """Rows by lane: their places before, where lanes that have rows begin, and columns carried along."""
+    """A stable sort of rows by lane. `counts` has, for each stretch of rows, how many belong to each lane."""
 
-    order: np.ndarray
-    bounds: np.ndarray
-    columns: list[np.ndarray]
+    stretches: list[dict[str, object]]
+    counts: np.ndarray
+    seen: np.ndarray
+    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """Where lanes that have rows begin, and where the last one ends."""
+        total = self.counts.sum(axis=0)
+        return np.concatenate([[0], np.cumsum(total)[total > 0]])
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first row of each lane that has rows."""
+        used = self.counts.sum(axis=0) > 0
+        stretch = np.argmax(self.counts[:, used] > 0, axis=0)
+        found: np.ndarray = self.seen[:, used][stretch, np.arange(len(stretch))]
+        return found
+
+    def carried(self, columns: list[np.ndarray]) -> list[np.ndarray]:
+        """The values of columns, lane by lane."""
+        total = self.counts.sum(axis=0)
+        places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
+        made = [np.empty(len(each), each.dtype) for each in columns]
+        call = self.fill_lanes(tuple(each.dtype for each in columns))
+        given = {numbered("in", place): each for place, each in enumerate(columns)}
+        given |= {numbered("out", place): each for place, each in enumerate(made)}
+        run_on_threads(
+            [
+                partial(call, {**each, **given, "places": own})
+                for each, own in zip(self.stretches, places, strict=True)
+            ]
+        )
+        return made
 
 
 def _view(column: pa.Array) -> np.ndarray | None:
@@ -186,7 +225,7 @@ def _dense(column: pa.Array) -> np.ndarray | None:
     least, most = int(values.min()), int(values.max())
     if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
         return None
-    found: np.ndarray = values.astype(np.int64) - least
+    found: np.ndarray = np.subtract(values, values.dtype.type(least), dtype=np.int64, casting="unsafe")
     return found
 
 

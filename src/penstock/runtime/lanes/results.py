@@ -48,12 +48,11 @@ class WindowResults:
         if not len(frames):
             return []
         reduced = self.reductions.arrays(lanes, [frames])
-        order = by_bounds(frames, self.sorter)
+        order, rows = by_bounds(frames, self.sorter), lanes.key_rows(frames.lo)
         if order is not None:
-            frames, chosen = frames.chosen(order), indices(order)
+            frames, rows, chosen = frames.chosen(order), rows[order], indices(order)
             reduced = [array.take(chosen) for array in reduced]
-        bounds = bound_arrays(frames, self.schema)
-        arrays = [*bounds, *key_arrays(lanes, frames, self.keys), *reduced]
+        arrays = [*bound_arrays(frames, self.schema), *key_arrays(lanes, rows, self.keys), *reduced]
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
 
@@ -132,7 +131,7 @@ class AppliedResults:
         body = pa.concat_tables(made).combine_chunks()
         arrays = [
             *bound_arrays(repeated, self.schema),
-            *key_arrays(lanes, repeated, self.keys),
+            *key_arrays(lanes, lanes.rows(repeated.lo), self.keys),
             *(column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in body.columns),
         ]
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
@@ -167,7 +166,7 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
         )
 
 
-def key_arrays(lanes: Lanes, frames: Frames, keys: Sequence[str]) -> Sequence[pa.Array]:
-    """The keys of frames, read from the first row of each."""
-    first = indices(lanes.rows(frames.lo))
-    return same_keys([lanes.came.batch.column(name).take(first) for name in keys])
+def key_arrays(lanes: Lanes, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:
+    """The keys of some rows as they came."""
+    places = indices(rows)
+    return same_keys([lanes.came.batch.column(name).take(places) for name in keys])

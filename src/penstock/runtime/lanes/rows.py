@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.buffers import flags, indices, ticks_of, values_view
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import Flow
-from penstock.runtime.lanes.ranks import ranked
+from penstock.runtime.lanes.ranks import plain, ranked
 from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
 
 
@@ -61,6 +63,14 @@ class Rows:
             _joined_branches(self, other),
             np.concatenate([self.fresh, other.fresh]),
         )
+
+    def kept(self, keys: Sequence[str]) -> Kept:
+        """The rows as they are saved, `keys` telling them apart."""
+        branch = np.zeros(len(self), np.int64) if self.branch is None else self.branch
+        beside = {"branch": indices(branch), "fresh": flags(self.fresh)}
+        if self.sequence is not None:
+            beside["sequence"] = plain(self.sequence)
+        return kept_rows(pa.Table.from_batches([self.batch]), self.times, keys, **beside)
 
     def order(self, sorter: Sorter) -> np.ndarray | None:
         """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
@@ -112,6 +122,20 @@ def no_rows(schema: pa.Schema) -> Rows:
     """No rows at all."""
     nothing = np.zeros(0, np.int64)
     return Rows(joined([], schema), nothing, None, None, nothing.astype(np.bool_))
+
+
+def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
+    """Rows that were saved."""
+    table = in_order(table)
+    batch = rows_of(table, schema)
+    branch = values_view(array_of(table, "branch"))
+    return Rows(
+        batch,
+        ticks_of(batch.column(time.column)) + time.shift,
+        array_of(table, "sequence") if "sequence" in table.column_names else None,
+        branch if branch.any() else None,
+        array_of(table, "fresh").to_numpy(zero_copy_only=False),
+    )
 
 
 def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:

@@ -6,7 +6,7 @@ of a lane's rows, whatever its type, and reductions see frames only (kernels/swa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,8 +16,9 @@ from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.framing import Gate
 from penstock.runtime.lanes.lanes import Lanes, Layout
-from penstock.runtime.lanes.rows import Rows, arrived, no_rows
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.types.time import Time
 
 
@@ -61,6 +62,15 @@ class LaneStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         flows = self._emit(watermark) if watermark > self.watermark else []
         return flows, self._ahead()
+
+    def save(self) -> Mapping[str, Kept]:
+        return {"marks": marks(watermark=self.watermark), "rows": self.rows.kept(self.layout.keys)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.watermark = marked(tables["marks"])["watermark"]
+        self.gate.resume(self.watermark)
+        if "rows" in tables:
+            self.rows = rows_back(tables["rows"], self.schema, self.time)
 
     # -- rows ----------------------------------------------------------------------------------------
 
