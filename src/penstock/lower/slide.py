@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -61,8 +62,9 @@ class SlideKernel:
     scratch: tuple[Scratch, ...]
 
 
+@lru_cache(maxsize=256)
 def build_slide(spec: SlideSpec) -> SlideKernel:
-    """Write the sliding kernel for a specification."""
+    """Write the sliding kernel for a specification; a second run of a query finds it written."""
     return _Sliding(spec).write()
 
 
