@@ -36,7 +36,7 @@ def integers(type: Type) -> st.SearchStrategy[list[int]]:
     """Draw values from the whole range, and values that lie together at either end of it."""
     low, high = limits(type)
     ends = st.integers(low, min(low + 9, high)), st.integers(max(high - 9, low), high)
-    return st.one_of(st.lists(each, max_size=12) for each in (*ends, st.integers(low, high)))
+    return st.one_of([st.lists(each, max_size=12) for each in (*ends, st.integers(low, high))])
 
 
 CASES: dict[str, tuple[int, Type, st.SearchStrategy[list[Any]]]] = {

@@ -16,10 +16,10 @@ import penstock as pk
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 from penstock.ir.interpret import interpret
-from penstock.ir.nodes import Reduction
+from penstock.ir.nodes import Reduce, Reduction
 from penstock.ir.rows import to_rows
-from penstock.lower.partials import Partial, decomposable, partials_of
-from penstock.lower.ways import runs_in_panes
+from penstock.lower.partials import Partial, partials_of
+from penstock.passes.choose_aggregator import in_panes
 
 SCHEMA = pa.schema(
     {
@@ -82,29 +82,6 @@ def test_states_that_know_whether_they_hold_a_value_look_the_same_with_nulls_and
 def test_an_aggregate_that_needs_all_rows_is_refused_with_a_sentence() -> None:
     with pytest.raises(pk.UnsupportedError, match="median cannot be computed from parts of a window"):
         kinds(Reduction("median", (F,)))
-
-
-@pytest.mark.parametrize(
-    ("function", "args", "ordered", "expected"),
-    [
-        *((name, ("f",), False, True) for name in ("sum", "mean", "var", "std", "skew", "kurtosis", "product")),
-        *((name, ("f",), True, False) for name in ("median", "mode", "count_distinct", "list")),
-        *((name, ("f", "i"), False, True) for name in ("corr", "cov", "min_by", "max_by")),
-        *((name, ("f",), True, True) for name in ("first", "last")),
-        *((name, ("f",), False, False) for name in ("first", "last")),
-        ("count", (), False, True),
-        ("any", ("b",), False, True),
-        ("min", ("s",), False, True),
-        ("first", ("s",), True, False),
-        ("min_by", ("s", "f"), True, False),
-        ("max_by", ("f", "s"), True, False),
-    ],
-)  # fmt: skip
-def test_panes_take_what_has_a_state_of_machine_words_and_needs_no_other_order(
-    function: str, args: tuple[str, ...], ordered: bool, expected: bool
-) -> None:
-    reduction = Reduction(function, tuple(map(Column, args)))
-    assert decomposable(reduction, SCHEMA, ordered) == expected
 
 
 # --- what comes out -----------------------------------------------------------------------------------------
@@ -222,7 +199,8 @@ def same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("name", QUERIES)
 def test_the_queries_of_this_file_run_in_panes(name: str) -> None:
     program = QUERIES[name].compiled().program
-    assert runs_in_panes(program[program.output].body, program)
+    body = program[program.output].body
+    assert isinstance(body, Reduce) and in_panes(body, program)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -271,15 +249,16 @@ LIMITS = [
 ]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("column", "values", "expected"), LIMITS)
 def test_a_product_fits_or_is_an_error_whatever_happens_on_the_way(
-    column: str, values: list[Any], expected: Any
+    column: str, values: list[Any], expected: Any, threads: int
 ) -> None:
     rows = [{**dict.fromkeys(SCHEMA.names), "t": 0, column: each} for each in values]
     query = EVENTS.window(10).agg(p=pk.product(column))
-    for engine in (pk.Engine(threads=1), pk.Engine(threads=2, task_bytes=1)):
-        found = answer(lambda e=engine: query.collect(events=table_of(rows), engine=e)["p"].to_pylist()[0])
-        assert same(found, expected), found
+    engine = pk.Engine(threads=threads, task_bytes=1)
+    found = answer(lambda: query.collect(events=table_of(rows), engine=engine)["p"].to_pylist()[0])
+    assert same(found, expected)
 
 
 @example(first=[0, 1], second=[2, 3])

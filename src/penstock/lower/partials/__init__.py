@@ -13,7 +13,6 @@ from penstock.lower.partials.needs import (
     ROWS,
     MayBeNull,
     Partial,
-    decomposable,
     origin,
     partials_of,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "MayBeNull",
     "Partial",
     "compensated_total",
-    "decomposable",
     "monoid_of",
     "origin",
     "partials_of",

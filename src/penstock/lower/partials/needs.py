@@ -12,15 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
-from penstock.expr.aggregates import algebra_of
 from penstock.expr.custom import Definition
-from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
-from penstock.lower.machine import machine_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +60,6 @@ _KINDS = {
 }
 # Reductions whose state does not tell whether it holds a value at all.
 _FLAGGED = frozenset({"sum", "product", "min", "max", "all", "any"})
-_CHOICES = frozenset({"min_by", "max_by", "first", "last"})
-
-
-def decomposable(reduction: Reduction, schema: pa.Schema, ordered: bool) -> bool:
-    """Tell whether panes can compute a reduction: its state has a fixed size, and rows may come in any order.
-
-    `ordered` says that rows are ordered by their time and their place in one stream, and by nothing else:
-    the two that a fold kernel sees. Choices keep machine values only; texts are chosen by codes in `min` and `max`.
-    """
-    algebra = algebra_of(reduction)
-    if not algebra.associative:
-        return False
-    if reduction.function not in _CHOICES:
-        return reduction.function in _KINDS and algebra.commutative
-    if any(machine_type(type_of(arg, schema)) is None for arg in reduction.args):
-        return False
-    return ordered or reduction.function in ("min_by", "max_by")
 
 
 def partials_of(reductions: Sequence[Reduction], may_be_null: MayBeNull) -> tuple[Partial, ...]:
