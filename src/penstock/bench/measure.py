@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -89,6 +90,24 @@ def compare(
 
     The first round checks the answers and is not timed, so every contender is warm.
     """
+    with frozen_heap():
+        return take_turns(contenders, repeat, progress)
+
+
+@contextmanager
+def frozen_heap() -> Iterator[None]:
+    """Keep what is alive now out of the collections between timings: they are many, and libraries are large."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def take_turns(
+    contenders: Sequence[Contender], repeat: int, progress: Callable[[str], None]
+) -> list[Outcome]:
+    """Check every contender, then time them, in turns."""
     outcomes = [Outcome(c.name, c.group, c.threads, c.question, c.rows) for c in contenders]
     pairs = list(zip(contenders, outcomes, strict=True))
     answers: dict[str, pa.Table] = {}

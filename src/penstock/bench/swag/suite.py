@@ -111,5 +111,5 @@ def flat_figures(cases: Sequence[Case]) -> tuple[Figure, ...]:
 def flat_figure(sweep: str, cases: Sequence[Case]) -> Figure:
     """The slowest point of a sweep against its fastest."""
     times = [time / case.rows for case in cases if (time := named(case.outcomes, KERNEL))]
-    spread = max(times) / min(times) if times else None
+    spread = max(times) / min(times) if len(times) > 1 else None
     return Figure(f"{sweep}: kernel, fastest / slowest", spread, FLAT, at_least=False)
