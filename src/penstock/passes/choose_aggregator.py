@@ -193,7 +193,11 @@ def _in_panes(facts: _Facts, domain: Domain, force: str | None) -> Choice:
     if wanted == ONE_PANE:
         return Choice(ONE_PANE, "panes", "each window is one pane, read where it lies")
     if wanted == SUBTRACT:
-        obstacle = "its panes are states, not rows" if facts.definition is not None else _obstacle(facts)
+        obstacle = (
+            "a custom aggregate removes rows, and panes are states"
+            if facts.definition is not None
+            else _obstacle(facts)
+        )
         return _subtracted(facts, "panes", obstacle, force)
     if force is not None:
         return Choice(force, "panes", "asked for")

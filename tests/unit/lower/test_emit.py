@@ -19,7 +19,7 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.kernels import monoids
 from penstock.lower.emission.merging import algorithms
-from penstock.lower.ways import runs_in_panes
+from penstock.passes.choose_aggregator import in_panes
 from penstock.runtime import assembly
 from penstock.runtime.engine import AGGREGATORS
 
@@ -97,7 +97,7 @@ ROWS = PLAIN | st.tuples(PLAIN, st.lists(LARGE, max_size=3), PLAIN).map(
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_queries_of_this_file_run_in_panes(window: str) -> None:
     program = query_of(window).compiled().program
-    assert runs_in_panes(program[program.output].body, program)
+    assert in_panes(program[program.output].body, program)
 
 
 @pytest.mark.parametrize(
