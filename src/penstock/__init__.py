@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
+    from penstock.runtime.state.state import State
 
 __version__ = "0.1.0"
 
@@ -83,6 +84,7 @@ __all__ = [
     "PenstockError",
     "SchemaMismatchError",
     "SourceError",
+    "State",
     "StateError",
     "Stream",
     "UnknownColumnError",
@@ -144,6 +146,7 @@ _NAMES = {
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
     "runtime.metrics": "Metrics",
+    "runtime.state.state": "State",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

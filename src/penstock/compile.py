@@ -9,6 +9,7 @@ from functools import cache, lru_cache, partial
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
+from penstock.ir.signature import signature
 from penstock.lane_programs import LaneProgram, distinct_runs
 from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.plan_to_ir import to_ir
@@ -67,6 +68,11 @@ class Compiled:
             name: tuple(column for column in source.schema.names if column in found[name])
             for name, source in declared.items()
         }
+
+    @property
+    def signature(self) -> dict[str, str]:
+        """What saved state must agree with to be taken up by this query."""
+        return signature(self.program)
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""

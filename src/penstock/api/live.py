@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,9 +12,10 @@ import pyarrow as pa
 
 from penstock.api.execute import as_bound, bind_all, named_bindings, read
 from penstock.api.times import instant
-from penstock.errors import BindingError, UnsupportedError
+from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
+from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once
 from penstock.sources.conform import check, conformer
 
@@ -33,10 +36,12 @@ class Live:
     [7, 5]
     """
 
-    def __init__(self, stream: Stream, engine: Engine | None) -> None:
+    def __init__(self, stream: Stream, engine: Engine | None, state: object = None) -> None:
         self._sources = {source.name: source for source in sources_of(stream.plan)}
         self._compiled = stream.compiled()
         self._session = self._compiled.open(engine or Engine(), bounded=False)
+        if state is not None:
+            self._session.load(as_state(state).tables(self._compiled.signature))
 
     @property
     def metrics(self) -> Metrics:
@@ -68,12 +73,13 @@ class Live:
         """Say that no row at all will come any more, and get the windows still open."""
         return list(self._session.finish())
 
-    def save(self, path: str) -> None:
-        """Write the state of the query to a file, to go on from there another time."""
-        save = getattr(self._session, "save", None)
-        if save is None:
-            raise UnsupportedError("saving the state of a query is not in this version")
-        save(path)
+    def state(self) -> State:
+        """Give what the query has in memory, to go on from there another time; it can still be pushed to."""
+        return State.of(self._compiled.signature, self._session.save())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state of the query to a file, to go on from there with `open(state=path)`."""
+        self.state().save(path)
 
     def __enter__(self) -> Self:
         return self
@@ -91,7 +97,9 @@ class Run:
 
     def __init__(self, live: Live, inputs: Mapping[str, Iterator[pa.RecordBatch]], final: bool) -> None:
         self._live = live
-        self._output = _interleaved(live, dict(inputs), final)
+        self._inputs, self._final = dict(inputs), final
+        self._ready: deque[pa.RecordBatch] = deque()
+        self._output = self._results()
 
     @property
     def metrics(self) -> Metrics:
@@ -104,20 +112,35 @@ class Run:
     def __next__(self) -> pa.RecordBatch:
         return next(self._output)
 
+    def state(self) -> State:
+        """Give what the query has in memory: to go on from there, run with `final=False` or stop in between."""
+        if self._ready:
+            raise StateError(
+                f"{len(self._ready)} batches of results have not been taken yet, and would be lost; take them first"
+            )
+        return self._live.state()
 
-def _interleaved(
-    live: Live, inputs: dict[str, Iterator[pa.RecordBatch]], final: bool
-) -> Iterator[pa.RecordBatch]:
-    """Take one batch of each stream in turn, until all have ended."""
-    while inputs:
-        for name in list(inputs):
-            batch = next(inputs[name], None)
-            if batch is None:
-                del inputs[name]
-            else:
-                yield from live.push({name: batch})
-    if final:
-        yield from live.finish()
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state of the query to a file, to go on from there with `run(..., state=path)`."""
+        self.state().save(path)
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
+        for made in self._pushes():
+            self._ready.extend(made)
+            while self._ready:
+                yield self._ready.popleft()
+
+    def _pushes(self) -> Iterator[list[pa.RecordBatch]]:
+        """Take one batch of each stream in turn, until all have ended."""
+        while self._inputs:
+            for name in list(self._inputs):
+                batch = next(self._inputs[name], None)
+                if batch is None:
+                    del self._inputs[name]
+                else:
+                    yield self._live.push({name: batch})
+        if self._final:
+            yield self._live.finish()
 
 
 def run(
@@ -129,10 +152,9 @@ def run(
     final: bool,
 ) -> Run:
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
-    _refuse_state(state)
     given = named_bindings(stream.names, batches, sources)
     lazy = {name: _lazily(each) for name, each in given.items()}
-    live = Live(stream, engine)
+    live = Live(stream, engine, state)
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
     return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs))}, final)
@@ -162,10 +184,17 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
 
 def open_live(stream: Stream, engine: Engine | None, state: object) -> Live:
     """Open a query for pushing."""
-    _refuse_state(state)
-    return Live(stream, engine)
+    return Live(stream, engine, state)
 
 
-def _refuse_state(state: object) -> None:
-    if state is not None:
-        raise UnsupportedError("going on from saved state (state=) is not in this version; leave it out")
+def as_state(state: object) -> State:
+    """Take saved state as it is given: a path, its bytes, or the state itself."""
+    match state:
+        case State():
+            return state
+        case bytes() | bytearray() | memoryview():
+            return State.from_bytes(bytes(state))
+        case str() | PathLike():
+            return State.load(state)
+        case _:
+            raise StateError(f"state= takes a path, bytes or a pk.State, not a {type(state).__name__}")

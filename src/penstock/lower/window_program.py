@@ -123,12 +123,15 @@ class Window:
         )
 
     def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
-        """For each state under the new assumption, the index of the state it continues."""
-        before = self.partials(old)
+        """For each state under the new assumption, the index of the state it continues.
+
+        Both are true of the rows so far: what only one of them expects to be null has never been.
+        """
+        before, nullable = self.partials(old), self.may_be_null(old & new)
         starts = _starts(self.monoids(old, wide=True))
         found: list[int] = []
         for partial, monoid in zip(self.partials(new), self.monoids(new, wide=True), strict=True):
-            start = starts[before.index(origin(partial, before))]
+            start = starts[before.index(origin(partial, before, nullable))]
             found += range(start, start + len(monoid.states))
         return found
 

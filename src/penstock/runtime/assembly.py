@@ -16,6 +16,7 @@ from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, OutputColumn, ResultColumn
+from penstock.runtime.words import values_of
 from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
@@ -313,7 +314,7 @@ class _Emission:
             assert key.column is not None
             codes = words if null is None else np.where(null, -1, words)
             return self.worker.interners[key.column].decode(codes, column.type)
-        return to_arrow(_from_words(words, column.type), None if null is None else ~null, column.type)
+        return to_arrow(values_of(words, column.type), None if null is None else ~null, column.type)
 
     def _computed(self, output: OutputColumn, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
         values, valid = cut[output.values], None if output.valid is None else cut[output.valid]
@@ -321,13 +322,3 @@ class _Emission:
             return to_arrow(values, valid, dtype)
         codes = values if valid is None else np.where(valid != 0, values, -1)
         return self.worker.interners[output.text].decode(codes, dtype)
-
-
-def _from_words(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
-    if pa.types.is_floating(dtype):
-        values = np.ascontiguousarray(words).view(np.float64)
-        return values.astype(np.float32) if dtype.bit_width == 32 else values
-    if pa.types.is_boolean(dtype):
-        return words.astype(np.uint8)
-    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
-    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}", copy=False))

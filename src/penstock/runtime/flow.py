@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices
+from penstock.runtime.state.kept import Kept
 
 NEVER = -(1 << 63)
 FOREVER = (1 << 63) - 1
@@ -50,3 +52,9 @@ class Stage(Protocol):
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         """Learn that no row before `watermark` will come; give results and the watermark behind them."""
+
+    def save(self) -> Mapping[str, Kept]:
+        """Give what the stage remembers, as tables by name; it goes on as if nothing had happened."""
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        """Go on, before any row has come, from tables that were saved; those without rows are left out."""

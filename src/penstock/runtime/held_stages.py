@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.loop.abi import numbered
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.state.kept import Kept, array_of, marked, marks
+from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
 
 
@@ -53,6 +56,16 @@ class Held:
         before, before_not = flags(passed_by), flags(~passed_by)
         passed, self.rows = self.rows.filter(before), self.rows.filter(before_not)
         return passed.combine_chunks()
+
+    def save(self, keys: Sequence[str] = ()) -> dict[str, Kept]:
+        """Keep the rows that wait, `keys` telling them apart."""
+        times = self.times(self.rows.column(self.time.column))
+        return {"marks": marks(watermark=self.watermark), "rows": kept_rows(self.rows, times, keys)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.watermark = marked(tables["marks"])["watermark"]
+        if "rows" in tables:
+            self.rows = pa.Table.from_batches([rows_of(in_order(tables["rows"]), self.rows.schema)])
 
 
 def _arrow() -> Any:
@@ -98,6 +111,18 @@ class DistinctStage:
         kept = np.sort(order[first[found >= known]])
         return _flows(rows.take(indices(kept))), watermark
 
+    def save(self) -> Mapping[str, Kept]:
+        """Keep the rows that wait, and the values that have been given."""
+        types = [self.held.rows.schema.field(name).type for name in self.subset]
+        names = tuple(numbered("key", place) for place in range(len(types)))
+        seen = pa.Table.from_arrays(self.seen.values(types), names=list(names))
+        return {**self.held.save(self.subset), "seen": Kept(seen, names)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.held.load(tables)
+        if "seen" in tables:
+            self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
+
     def _order(self, rows: pa.Table) -> np.ndarray:
         times = self.held.times(rows.column(self.held.time.column))
         if self.sequence is not None:
@@ -129,6 +154,12 @@ class TopStage:
         level = self._levels(rows)
         order = np.lexsort((-level, window))
         return _flows(rows.take(indices(order[self._kept(window[order], level[order])]))), watermark
+
+    def save(self) -> Mapping[str, Kept]:
+        return self.held.save()
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.held.load(tables)
 
     @staticmethod
     def _window_numbers(rows: pa.Table) -> np.ndarray:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import UnsupportedError
 from penstock.loop.abi import KEYS, NEED_KEYS, STATUS, WORDS, numbered
-from penstock.runtime.buffers import values_view
+from penstock.runtime.buffers import to_arrow
 from penstock.runtime.interner import Interner
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Call, Texts
-
-_CANONICAL_NAN = np.int64(0x7FF8000000000000)
+from penstock.runtime.words import is_text, values_of, words_of
 
 
 class Indexer:
@@ -45,27 +43,20 @@ class Indexer:
                 self._keys.reserve(2 * self._keys.capacity)
         return numbers
 
+    def values(self, types: Sequence[pa.DataType]) -> list[pa.Array]:
+        """All keys by their numbers, a column for each component; texts are plain."""
+        return [self._component(place, dtype) for place, dtype in enumerate(types)]
+
+    def _component(self, place: int, dtype: pa.DataType) -> pa.Array:
+        words = self._keys.words[place][: len(self)]
+        there = (self._keys.nulls[: len(self)] >> place) & 1 == 0
+        if is_text(dtype):
+            return self._texts[place].decode(np.where(there, words, -1), pa.large_string())
+        return to_arrow(values_of(words, dtype), there, dtype)
+
 
 def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:
-    """A column as key words and null flags (see kernels/tables/keys.py)."""
+    """A column as key words and null flags."""
     null = array.is_null().to_numpy(zero_copy_only=False)
-    dtype = array.type
-    kind = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        words = texts.encode(array).astype(np.int64)
-    elif pa.types.is_boolean(dtype):
-        words = array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
-    elif pa.types.is_floating(dtype) and not pa.types.is_float16(dtype):
-        words = _float_words(values_view(array))
-    elif pa.types.is_integer(dtype) or pa.types.is_temporal(dtype):
-        words = values_view(array).astype(np.int64)
-    else:
-        raise UnsupportedError(
-            f"values of type {dtype} cannot be told apart here; cast them, to string for example"
-        )
+    words = texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)
     return np.where(null, np.int64(0), words), null
-
-
-def _float_words(values: np.ndarray) -> np.ndarray:
-    wide = values.astype(np.float64) + 0.0
-    return np.where(np.isnan(wide), _CANONICAL_NAN, wide.view(np.int64))

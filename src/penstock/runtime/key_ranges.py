@@ -16,14 +16,20 @@ def key_ranges(
     keys: Sequence[Key], batch: pa.RecordBatch, arguments: BatchArguments
 ) -> tuple[list[int], list[int]] | None:
     """The lowest and highest word of each key; None where that is not known without computing."""
+    if not may_be_dense(keys):
+        return None
     lows, highs = [], []
     for key in keys:
-        if key.column is None or (not key.text and not _is_whole(key.type)):
-            return None
+        assert key.column is not None
         words = _words(batch, key.column, key.text, arguments)
         lows.append(int(words.min()) if len(words) else 0)
         highs.append(int(words.max()) if len(words) else 0)
     return lows, highs
+
+
+def may_be_dense(keys: Sequence[Key]) -> bool:
+    """Whether keys are whole numbers, or codes, that are read from columns."""
+    return all(key.column is not None and (key.text or _is_whole(key.type)) for key in keys)
 
 
 def _words(batch: pa.RecordBatch, column: str, text: bool, arguments: BatchArguments) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +17,7 @@ from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
+from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.worker import OVERFLOW
 from penstock.types.time import Time
 
@@ -55,6 +56,13 @@ class SourceStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         self.watermark = max(self.watermark, watermark)
         return [], self.watermark
+
+    def save(self) -> Mapping[str, Kept]:
+        return {"marks": marks(rows=self.rows, watermark=self.watermark)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        saved = marked(tables["marks"])
+        self.rows, self.watermark = saved["rows"], saved["watermark"]
 
     def _admit(self, batch: pa.RecordBatch) -> Flow:
         self.metrics.read += batch.num_rows * self.readers
@@ -130,6 +138,12 @@ class RowsStage:
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         return [], watermark
+
+    def save(self) -> Mapping[str, Kept]:
+        """Remember nothing: each row passes by itself."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
     def _rows(self, flow: Flow) -> Flow:
         batch = self.program.prepare(flow.batch)
@@ -231,3 +245,10 @@ class MergeStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         self.watermarks[port] = max(self.watermarks[port], watermark)
         return [], min(self.watermarks)
+
+    def save(self) -> Mapping[str, Kept]:
+        return {"marks": marks(**{f"port_{port}": mark for port, mark in enumerate(self.watermarks)})}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        saved = marked(tables["marks"])
+        self.watermarks = [saved[f"port_{port}"] for port in range(len(self.origins))]

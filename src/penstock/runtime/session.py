@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
-from penstock.errors import BindingError
+from penstock.errors import BindingError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import FOREVER, Flow, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
+from penstock.runtime.state.kept import Kept, marked, marks
+
+_METRICS = "metrics"
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,12 @@ class Session:
                 self._readers[source].append((spec.name, port))
         self._results: list[pa.RecordBatch] = []
         self._finished = False
+        self._whole = True  # no push was given up halfway
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take rows of a stream; give the results that are complete with them."""
         name = self._source(stream)
+        self._whole = False
         flows = [Flow(batch) for batch in batches]
         self.metrics.batches += len(flows)
         self._spread(name, self._stages[name].push(0, flows))
@@ -76,6 +81,7 @@ class Session:
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""
+        self._whole = False
         for name in self._streams.values() if stream is None else [self._source(stream)]:
             self._advance(name, watermark)
         return self._taken()
@@ -87,6 +93,30 @@ class Session:
             self._finished = True
             return results
         return []
+
+    def save(self) -> dict[str, Kept]:
+        """Give what all stages remember, as tables by name, and what has been counted."""
+        if self._finished:
+            raise StateError("this run has finished: nothing is left to go on from; save it before the end")
+        if not self._whole:
+            raise StateError("a push failed halfway: go on from the state that was saved before it")
+        stages = ((name, stage.save()) for name, stage in self._stages.items())
+        kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
+        return {**kept, _METRICS: marks(**asdict(self.metrics))}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
+        parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
+        try:
+            self.metrics.update(Metrics(**marked(tables[_METRICS])))
+            for name, table in tables.items():
+                owner, _, part = name.rpartition("/")
+                parts.get(owner, {})[part] = table
+            for name, stage in self._stages.items():
+                stage.load(parts[name])
+        except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
+            # The checksums are right and the query is the same: somebody made this state up.
+            raise StateError("the saved state does not hold what the stages of this query remember") from None
 
     @property
     def watermark(self) -> int:
@@ -129,5 +159,6 @@ class Session:
 
     def _taken(self) -> list[pa.RecordBatch]:
         self.metrics.check()
+        self._whole = True
         results, self._results = self._results, []
         return results

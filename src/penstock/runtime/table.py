@@ -48,6 +48,11 @@ class Fragments:
     def wide(self) -> bool:
         return not any(each.guarded for each in self.specs)
 
+    def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
+        """The same fragments with other states: the i-th new one continues old one `sources[i]`."""
+        states = [continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)]
+        return Fragments(self.panes, self.words, self.nulls, states, tuple(specs))
+
     def chosen(self, rows: np.ndarray) -> Fragments:
         """Only the rows of a mask or list."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -140,12 +145,9 @@ class PaneTable:
         self.specs = tuple(StateSpec(I128, 0) if each.guarded else each for each in self.specs)
 
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
-        """Hold other states: the i-th new one continues old one `sources[i]` (a count may become a flag)."""
+        """Hold other states: the i-th new one continues old one `sources[i]`."""
         self.states = [
-            old if old.dtype == _word_type(spec) else (old != 0).astype(_word_type(spec))
-            for spec, old in (
-                (spec, self.states[source].copy()) for spec, source in zip(specs, sources, strict=True)
-            )
+            continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)
         ]
         self.specs = tuple(specs)
 
@@ -244,6 +246,25 @@ def widened(fragments: Fragments) -> Fragments:
         states.append(state)
         specs.append(spec)
     return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
+
+
+def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
+    """The same fragments with guarded sums in 64 bits, as `specs` have them, if all of them fit."""
+    states = []
+    for state, spec in zip(fragments.states, specs, strict=True):
+        if spec.guarded:
+            low, high = state[0::2].copy(), state[1::2]
+            if bool((high != low >> 63).any()):
+                return fragments
+            state = low
+        states.append(state)
+    return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
+
+
+def continued(old: np.ndarray, spec: StateSpec) -> np.ndarray:
+    """A copy of a state's cells as another state that goes on from them (a count may become a flag)."""
+    goal = _word_type(spec)
+    return old.copy() if old.dtype == goal else (old != 0).astype(goal)
 
 
 def _word_type(spec: StateSpec) -> np.dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +19,8 @@ from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
+from penstock.runtime.state.cells import hold_cells, kept_cells
+from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.worker import Worker
 
 # Fewer rows than this are not worth a second thread's table and the merge it costs.
@@ -44,6 +46,7 @@ class WindowStage:
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = NEVER
+        self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
@@ -65,6 +68,22 @@ class WindowStage:
         upto = self.windows.last_complete(watermark)
         flows = self._emit(upto) if upto > self.emitted else []
         return flows, self.windows.next_result(self.emitted)
+
+    def save(self) -> Mapping[str, Kept]:
+        """Keep the cells of open panes, the last window that was given, and which columns have held nulls."""
+        nulls = {name: int(name in self.seen_null) for name in self.program.columns}
+        kept = {"marks": marks(emitted=self.emitted)} | ({"nulls": marks(**nulls)} if nulls else {})
+        cells = kept_cells(self.workers)
+        return kept if cells is None else {**kept, "cells": cells}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.emitted = marked(tables["marks"])["emitted"]
+        nulls = marked(tables["nulls"]) if "nulls" in tables else {}
+        self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
+        worker = self.workers[0]
+        worker.assume_nulls(worker.nullable | self.seen_null)
+        if "cells" in tables:
+            hold_cells(worker, tables["cells"])
 
     def _emit(self, upto: int) -> list[Flow]:
         runs, held = self._owners(upto)
@@ -121,6 +140,7 @@ class WindowStage:
     def _assume_nulls(self, flows: list[Flow]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
         seen = {name for flow in flows for name in self.program.columns if flow.batch.column(name).null_count}
+        self.seen_null |= seen
         nullable = self.workers[0].nullable | seen
         if nullable != self.workers[0].nullable:
             for worker in self.workers:

@@ -115,7 +115,8 @@ class Worker:
     def _hashes_nulls(self) -> bool:
         return self.program.key_may_be_null(self.nullable)
 
-    def _new_hash_keys(self) -> HashKeys:
+    def new_hash_keys(self) -> HashKeys:
+        """A key table without keys."""
         return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), self._hashes_nulls())
 
     def first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
@@ -129,7 +130,7 @@ class Worker:
             dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
             if dense_allowed(dense.columns, max(self.expected, batch.num_rows)):
                 return dense
-        return self._new_hash_keys()
+        return self.new_hash_keys()
 
     def _more_keys(self, table: PaneTable, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
         if isinstance(table.keys, HashKeys):
@@ -162,7 +163,7 @@ class Worker:
         assert table is not None
         used = np.flatnonzero(table.present().any(axis=0))
         words, nulls = table.keys.words_of(used)
-        keys = self._new_hash_keys()
+        keys = self.new_hash_keys()
         keys.reserve(max(keys.capacity, 1 << (2 * len(used)).bit_length()))
         for own, word in zip(keys.words, words, strict=True):
             own[: len(used)] = word
@@ -188,16 +189,13 @@ class Worker:
         assert self.table is not None
         fragments = self.table.fragments()
         head = self.table.head
-        wide = self.table.wide
-        self.table = self._new_sparse(wide)
+        self.hold(fragments, self.new_pairs())
         self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
-        self.add_fragments(fragments)
 
-    def _new_sparse(self, wide: bool) -> PaneTable:
-        keys = HashKeys(
-            len(self.program.keys) + 1, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True
-        )
-        return PaneTable(self.program.layout(self.nullable, wide), keys, slots=1)
+    def new_pairs(self) -> HashKeys:
+        """A key table without keys, for pairs of pane and key."""
+        width = len(self.program.keys) + 1
+        return HashKeys(width, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True)
 
     # -- merging -------------------------------------------------------------------------------------
 
@@ -219,7 +217,7 @@ class Worker:
             self._blend(other, slots)
             return
         fragments = other.table.fragments(slots)
-        self._translate(fragments, other)
+        self.translate(fragments, other)
         self.add_fragments(fragments)
 
     def reset(self) -> None:
@@ -239,9 +237,14 @@ class Worker:
         old = Worker(self.program, self.nullable, self.adaptive)
         old.interners = self.interners
         self.reset()
-        self._translate(fragments, old)
-        keys = self._new_hash_keys() if self.program.keys else NoKeys()
-        self.table = PaneTable(self.program.layout(self.nullable, True), keys)
+        self.translate(fragments, old)
+        keys = self.new_hash_keys() if self.program.keys else NoKeys()
+        self.hold(fragments, keys)
+
+    def hold(self, fragments: Fragments, keys: Keys) -> None:
+        """Start anew with fragments, whose keys are in our words, in a table with these keys."""
+        slots = 1 if isinstance(keys, HashKeys) and keys.sparse else 2
+        self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 
     def _same_columns(self, other: Worker) -> bool:
@@ -273,7 +276,7 @@ class Worker:
                 own.widen()
                 its.widen()
 
-    def _translate(self, fragments: Fragments, other: Worker) -> None:
+    def translate(self, fragments: Fragments, other: Worker) -> None:
         """Rewrite text keys and states from the other's codes to ours."""
         for place, key in enumerate(self.program.keys):
             if key.text:
@@ -376,5 +379,4 @@ class Worker:
         if gone.all():
             self.reset()
         elif gone.any():
-            self.table = self._new_sparse(wide=True)
-            self.add_fragments(fragments.chosen(~gone))
+            self.hold(fragments.chosen(~gone), self.new_pairs())

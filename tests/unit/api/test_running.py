@@ -71,12 +71,12 @@ MISTAKES = [
     ),
     (pk.SourceError, "not Arrow data", lambda: SUMS.collect(3)),
     (pk.BindingError, "neither Arrow data nor", lambda: SUMS.run(3)),
-    (pk.UnsupportedError, "state=", lambda: SUMS.run(TABLE, state="x")),
-    (pk.UnsupportedError, "state=", lambda: SUMS.open(state="x")),
+    (pk.StateError, "cannot read a state from 'nowhere'", lambda: SUMS.run(TABLE, state="nowhere")),
+    (pk.StateError, "state= takes a path, bytes or a pk.State, not a int", lambda: SUMS.open(state=3)),
     (pk.BindingError, "push takes", lambda: SUMS.open().push()),
     (pk.BindingError, "no stream 'other'", lambda: SUMS.open().push(other=TABLE)),
     (pk.SchemaMismatchError, "a batch of stream 'events'", lambda: SUMS.open().push(TABLE.select(["t"]))),
-    (pk.UnsupportedError, "saving", lambda: SUMS.open().save("x")),
+    (pk.StateError, "cannot save the state to 'no/where'", lambda: SUMS.open().save("no/where")),
 ]
 
 

@@ -10,7 +10,7 @@ and the runtime goes on with 128 bits (`wide`) from the first one that would not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
@@ -116,12 +116,18 @@ def largest(partial: Partial, among: Iterable[Partial]) -> Partial:
     return max((each for each in same if each.kind in MOMENTS), key=lambda each: each.kind)
 
 
-def origin(partial: Partial, old: Sequence[Partial]) -> Partial:
-    """Name the partial of an older layout, made when no nulls had been seen, that holds the same."""
+def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> Partial:
+    """Name the partial of another layout that holds the same, `may_be_null` telling what has been null so far."""
     if partial in old:
         return partial
-    bare = Partial(partial.kind, (), partial.where)
-    if bare in old:
-        return bare
-    assert bare in (PRESENT, ROWS)
-    return old[0]
+    bare = _bare(partial, may_be_null)
+    found = next((each for each in old if _bare(each, may_be_null) == bare), None)
+    assert found is not None or bare in (PRESENT, ROWS)
+    return old[0] if found is None else found
+
+
+def _bare(partial: Partial, may_be_null: MayBeNull) -> Partial:
+    """The same partial without the arguments that tell nothing: they were always there."""
+    if partial.kind not in ("count", "present"):
+        return partial
+    return replace(partial, args=tuple(arg for arg in partial.args if may_be_null(arg)))

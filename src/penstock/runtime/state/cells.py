@@ -1,0 +1,160 @@
+"""The cells of pane tables as kept rows: (pane, key, partial states), one for each pane and key that hold something.
+
+Workers hold what suits the data so far: sums in 64 bits, no word about nulls where there were none, texts as
+codes. Kept rows are of the most general form, with keys and texts as values; whoever takes them up goes back to what
+suits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import numbered
+from penstock.loop.nodes import I128
+from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.hashing import hash_keys
+from penstock.runtime.key_ranges import may_be_dense
+from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
+from penstock.runtime.programs import Key, WindowProgram
+from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.table import Fragments, StateSpec, narrowed, widened
+from penstock.runtime.words import values_of, words_of
+from penstock.runtime.worker import LARGE_GRID, Worker
+
+_PANE = "pane"
+
+
+def kept_cells(workers: Sequence[Worker]) -> Kept | None:
+    """Keep the cells of all workers together, leaving theirs as they are; None if there are none."""
+    busy = [worker for worker in workers if worker.slots]
+    if not busy:
+        return None
+    if len(busy) == 1:
+        return _kept(_general(busy[0]), busy[0])
+    program = busy[0].program
+    whole = Worker(program, frozenset(program.columns), adaptive=False)
+    for worker in busy:
+        fragments = _general(worker)
+        whole.translate(fragments, worker)
+        if whole.table is None:
+            whole.hold(fragments, _key_table(whole, fragments))
+        else:
+            whole.add_fragments(fragments)
+    return _kept(_general(whole), whole)
+
+
+def hold_cells(worker: Worker, table: pa.Table) -> None:
+    """Let a worker go on from kept cells, in the form that suits what it assumes."""
+    program = worker.program
+    general = frozenset(program.columns)
+    fragments = _fragments(table, worker, program.layout(general, wide=True))
+    sources = program.sources(general, worker.nullable)
+    fragments = fragments.relaid(program.layout(worker.nullable, wide=True), sources)
+    if worker.adaptive:
+        fragments = narrowed(fragments, program.layout(worker.nullable, wide=False))
+    worker.hold(fragments, _key_table(worker, fragments))
+
+
+def _general(worker: Worker) -> Fragments:
+    """The fragments of a worker under no assumption."""
+    assert worker.table is not None
+    program, general = worker.program, frozenset(worker.program.columns)
+    sources = program.sources(worker.nullable, general)
+    return widened(worker.table.fragments()).relaid(program.layout(general, wide=True), sources)
+
+
+# --- to Arrow and back ------------------------------------------------------------------------------------------
+
+
+def _kept(fragments: Fragments, worker: Worker) -> Kept:
+    keys = worker.program.keys
+    names = [numbered("key", place) for place in range(len(keys))]
+    arrays = [indices(fragments.panes)]
+    arrays += [_key_array(fragments, place, key, worker) for place, key in enumerate(keys)]
+    arrays += [
+        _state_array(state, spec, worker)
+        for state, spec in zip(fragments.states, fragments.specs, strict=True)
+    ]
+    states = [numbered("state", place) for place in range(len(fragments.specs))]
+    return Kept(pa.Table.from_arrays(arrays, names=[_PANE, *names, *states]), tuple(names), (_PANE,))
+
+
+def _key_array(fragments: Fragments, place: int, key: Key, worker: Worker) -> pa.Array:
+    words, there = fragments.words[place], (fragments.nulls >> place) & 1 == 0
+    if key.text:
+        assert key.column is not None
+        return worker.interners[key.column].decode(np.where(there, words, -1), pa.large_string())
+    return to_arrow(values_of(words, key.type), there, key.type)
+
+
+def _state_array(state: np.ndarray, spec: StateSpec, worker: Worker) -> pa.Array:
+    if spec.text is not None:
+        return worker.interners[spec.text].decode(state, pa.large_string())
+    if spec.type == I128:
+        return pa.Array.from_buffers(pa.binary(16), len(state) // 2, [None, pa.py_buffer(state)])
+    return to_arrow(state, None, pa.from_numpy_dtype(state.dtype))
+
+
+def _fragments(table: pa.Table, worker: Worker, specs: tuple[StateSpec, ...]) -> Fragments:
+    words, nulls = [], np.zeros(table.num_rows, np.int64)
+    for place, key in enumerate(worker.program.keys):
+        array = array_of(table, numbered("key", place))
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        words.append(np.where(null, np.int64(0), _key_words(array, key, worker)))
+        nulls |= null.astype(np.int64) << place
+    states = [
+        _state_cells(array_of(table, numbered("state", place)), spec, worker)
+        for place, spec in enumerate(specs)
+    ]
+    return Fragments(values_view(array_of(table, _PANE)).copy(), words, nulls, states, specs)
+
+
+def _key_words(array: pa.Array, key: Key, worker: Worker) -> np.ndarray:
+    if key.text:
+        assert key.column is not None
+        return worker.interners[key.column].encode(array).astype(np.int64)
+    return words_of(array)
+
+
+def _state_cells(array: pa.Array, spec: StateSpec, worker: Worker) -> np.ndarray:
+    if spec.text is not None:
+        return worker.interners[spec.text].encode(array)
+    if spec.type == I128:
+        return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).copy()
+    return values_view(array).copy()
+
+
+# --- the table to go on with ------------------------------------------------------------------------------------
+
+
+def _key_table(worker: Worker, fragments: Fragments) -> Keys:
+    """Choose how keys are found: by their range where that is small, by pairs where few keys share a pane."""
+    program = worker.program
+    if not program.keys:
+        return NoKeys()
+    panes = len(np.unique(fragments.panes))
+    columns = len(np.unique(hash_keys(fragments.words, fragments.nulls)))
+    cell = sum(state.nbytes for state in fragments.states) // max(len(fragments), 1)
+    dense = _dense(program, fragments) if worker.adaptive else None
+    if dense is not None and panes * dense.columns * cell < LARGE_GRID:
+        return dense
+    scattered = panes * columns * cell >= LARGE_GRID and 4 * len(fragments) < panes * columns
+    keys: HashKeys = worker.new_pairs() if scattered else worker.new_hash_keys()
+    return keys
+
+
+def _dense(program: WindowProgram, fragments: Fragments) -> DenseKeys | None:
+    if not may_be_dense(program.keys):
+        return None
+    here = [
+        word[(fragments.nulls >> place) & 1 == 0] if len(word) else word
+        for place, word in enumerate(fragments.words)
+    ]
+    lows = [int(words.min()) if len(words) else 0 for words in here]
+    highs = [int(words.max()) if len(words) else 0 for words in here]
+    width = len(program.keys)
+    dense = DenseKeys((0,) * width, (1,) * width).covering(lows, highs)
+    return dense if dense_allowed(dense.columns, len(fragments)) else None

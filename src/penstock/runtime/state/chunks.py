@@ -1,0 +1,83 @@
+"""Cut kept rows into chunks of at most 1 MB, so that a store rewrites only those that changed.
+
+A chunk holds the rows whose words (the hash of their keys, then their time) begin with some bits, as few as make it
+small enough. So a key stays in its chunk whatever happens to others, and without keys a chunk is a stretch of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices
+from penstock.runtime.state.hashing import key_hashes, time_words
+from penstock.runtime.state.kept import Kept, array_of
+
+MOST_BYTES = 1 << 20
+
+
+def cut(kept: Kept, most: int = MOST_BYTES) -> dict[str, pa.Table]:
+    """Give the chunks of a table by the bits that their rows' words begin with; none of no rows."""
+    table = _in_order(kept)
+    if table.num_rows == 0:
+        return {}
+    if table.nbytes <= most:
+        return {"": table}
+    words = _words(kept, table)
+    order = np.lexsort(words[::-1]) if words else np.arange(table.num_rows)
+    rows, words = table.take(indices(order)), [each[order] for each in words]
+    return {
+        bits: table.take(indices(np.sort(order[lo:hi])))
+        for bits, lo, hi in _parts(rows, words, 0, table.num_rows, "", most)
+    }
+
+
+def _in_order(kept: Kept) -> pa.Table:
+    names = dict.fromkeys((*kept.ranks, *kept.keys))
+    if not names or kept.table.num_rows < 2:
+        return kept.table.combine_chunks()
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms to load, and most runs save nothing
+
+    order = pc.sort_indices(kept.table, sort_keys=[(name, "ascending") for name in names])
+    return kept.table.take(order).combine_chunks()
+
+
+def _words(kept: Kept, table: pa.Table) -> list[np.ndarray]:
+    hashed = [key_hashes([array_of(table, name) for name in kept.keys])] if kept.keys else []
+    return [*hashed, *(time_words(array_of(table, name)) for name in kept.ranks[:1])]
+
+
+def _parts(
+    rows: pa.Table, words: Sequence[np.ndarray], lo: int, hi: int, bits: str, most: int
+) -> Iterator[tuple[str, int, int]]:
+    """Halve rows lo … hi, which all begin with `bits`, by the next bit until they are small enough."""
+    size = rows.slice(lo, hi - lo).nbytes
+    if size <= most or hi - lo == 1:
+        yield bits, lo, hi
+        return
+    if len(bits) == 64 * len(words):
+        yield from _by_number(lo, hi, bits, -(-size // most))
+        return
+    word, bit = divmod(len(bits), 64)
+    middle = lo + _first_with_bit(words[word][lo:hi], bit)
+    for digit, begin, end in (("0", lo, middle), ("1", middle, hi)):
+        if begin < end:
+            yield from _parts(rows, words, begin, end, bits + digit, most)
+
+
+def _first_with_bit(ordered: np.ndarray, bit: int) -> int:
+    """The first of ordered words, alike in the bits before, that has this bit."""
+    tail = (1 << (64 - bit)) - 1
+    smallest = int(ordered[0]) & ~tail | 1 << (63 - bit)
+    return int(np.searchsorted(ordered, np.uint64(smallest)))
+
+
+def _by_number(lo: int, hi: int, bits: str, parts: int) -> Iterator[tuple[str, int, int]]:
+    """Cut rows of one key and one time by their number alone."""
+    bounds = [lo + (hi - lo) * part // parts for part in range(parts + 1)]
+    for part, (begin, end) in enumerate(pairwise(bounds)):
+        if begin < end:
+            yield f"{bits}.{part}", begin, end

@@ -1,0 +1,43 @@
+"""What a stage hands over to be saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, values_view
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows of a stage's state, each told from the others by the columns of `ranks`, then `keys`.
+
+    They are saved in that order, and in parts by the hash of `keys`, then by the first of `ranks`: 64-bit
+    integers that grow with time.
+    """
+
+    table: pa.Table
+    keys: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+
+
+def marks(**numbers: int) -> Kept:
+    """A few numbers by name, as one row.
+
+    >>> marked(marks(watermark=7).table)
+    {'watermark': 7}
+    """
+    arrays = [indices(np.array([number])) for number in numbers.values()]
+    return Kept(pa.Table.from_arrays(arrays, names=list(numbers)))
+
+
+def marked(table: pa.Table) -> dict[str, int]:
+    """Read what `marks` wrote."""
+    return {name: int(values_view(array_of(table, name))[0]) for name in table.column_names}
+
+
+def array_of(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
+    return table.column(name).combine_chunks()

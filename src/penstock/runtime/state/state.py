@@ -1,0 +1,189 @@
+"""The state of an open query as a value: save it, load it, compare it, hand it to a store in chunks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.errors import StateError
+from penstock.runtime.state.chunks import cut
+from penstock.runtime.state.format import (
+    Manifest,
+    decode_file,
+    decode_manifest,
+    decode_table,
+    encode_file,
+    encode_table,
+)
+from penstock.runtime.state.kept import Kept
+
+MANIFEST = "manifest"
+_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a store must do to go from one state to the next: chunks to write, names of chunks to delete."""
+
+    written: Mapping[str, bytes]
+    deleted: frozenset[str]
+
+
+class State:
+    """What a query that is open has in memory, as a value that outlives the process.
+
+    `live.state()` gives it, `query.open(state=)` and `query.run(..., state=)` go on from it. It belongs to one
+    query: another one, or one over other columns, refuses it with a `StateError`.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
+    >>> totals = events.window(10).agg(total=pk.sum("v"))
+    >>> with totals.open() as live:
+    ...     _ = live.push(pa.record_batch({"t": [1, 2], "v": [3, 4]}))
+    ...     state = live.state()
+    >>> with totals.open(state=state) as live:
+    ...     late = live.push(pa.record_batch({"t": [3, 12], "v": [5, 6]}))
+    >>> late[0]["total"].to_pylist()
+    [12]
+    """
+
+    def __init__(self, query: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
+        """`query` says what the state belongs to: an identity for each part of the query, by its name."""
+        self._query, self._chunks = dict(query), dict(chunks)
+
+    @staticmethod
+    def of(query: Mapping[str, str], kept: Mapping[str, Kept]) -> State:
+        """Make the state of kept rows, each table by its name."""
+        chunks = {
+            f"{name}:{bits}" if bits else name: encode_table(part)
+            for name, each in kept.items()
+            for bits, part in cut(each).items()
+        }
+        return State(query, chunks)
+
+    def tables(self, query: Mapping[str, str]) -> dict[str, pa.Table]:
+        """Give the rows of every table, provided that the state belongs to this query."""
+        _require_same(self._query, query)
+        parts: dict[str, list[pa.Table]] = {}
+        for name, data in self._chunks.items():
+            parts.setdefault(name.partition(":")[0], []).append(decode_table(data, f"chunk {name!r}"))
+        try:
+            return {name: pa.concat_tables(several).combine_chunks() for name, several in parts.items()}
+        except pa.ArrowException:
+            raise StateError("the chunks of the saved state do not have the same columns") from None
+
+    # Bytes and files
+
+    def to_bytes(self) -> bytes:
+        """Give the whole state as bytes: the content of a file."""
+        return encode_file(self._query, self._chunks)
+
+    @staticmethod
+    def from_bytes(data: bytes, where: str = "the saved state") -> State:
+        """Read what `to_bytes` gave; `StateError` if a single bit of it has changed."""
+        return State(*decode_file(bytes(data), where))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a file in one step, readable by its owner alone: after a crash it is the old one or the new."""
+        target = Path(path)
+        try:
+            _replace(target, self.to_bytes())
+        except OSError as error:
+            raise StateError(f"cannot save the state to {str(target)!r}: {error.strerror}") from None
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> State:
+        """Read a file that `save` wrote."""
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise StateError(f"cannot read a state from {str(path)!r}: {error.strerror}") from None
+        return State.from_bytes(data, f"the state in {str(path)!r}")
+
+    # Chunks
+
+    def chunks(self) -> dict[str, bytes]:
+        """Give the state in pieces of about 1 MB at most, by name, one of them the list of the others.
+
+        Each key's rows are in one of them, so a store that keeps them apart rewrites only what has changed.
+        """
+        return {MANIFEST: Manifest.of(self._query, self._chunks).encode(), **self._chunks}
+
+    @staticmethod
+    def from_chunks(chunks: Mapping[str, bytes], where: str = "the saved state") -> State:
+        """Put a state together again; `StateError` unless its chunks are all there, and no others."""
+        if MANIFEST not in chunks:
+            raise StateError(f"{where} has no manifest")
+        manifest, end = decode_manifest(chunks[MANIFEST], where)
+        given = {name: data for name, data in chunks.items() if name != MANIFEST}
+        if end != len(chunks[MANIFEST]) or given.keys() != manifest.chunks.keys():
+            raise StateError(f"{where} is not whole: its chunks are not those that its manifest lists")
+        for name, data in given.items():
+            manifest.check(name, data, where)
+        return State(manifest.query, given)
+
+    def changes(self, since: State | None = None) -> Changes:
+        """Tell what has changed since an earlier state, as chunks to write and names to delete.
+
+        >>> state = State({}, {"w1/cells": b"new", "in0/marks": b"same"})
+        >>> changed = state.changes(State({}, {"in0/marks": b"same", "w1/rows": b"old"}))
+        >>> sorted(changed.written), sorted(changed.deleted)
+        (['manifest', 'w1/cells'], ['w1/rows'])
+        """
+        new, old = self.chunks(), {} if since is None else since.chunks()
+        written = {name: data for name, data in new.items() if old.get(name) != data}
+        return Changes(written, frozenset(old) - frozenset(new))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, State) and self.chunks() == other.chunks()
+
+    def __hash__(self) -> int:
+        return hash(self.chunks()[MANIFEST])
+
+    def __repr__(self) -> str:
+        size = sum(map(len, self._chunks.values()))
+        return f"<State of {len(self._chunks)} chunks, {size} bytes>"
+
+
+def _require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
+    """Refuse the state of another query, and say where the two differ."""
+    names = [name for name in {**here, **saved} if saved.get(name) != here.get(name)]
+    if names:
+        shown = "; ".join(_difference(name, saved.get(name), here.get(name)) for name in names[:_SHOWN])
+        more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        raise StateError(f"the state was saved by another query: {shown}{more}")
+
+
+def _difference(name: str, saved: str | None, here: str | None) -> str:
+    if saved is None or here is None:
+        return f"{name} {'is new' if saved is None else 'is gone'}"
+    return f"{name} was {saved} and is {here}"
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Write beside the target, make it last, then take the target's place."""
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    _sync_folder(target.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name last too."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,44 @@
+"""Between Arrow values and the 64-bit words that stand for keys (see kernels/tables/keys.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError
+from penstock.runtime.buffers import values_view
+
+_CANONICAL_NAN = np.int64(0x7FF8000000000000)
+
+
+def is_text(dtype: pa.DataType) -> bool:
+    """Whether values are texts, plain or in a dictionary: their words are codes of an interner."""
+    kind = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def words_of(array: pa.Array) -> np.ndarray:
+    """The words of values that are no texts; those of nulls mean nothing."""
+    dtype = array.type
+    if pa.types.is_boolean(dtype):
+        words: np.ndarray = array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
+        return words
+    if pa.types.is_floating(dtype) and not pa.types.is_float16(dtype):
+        wide = values_view(array).astype(np.float64) + 0.0  # both zeros are one key
+        return np.where(np.isnan(wide), _CANONICAL_NAN, wide.view(np.int64))
+    if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype):
+        return values_view(array).astype(np.int64)
+    raise UnsupportedError(
+        f"values of type {dtype} cannot be told apart here; cast them, to string for example"
+    )
+
+
+def values_of(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
+    """The values of words, as an array that `to_arrow` makes a column of."""
+    if pa.types.is_floating(dtype):
+        values = np.ascontiguousarray(words).view(np.float64)
+        return values.astype(np.float32) if dtype.bit_width == 32 else values
+    if pa.types.is_boolean(dtype):
+        return words.astype(np.uint8)
+    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}", copy=False))
