@@ -104,7 +104,7 @@ def test_the_queries_of_this_file_run_in_panes(window: str) -> None:
     ("window", "key"),
     [*((window, "an integer") for window in WINDOWS), *(("10 overlap", key) for key in KEYS)],
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(rows=ROWS)
 def test_every_algorithm_gives_what_the_interpreter_defines(window: str, key: str, rows: list[Row]) -> None:
     query = query_of(window, key)
@@ -141,7 +141,7 @@ def test_kernels_that_assume_nothing_and_kernels_in_plain_python_change_nothing(
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 @pytest.mark.parametrize("window", WINDOWS)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(rows=ROWS, sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_a_run_emits_the_same_however_its_input_is_cut(
     window: str, aggregator: str, rows: list[Row], sizes: list[int]

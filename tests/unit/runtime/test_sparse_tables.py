@@ -19,6 +19,10 @@ QUERIES: dict[str, Callable[[pk.Stream], pk.Stream]] = {
     "tumbling by text and integer": lambda s: s.window(100, by=["name", "k"]).agg(hi=pk.max("v")),
     "filtered": lambda s: s.filter(pk.col("v") > 0).window(100, by="k").agg(total=pk.sum("v")),
     "sliding": lambda s: s.window(100, every=30, by="k").agg(total=pk.sum("v"), first=pk.min("name")),
+    "much overlap": lambda s: s.window(1000, every=7, by=["name", "k"]).agg(
+        total=pk.sum("v"), hi=pk.max("v")
+    ),
+    "much overlap, no keys": lambda s: s.window(200, every=3).agg(total=pk.sum("v"), last=pk.max("name")),
     "slide longer than size": lambda s: s.window(30, every=100, by="k").agg(n=pk.count()),
     "without keys": lambda s: s.window(1).agg(total=pk.sum("v")),
 }

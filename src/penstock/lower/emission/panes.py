@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.monoids.base import Combine
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Value, Var, const
 from penstock.lower.emission.spec import EmitSpec, Scratch
@@ -75,6 +76,3 @@ class Panes:
         made = [self.k.var("new", value) for value in values]
         for buffer, value in zip(row, made, strict=True):
             self.k.store(buffer, place, value)
-
-
-Combine = Callable[[KernelBuilder, Values, Values], Values]
