@@ -3,7 +3,7 @@
     running      monoids that can `remove`: one running state
     two_passes   any monoid: two stacks, backwards over `size` rows for the suffixes, then forwards over as many
     short_rows   small frames of light monoids: every frame from its own rows, many frames at a time
-    lanes        large frames of light monoids: two stacks, LANES neighbouring frames at a time
+    lanes        large frames of light monoids: two stacks, LANES neighbouring frames at a time, over panes
 
 A running minimum is a chain of comparisons, which compilers turn into branches that adversarial data defeats.
 The last two forms have no chain from row to row. The *eight* of a row is the aggregate of it and the seven
@@ -20,9 +20,10 @@ from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.swag.fold import fold_known
 from penstock.kernels.swag.slide import CountSlide, Memory, Scratch, States, scratch
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I64, Value, const, maximum, minimum
+from penstock.loop.nodes import I64, Value, const, minimum
 
-_CHUNK = 512  # rows whose eights are made at a time: they stay in the cache
+_CHUNK = 512  # frames whose eights are made at a time: they stay in the cache
+_NARROWEST, _WIDEST = 8, 16  # groups of a pane: likewise
 LONGEST_SHORT = 128  # rows: from their eights, frames up to this long cost no more than stacks do
 _LIGHT = 4
 
@@ -88,85 +89,142 @@ def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over blocks of as many frames as a frame's eights have rows.
-
-    Frames are taken LANES at a time, as many as there are; the last few are made from their own rows.
-    """
-    k, many = slide.k, slide.size // LANES
-    suffix, prefix = slide.memory("suffix"), slide.local("prefix", _CHUNK + LANES)
+    """Write the loop over frames taken LANES at a time, as far as they go; the last few from their own rows."""
+    k, chunks = slide.k, _Chunks(slide)
     block = k.var("block", slide.begin)
+    with k.if_(slide.end - block >= LANES), k.for_(0, chunks.panes, "p") as p:
+        chunks.add_pane(p, k.var("first", block + p * chunks.rows))
     with k.while_(slide.end - block >= LANES):
-        _suffixes_of_eights(slide, suffix, block)
-        count = k.var("count", minimum((slide.end - block) & -LANES, LANES * many))
-        _forward(slide, suffix, prefix, block, count)
+        count = k.var("count", minimum((slide.end - block) & -LANES, chunks.panes * chunks.rows))
+        chunks.block(block, count)
         k.set(block, block + count)
     with k.for_(block, slide.end, "f") as f:
         states = slide.identities("state")
         fold_known(slide, states, f, slide.size)
         slide.emit(f, states)
-    return scratch(suffix, LANES * (many + 1))
+    return scratch(chunks.whole, LANES * (chunks.panes + 1))
 
 
-def _suffixes_of_eights(slide: CountSlide, suffix: Memory, block: Value) -> None:
-    """Join each eight of a block's rows with those LANES, 2 LANES, … rows on; chunk by chunk, the last first."""
-    k, rows = slide.k, slide.size // LANES * LANES
-    for lane in range(LANES):
-        slide.store(suffix, rows + lane, slide.identities("none"))
-    stop = k.var("stop", rows)
-    with k.while_(stop > 0):
-        start = k.var("start", maximum(stop - _CHUNK, 0))
-        _eights(slide, suffix, block, start, stop)
-        with k.for_(0, (stop - start).div(LANES), "distance") as distance:
-            group = k.var("group", stop - LANES - distance * LANES)
-            _join_group(slide, suffix, group, group, group + LANES)
-        k.set(stop, start)
+class _Chunks:
+    """Two stacks over panes of LANES frames side by side, and within the first and last pane, over eights.
 
-
-def _forward(slide: CountSlide, suffix: Memory, prefix: Memory, block: Value, count: Value) -> None:
-    """Emit `count` frames of a block, joining suffixes with the eights that follow and the tails.
-
-    At [i], `prefix` holds the eights after the block up to, but without, the one that i's own suffix would be
-    followed by; so the chunk's first LANES places are what the chunk before it hands on.
+    A group is LANES states, of neighbouring frames. A pane is some groups of eights, of `rows` rows; frames
+    are `panes` of them, `over` eights more, and a tail. The memory for a frame is one group a pane, in `whole`:
+    pane by pane, each joined with all after it when a block begins. A block is as many frames as panes have
+    rows, and a chunk the frames that start in one pane. A chunk's own pane is joined eight by eight in `suffix`,
+    what comes after the block in `prefix`, from the eights in `eights`.
     """
-    k, rows = slide.k, slide.size // LANES * LANES
-    for lane in range(LANES):
-        slide.store(prefix, lane, slide.identities("none"))
-    done = k.var("done", 0)
-    with k.while_(done < count):
-        frames = k.var("frames", minimum(count - done, _CHUNK))
-        entering = k.var("entering", block + rows + done - LANES)
-        _eights(slide, prefix, entering, const(LANES, I64), frames)
+
+    def __init__(self, slide: CountSlide) -> None:
+        self.slide = slide
+        groups = slide.size // LANES
+        width = _pane_width(groups)
+        self.panes, self.over, self.rows = groups // width, groups % width, width * LANES
+        self.whole = slide.memory("whole")
+        self.suffix, self.prefix = (slide.local(hint, self.rows + LANES) for hint in ("suffix", "prefix"))
+        self.eights = slide.local("eights", self.rows + LANES * self.over)
+
+    def add_pane(self, place: Value, first: Value) -> None:
+        """Reduce the pane of the rows from `first` on."""
+        _eights(self.slide, self.eights, first, const(0, I64), const(self.rows, I64))
+        self._join_pane(place)
+
+    def _join_pane(self, place: Value) -> None:
+        """Join the pane whose eights are made, and keep what it comes to."""
+        with self.slide.k.for_(1, self.rows // LANES, "g") as g:
+            _join(
+                self.slide, self.eights, g * LANES, (self.eights, (g - 1) * LANES), (self.eights, g * LANES)
+            )
+        _copy(self.slide, self.whole, place * LANES, self.eights, const(self.rows - LANES, I64))
+
+    def block(self, block: Value, count: Value) -> None:
+        """Emit `count` frames from `block` on."""
+        k, slide = self.slide.k, self.slide
+        _clear(slide, self.whole, self.panes * LANES)
+        with k.for_(0, self.panes, "distance") as distance:
+            group = k.var("group", const((self.panes - 1) * LANES, I64) - distance * LANES)
+            _join(slide, self.whole, group, (self.whole, group), (self.whole, group + LANES))
+        _clear(slide, self.prefix, 0)
+        done, place = k.var("done", 0), k.var("place", 0)
+        with k.while_(done < count):
+            frames = k.var("frames", minimum(count - done, self.rows))
+            self._chunk(k.var("first", block + done), frames, place)
+            k.set(done, done + frames)
+            k.set(place, place + 1)
+
+    def _chunk(self, first: Value, frames: Value, place: Value) -> None:
+        k = self.slide.k
+        entering = k.var("entering", first + self.panes * self.rows)
+        self._front(first, place)
+        self._back(entering, frames)
+        self._emit(first, frames)
+        with k.if_(self.slide.end - (first + frames) >= LANES):
+            self._hand_on(entering, place)
+
+    def _front(self, first: Value, place: Value) -> None:
+        """Join the eights of the chunk's own pane with all after them in the block."""
+        k, slide = self.slide.k, self.slide
+        _eights(slide, self.suffix, first, const(0, I64), const(self.rows, I64))
+        _copy(slide, self.suffix, const(self.rows, I64), self.whole, (place + 1) * LANES)
+        with k.for_(0, self.rows // LANES, "distance") as distance:
+            group = k.var("group", const(self.rows - LANES, I64) - distance * LANES)
+            _join(slide, self.suffix, group, (self.suffix, group), (self.suffix, group + LANES))
+
+    def _back(self, entering: Value, frames: Value) -> None:
+        """Join the eights after the block with all before them; what the chunk before handed on is first."""
+        k, slide = self.slide.k, self.slide
+        _eights(slide, self.eights, entering, const(0, I64), frames + LANES * (self.over - 1))
         with k.for_(1, frames.div(LANES), "g") as g:
-            _join_group(slide, prefix, g * LANES, (g - 1) * LANES, g * LANES)
-        _emit_chunk(slide, suffix, prefix, block, done, frames)
-        k.set(done, done + frames)
-        with k.if_(done < count):
-            _hand_on(slide, prefix, frames, entering)
+            before = k.var("before", (g - 1) * LANES)
+            _join(slide, self.prefix, g * LANES, (self.prefix, before), (self.eights, before))
+
+    def _emit(self, first: Value, frames: Value) -> None:
+        k, slide = self.slide.k, self.slide
+        whole, tail = slide.size // LANES * LANES, slide.size % LANES
+        with k.for_(0, frames, "i") as i:
+            frame = k.var("f", first + i)
+            parts = [slide.load(self.suffix, i), slide.load(self.prefix, i)]
+            parts += [slide.load(self.eights, i + LANES * each) for each in range(self.over)]
+            parts += [_few(slide, frame + whole, tail)] if tail else []
+            slide.emit(frame, _joined(slide, parts))
+
+    def _hand_on(self, entering: Value, place: Value) -> None:
+        """Complete the pane that has entered: it follows what the next chunk emits, and is in the next block."""
+        slide, last = self.slide, const(self.rows - LANES, I64)
+        if not self.over:
+            _eights(slide, self.eights, entering, last, const(self.rows, I64))
+        _join(slide, self.prefix, const(0, I64), (self.prefix, last), (self.eights, last))
+        self._join_pane(place)
 
 
-def _emit_chunk(
-    slide: CountSlide, suffix: Memory, prefix: Memory, block: Value, done: Value, frames: Value
-) -> None:
-    k, (many, tail) = slide.k, divmod(slide.size, LANES)
-    with k.for_(0, frames, "i") as i:
-        frame = k.var("f", block + done + i)
-        parts = [slide.load(suffix, done + i), slide.load(prefix, i)]
-        parts += [_few(slide, frame + LANES * many, tail)] if tail else []
-        slide.emit(frame, _joined(slide, parts))
+def _pane_width(groups: int) -> int:
+    """Choose how many groups make a pane: of some widths, the widest that leaves the fewest over."""
+    return min(
+        range(min(_NARROWEST, groups), min(_WIDEST, groups) + 1), key=lambda width: (groups % width, -width)
+    )
 
 
-def _hand_on(slide: CountSlide, prefix: Memory, frames: Value, entering: Value) -> None:
-    """Put the chunk's last group, and the eights that follow it, where the next chunk begins."""
-    for lane in range(LANES):
-        before = slide.load(prefix, frames - LANES + lane)
-        slide.store(prefix, lane, slide.merged(before, _few(slide, entering + frames + lane, LANES)))
+Group = tuple[Memory, Value]
 
 
-def _join_group(slide: CountSlide, memory: Memory, into: Value, older: Value, newer: Value) -> None:
-    """Join two groups of LANES states."""
-    pairs = [(slide.load(memory, older + lane), slide.load(memory, newer + lane)) for lane in range(LANES)]
+def _join(slide: CountSlide, memory: Memory, into: Value, older: Group, newer: Group) -> None:
+    """Join two groups."""
+    pairs = [
+        (slide.load(older[0], older[1] + lane), slide.load(newer[0], newer[1] + lane))
+        for lane in range(LANES)
+    ]
     for lane, (a, b) in enumerate(pairs):
         slide.store(memory, into + lane, slide.merged(a, b))
+
+
+def _copy(slide: CountSlide, memory: Memory, into: Value, source: Memory, place: Value) -> None:
+    for lane in range(LANES):
+        slide.store(memory, into + lane, slide.load(source, place + lane))
+
+
+def _clear(slide: CountSlide, memory: Memory, place: int) -> None:
+    for lane in range(LANES):
+        slide.store(memory, place + lane, slide.identities("none"))
 
 
 def _eights(slide: CountSlide, memory: Memory, first: Value, start: Value, stop: Value) -> None:

@@ -103,10 +103,11 @@ def test_every_frame_is_the_aggregate_of_its_rows(
 
 
 @pytest.mark.parametrize("name", ["least", "last integer"])
-def test_blocks_of_several_chunks_hand_on_what_they_know(name: str) -> None:
+@pytest.mark.parametrize("size", [187, 192, 195], ids=["over and tail", "panes alone", "a tail"])
+def test_blocks_of_several_panes_hand_on_what_they_know(name: str, size: int) -> None:
     subject = next(each for each in SUBJECTS if each.name == name)
-    for many in (9, 530, 620):
-        check(subject, (603, 1), lanes, many)
+    for many in (9, size - 3, 2 * size + 20):
+        check(subject, (size, 1), lanes, many)
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > shape[1]], ids=str)
