@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from penstock.ir.nodes import Program
 from penstock.ir.verify import verify
+from penstock.passes.close_unbounded import close_unbounded
 from penstock.passes.fold_constants import fold_constants
 from penstock.passes.fuse_samples import fuse_samples
 from penstock.passes.prune_columns import prune_columns
@@ -21,6 +22,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_samples", fuse_samples),  # takes in what push_filter moved
     ("fold_constants", fold_constants),  # decides what fusion brought together
     ("share_reductions", share_reductions),
+    ("close_unbounded", close_unbounded),
     ("prune_columns", prune_columns),
 )
 

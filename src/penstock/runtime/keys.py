@@ -54,7 +54,7 @@ class DenseKeys:
     def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
         """The words and null masks of columns."""
         if len(self.sizes) == 1:
-            word, none = columns + (self.bases[0] - 1), np.zeros(len(columns), np.int64)
+            word, none = (columns - 1) + self.bases[0], np.zeros(len(columns), np.int64)
             if len(columns) and int(columns.min()) == 0:
                 null = columns == 0
                 word[null], none[null] = 0, 1
@@ -103,7 +103,7 @@ def _span(base: int, size: int, low: int, high: int) -> tuple[int, int]:
     first, last = (low, high) if size <= 1 else (min(base, low), max(top, high))
     # A sample misses the rarest keys at both ends; a range that has grown once tends to grow again.
     room = (last - first) // (64 if size <= 1 else 8)
-    first, last = max(first - room, -(1 << 63)), min(last + room, (1 << 63) - 2)
+    first, last = max(first - room, -(1 << 63)), min(last + room, (1 << 63) - 1)
     return first, last - first + 2
 
 

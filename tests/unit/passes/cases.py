@@ -8,6 +8,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, IsIn, Literal
 from penstock.plan import nodes as pl
 from penstock.types.time import Time
+from penstock.types.windows import Unbounded
 
 INT, FLOAT, BOOL, TEXT = pa.int64(), pa.float64(), pa.bool_(), pa.string()
 CLOCK = Time("ts", pa.timestamp("us"), "us")
@@ -186,10 +187,22 @@ PRUNE_COLUMNS = {
     "a cast keeps its column": select(select(EVENTS, "ts", "f", x=Cast(V, FLOAT)), "ts", "x"),
 }
 
+EVERYTHING = Unbounded()
+CLOSE_UNBOUNDED = {
+    "states of each key, and the first and last time": window(EVENTS, "k", span=EVERYTHING, total=agg("sum", V)),
+    "a filter and fields over the result": where(
+        window(VIEWS, span=EVERYTHING, n=agg("count"), ends=col("window_end")), call("gt", col("n"), lit(3))
+    ),
+    "values of a window are rows": window(EVENTS, "k", span=EVERYTHING, middle=agg("median", V)),
+    "rows are kept anyway": attach(EVENTS, "k", span=EVERYTHING, total=agg("sum", V)),
+    "windows with bounds stay": window(EVENTS, "k", total=agg("sum", V)),
+}
+
 ALL = {
     "fold_constants": FOLD_CONSTANTS,
     "fuse_samples": FUSE_SAMPLES,
     "push_filter": PUSH_FILTER,
     "share_reductions": SHARE_REDUCTIONS,
+    "close_unbounded": CLOSE_UNBOUNDED,
     "prune_columns": PRUNE_COLUMNS,
 }

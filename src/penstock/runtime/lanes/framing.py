@@ -96,9 +96,7 @@ class SessionFraming(Released):
         starts[found] = len(times)
         lo, hi = starts[:found], starts[1 : found + 1]
         last = times[hi - 1]
-        if len(last) and int(last.max()) > FOREVER - self.gap:
-            raise OverflowError("the end of a session lies beyond the range of 64-bit times")
-        return lo, hi, last + self.gap
+        return lo, hi, within_reach(last, 0, self.gap) + self.gap
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         lo, hi, end = self._sessions(lanes)
@@ -133,7 +131,7 @@ class CountFraming(Released):
         if self.partial and watermark == FOREVER:
             new |= ~full
         lo, hi = lo[new], hi[new]
-        times = lanes.times
+        times = within_reach(lanes.times, 0, 1)
         return Frames(lo, hi, times[lo], times[hi - 1] + 1)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
@@ -150,12 +148,15 @@ class CountFraming(Released):
 
 @dataclass(frozen=True)
 class UnboundedFraming(Released):
-    """One window, complete when input ends: from the first row of any key to the last."""
+    """One window, complete when input ends: from the first row of any key to the last. No row is late for it."""
+
+    def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        return np.zeros(len(times), np.bool_)
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         if watermark != FOREVER or not len(lanes):
             return _no_frames()
-        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], lanes.times
+        lo, hi, times = lanes.bounds[:-1], lanes.bounds[1:], within_reach(lanes.times, 0, 1)
         return Frames(lo, hi, np.full(len(lo), times.min()), np.full(len(lo), times.max() + 1))
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
@@ -203,6 +204,7 @@ class GridFraming:
         if upto <= self.emitted:
             return _no_frames()
         grid = self.windows.grid
+        within_reach(lanes.times, grid.offset + grid.size, grid.offset + grid.size + grid.every)
         given = {"size": grid.size, "every": grid.every, "offset": grid.offset}
         after = self.emitted + 1 if self.emitted > NEVER else NEVER
         lo, hi, number = _filled(self.call, lanes, {**given, "after": after, "upto": upto})
@@ -236,7 +238,8 @@ class CalendarFraming:
         late = times < frontier
         if late.any():
             behind = np.flatnonzero(late)
-            late[behind] = self._last_end(times[behind]) <= frontier[behind]
+            end = self._last_end(times[behind])
+            late[behind] = (end <= frontier[behind]) & (end > NEVER)  # a row in no window is late for none
         return late
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
@@ -282,6 +285,13 @@ def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndar
     lo, hi, number = (np.empty(found, np.int64) for _ in range(3))
     call({**given, "lo": lo, "hi": hi, "number": number, "capacity": found})
     return lo, hi, number
+
+
+def within_reach(times: np.ndarray, below: int, above: int) -> np.ndarray:
+    """Refuse times so near the limits of 64 bits that windows around them would lie beyond."""
+    if len(times) and (int(times.min()) < NEVER + below or int(times.max()) > FOREVER - above):
+        raise OverflowError("a window reaches beyond the range of 64-bit times; filter the rows that do")
+    return times
 
 
 def _no_frames() -> Frames:

@@ -1,0 +1,135 @@
+"""Give the window of all rows bounds that every row carries, so that states are kept instead of rows.
+
+    ~w1[t] @ all time by k = {          →  ~w1.rows[t]  = ~in0[t] { …; window_start: least; window_end: most }
+      #0 = ⊕(sum, ~in0[window].v)          ~w1.parts[t] @ its window by k = { #0 = ⊕(sum, …)  #1 = ⊕(min, ts)  … }
+      window_start; window_end; k; s: #0   ~w1.whole[t] @ each sample, its window = { … first: ⊕(min, #1) … }
+    }                                      ~w1[t] = ~w1.whole[t] { window_start: first; window_end: last + 1; … }
+
+The window's bounds are the times of the first and last row of any key, which are known at the end: two more
+reductions find them. Only where states have a fixed size; what holds rows anyway stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Call, Column, Expr, Field, Literal, Reduced, rewrite
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Attach,
+    Carried,
+    Object,
+    Program,
+    Reduce,
+    Reduction,
+    Samples,
+)
+from penstock.ir.scope import result_scope, result_types
+from penstock.passes.choose_aggregator import in_panes
+from penstock.passes.graph import redefine
+from penstock.types.windows import Unbounded
+
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+def close_unbounded(program: Program) -> Program:
+    """Spell out every window of all rows that can keep states."""
+    for each in program.objects:
+        if isinstance(each.body, Reduce) and _closes(each.body, program):
+            source = program[each.body.source]
+            program = redefine(program, each.name, _Closing(each, each.body, source).objects())
+    return program
+
+
+def _closes(body: Reduce, program: Program) -> bool:
+    """Tell whether the window is of all rows, states do, and the bounds can be computed in the time's type."""
+    source = program[body.source]
+    plain = pa.types.is_timestamp(source.time.type) or source.time.type == pa.int64()
+    carries = set(_BOUNDS) & set(source.schema.names)
+    return (
+        isinstance(body.domain, Unbounded)
+        and plain
+        and not carries
+        and source.time.shift == 0
+        and in_panes(replace(body, domain=Carried()), program)
+    )
+
+
+@dataclass(frozen=True)
+class _Closing:
+    """The objects that stand for one window of all rows."""
+
+    this: Object
+    body: Reduce
+    source: Object
+
+    def objects(self) -> list[Object]:
+        return [self._rows(), self._parts(), self._whole(), self._result()]
+
+    def _named(self, part: str) -> str:
+        return f"{self.this.name}.{part}"
+
+    def _rows(self) -> Object:
+        """Every row, with bounds that no row's time can pass."""
+        dtype = self.source.time.type
+        limits = zip(_BOUNDS, (-(1 << 62), 1 << 62), strict=True)
+        bounds = [Field(name, Literal(limit, dtype)) for name, limit in limits]
+        fields = (*(Field(name, Column(name)) for name in self.source.schema.names), *bounds)
+        schema = pa.schema([*self.source.schema, *(pa.field(name, dtype) for name in _BOUNDS)])
+        time = replace(self.source.time, period=None, start=0)
+        return Object(self._named("rows"), Samples(self.source.name, None, fields), schema, time)
+
+    def _parts(self) -> Object:
+        """The reductions of each key, and its first and last time."""
+        clock = Column(self.source.time.column)
+        reductions = (*self.body.reductions, Reduction("min", (clock,)), Reduction("max", (clock,)))
+        fields = (
+            *(Field(name, Column(name)) for name in _BOUNDS),
+            *(Field(f"key{place}", Column(key.name)) for place, key in enumerate(self.body.keys)),
+            *(Field(f"part{place}", Reduced(place)) for place in range(len(reductions))),
+        )
+        rows = self._rows()
+        body = Reduce(rows.name, Carried(), self.body.keys, reductions, fields, self.body.where)
+        scope, types = result_scope(body, rows), result_types(body, rows)
+        schema = pa.schema([pa.field(each.name, type_of(each.expr, scope, types)) for each in fields])
+        return Object(self._named("parts"), body, schema, self.this.time)
+
+    def _whole(self) -> Object:
+        """The same, beside the first and last time of any key."""
+        parts, count = self._parts(), len(self.body.reductions)
+        spans = (Reduction("min", (Column(f"part{count}"),)), Reduction("max", (Column(f"part{count + 1}"),)))
+        fields = [Field(name, Column(name)) for name in parts.schema.names]
+        fields += [Field(name, Reduced(place)) for place, name in enumerate(("first", "last"))]
+        dtype = self.source.time.type
+        schema = pa.schema([*parts.schema, pa.field("first", dtype), pa.field("last", dtype)])
+        body = Attach(parts.name, Carried(), (), spans, tuple(fields))
+        return Object(self._named("whole"), body, schema, self.this.time)
+
+    def _result(self) -> Object:
+        having = None if self.body.having is None else self._over(self.body.having)
+        fields = tuple(Field(each.name, self._over(each.expr)) for each in self.body.fields)
+        return replace(self.this, body=Samples(self._named("whole"), having, fields))
+
+    def _over(self, expr: Expr) -> Expr:
+        """Read reductions, keys and bounds from the columns that now hold them."""
+        known: dict[str, Expr] = {key.name: Column(f"key{place}") for place, key in enumerate(self.body.keys)}
+        known |= {WINDOW_START: Column("first"), WINDOW_END: Call("add", (Column("last"), self._tick()))}
+
+        def rule(node: Expr) -> Expr:
+            match node:
+                case Reduced(index=index):
+                    return Column(f"part{index}")
+                case Column(name=name):
+                    return known[name]
+                case _:
+                    return node
+
+        return rewrite(expr, rule)
+
+    def _tick(self) -> Literal:
+        dtype = self.source.time.type
+        return Literal(1, pa.duration(dtype.unit) if pa.types.is_timestamp(dtype) else dtype)
