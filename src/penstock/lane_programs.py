@@ -85,11 +85,11 @@ class LaneProgram:
             gate, emission = self._emission(schema, context.engine.workers)
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.workshop, context.engine.workers)
-            keeps_rows = isinstance(self.this.body, ir.Attach | ir.Lookback)
+            repeats_rows = isinstance(self.this.body, ir.Attach)
             counted = context.metrics if first else None
             time, release = self._clocks
             return LaneStage(
-                gate, layout, emission, keeps_rows, self.made.ready.schema, time, release, counted
+                gate, layout, emission, repeats_rows, self.made.ready.schema, time, release, counted
             )
 
         return make

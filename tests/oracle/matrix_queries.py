@@ -7,7 +7,7 @@ the interpreter, which defines it, so that no second description is needed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from tests.oracle.describe import TimeSpec
-from tests.oracle.matrix_data import table_of
+from tests.oracle.matrix_data import ROLES, table_of
 from tests.oracle.strategies import row_counts, time_specs, times
 
 Loosen = Callable[[float, float], float]
@@ -288,3 +288,39 @@ def _having(draw: st.DrawFn, step: Windowed | Rolling) -> tuple[Step, ...]:
     if not names or (isinstance(step, Rolling) and len(step.sizes) > 1) or draw(st.integers(0, 2)):
         return ()
     return (Keep(pk.col(draw(st.sampled_from(names))).is_not_null()),)
+
+
+# --- windows over windows -----------------------------------------------------------------------------------
+
+KEEPING = ("first", "last", "min", "max", "mode")
+
+
+def _representatives(draw: st.DrawFn, by: tuple[str, ...]) -> dict[str, Field]:
+    """One aggregate for each role, of the role's own type: what stands behind is asked what rows are asked."""
+    names = [name for name in ROLES if name not in by]
+    return {name: Field(getattr(pk, draw(st.sampled_from(KEEPING)))(name)) for name in names}
+
+
+def _first_step(draw: st.DrawFn, time: TimeSpec) -> Windowed | Rolling:
+    step = draw(st.sampled_from([windowed, windowed, rolling]))(draw, time, True)
+    if step.rows:
+        return replace(step, fields={f"a{place}": each for place, each in enumerate(step.fields.values())})
+    step = replace(step, fields=_representatives(draw, step.by))
+    return replace(step, sizes=step.sizes[:1]) if isinstance(step, Rolling) else step
+
+
+@st.composite
+def nested_cases(draw: st.DrawFn) -> Case:
+    """Draw a window or look-back over the results of another; what carries windows may be grouped by them."""
+    time = draw(time_specs())
+    table = table_of(draw(st.integers(0, 2**32)), draw(times(time, draw(row_counts()))), time)
+    first = _first_step(draw, time)
+    carries = isinstance(first, Windowed)
+    if carries and draw(st.integers(0, 3)) == 0:
+        second: Windowed | Rolling = Windowed(None, _keys(draw), draw(fields()), draw(st.booleans()))
+    else:
+        second = draw(st.sampled_from([windowed, rolling]))(draw, time, False)
+        clashes = isinstance(second, Windowed) and second.rows and carries
+        second = replace(second, rows=False) if clashes else second
+    sequence = draw(st.sampled_from([None, "q"]))
+    return Case(table, time, (*_filters(draw), first, *_filters(draw), second), sequence, second.fields)

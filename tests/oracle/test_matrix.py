@@ -10,7 +10,7 @@ import penstock as pk
 from tests.oracle.effort import effort
 from tests.oracle.engines import tiny_tasks
 from tests.oracle.matrix_engines import assert_answer, collected, disorder, expected, streamed
-from tests.oracle.matrix_queries import Case, cases
+from tests.oracle.matrix_queries import Case, cases, nested_cases
 from tests.oracle.strategies import batches_of
 
 
@@ -53,3 +53,21 @@ def test_kernels_interpreted_give_the_answer_of_native_code(case: Case) -> None:
     wanted = expected(case)
     assume(wanted is not None)
     assert_answer(case, wanted or [], collected(case, engine=pk.Engine(backend="interpret")), "loop interpreter")
+
+
+@effort(40)
+@given(case=nested_cases())
+def test_windows_over_windows_give_what_the_interpreter_defines(case: Case) -> None:
+    wanted = expected(case)
+    assume(wanted is not None)
+    assert_answer(case, wanted or [], collected(case), "compiled")
+
+
+@effort(40)
+@given(case=nested_cases(), data=st.data(), slack=st.sampled_from([0, 3]))
+def test_windows_over_windows_do_not_depend_on_batches(case: Case, data: st.DataObject, slack: int) -> None:
+    wanted = expected(case)
+    assume(wanted is not None)
+    found, counted = streamed(case, data.draw(batches_of(case.table)), disorder(case) + slack)
+    assert_answer(case, wanted or [], found, "incremental")
+    assert counted.late == 0 and counted.balanced

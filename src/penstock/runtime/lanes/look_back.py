@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.runtime.flow import NEVER
-from penstock.runtime.lanes.framing import Frames, Released
+from penstock.runtime.lanes.framing import Frames, Released, within_reach
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 from penstock.types.windows import LookBack
@@ -41,6 +41,7 @@ class LookBackFraming(Released):
     def _by_time(span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
         lo, hi = np.empty(len(lanes), np.int64), np.empty(len(lanes), np.int64)
         since = span.delay + (span.size or 0)
+        within_reach(lanes.times, since, 0)
         given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count, "lo": lo, "hi": hi}
         call({**given, "since": since, "until": span.delay})
         return lo, hi

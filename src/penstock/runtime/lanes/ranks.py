@@ -45,7 +45,7 @@ def _numbered(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
         values = values + values.dtype.type(0)  # -0.0 + 0.0 is 0.0
     elif len(values) and _is_narrow(values):
         least = values.min()
-        numbers = (values - least).astype(np.int64)
+        numbers = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
         return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
     distinct, numbers = np.unique(values, return_inverse=True)
     return numbers.astype(np.int64, copy=False), to_arrow(distinct, None, dtype)

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import flags, indices, ticks_of, values_view
+from penstock.errors import OverflowError
+from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import Flow
 from penstock.runtime.lanes.ranks import plain, ranked
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.state.kept import Kept, array_of, complete, integers
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
 
@@ -59,7 +60,7 @@ class Rows:
         return Rows(
             joined([self.batch, other.batch], self.batch.schema),
             np.concatenate([self.times, other.times]),
-            None if self.sequence is None else pa.concat_arrays([self.sequence, other.sequence]),
+            _joined_sequences([(self.sequence, len(self)), (other.sequence, len(other))]),
             _joined_branches(self, other),
             np.concatenate([self.fresh, other.fresh]),
         )
@@ -107,8 +108,27 @@ def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBat
         return batches[0]
     if not batches:
         return pa.RecordBatch.from_pylist([], schema=schema)
-    columns = [pa.concat_arrays([each.column(name) for each in batches]) for name in schema.names]
+    columns = [_concatenated([each.column(name) for each in batches], name) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _concatenated(arrays: Sequence[pa.Array], name: str) -> pa.Array:
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as reason:
+        raise OverflowError(
+            f"the rows that wait for their windows do not fit one column {name!r} of type {arrays[0].type}: "
+            f"{reason} Cast it, to string for example"
+        ) from reason
+
+
+def _joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
+    """What orders rows of one time; those of a stream without a sequence, in a union, have none: null."""
+    types = {each.type for each, _ in several if each is not None}
+    if not types:
+        return None
+    dtype = types.pop()
+    return pa.concat_arrays([pa.nulls(rows, dtype) if each is None else each for each, rows in several])
 
 
 def _joined_branches(first: Rows, second: Rows) -> np.ndarray | None:
@@ -128,25 +148,24 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
     """Rows that were saved."""
     table = in_order(table)
     batch = rows_of(table, schema)
-    branch = values_view(array_of(table, "branch"))
+    branch = integers(table, "branch")
     return Rows(
         batch,
         ticks_of(batch.column(time.column)) + time.shift,
         array_of(table, "sequence") if "sequence" in table.column_names else None,
         branch if branch.any() else None,
-        array_of(table, "fresh").to_numpy(zero_copy_only=False),
+        complete(table, "fresh", pa.bool_()).to_numpy(zero_copy_only=False),
     )
 
 
 def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:
     """Rows as they come in."""
     batch = joined([flow.batch for flow in flows], schema)
-    sequences = [flow.sequence for flow in flows if flow.sequence is not None]
     branches = [np.full(flow.batch.num_rows, flow.branch) for flow in flows]
     return Rows(
         batch,
         ticks_of(batch.column(time.column)) + time.shift,
-        pa.concat_arrays(sequences) if sequences else None,
+        _joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
         np.concatenate(branches) if any(flow.branch for flow in flows) else None,
         np.ones(batch.num_rows, np.bool_),
     )

@@ -26,15 +26,16 @@ from penstock.types.time import Time
 class LaneStage:
     """Windows of one type over rows that are in order of time and key.
 
-    `emission(lanes, watermark)` gives the results that are new at a watermark; `keeps_rows` says that they
-    are the rows themselves, with their own times. Rows are ordered by `time`, and take part once the
-    watermark has passed their `release`: the same, unless they wait for the end of a window they carry.
+    `emission(lanes, watermark)` gives the results that are new at a watermark; `repeats_rows` says that they
+    are the rows of windows, with their own times, which are old by then. Rows are ordered by `time`, and take
+    part once the watermark has passed their `release`: the same, unless they wait for the end of a window they
+    carry.
     """
 
     gate: Gate
     layout: Layout
     emission: Callable[[Lanes, int], list[pa.RecordBatch]]
-    keeps_rows: bool
+    repeats_rows: bool
     schema: pa.Schema
     time: Time
     release: Time
@@ -119,14 +120,14 @@ class LaneStage:
         if ahead is None:
             self.rows = no_rows(self.schema)
         else:
-            needed = np.flatnonzero(self.gate.needed(lanes, watermark))
-            kept = lanes.came.chosen(lanes.rows(needed)).seen()
+            needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
+            kept = lanes.came.chosen(np.sort(needed)).seen()  # as they came: rows of one time stay in order
             self.rows = kept.followed_by(self.rows.chosen(ahead))
         return [Flow(batch) for batch in made if batch.num_rows]
 
     def _ahead(self) -> int:
         """How far time has advanced behind the stage: rows that are given again may be old."""
-        if not self.keeps_rows or self.watermark in (NEVER, FOREVER):
+        if not self.repeats_rows or self.watermark in (NEVER, FOREVER):
             return self.gate.ahead(self.watermark)
         waiting = int(self.rows.times.min()) if len(self.rows) else FOREVER
         return min(waiting, self.gate.oldest(self.watermark))
