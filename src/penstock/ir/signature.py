@@ -1,7 +1,7 @@
 """Tell queries apart: what a program is made of, named so that a difference can be pointed at.
 
-State that one query saved is of use only to a query with the same signature. Columns and clocks are spelled out;
-definitions, which may contain a user's literals, are digests.
+State that one query saved is of use only to a query with the same signature. Columns are spelled out; definitions,
+which may contain a user's literals, are digests.
 """
 
 from __future__ import annotations
@@ -15,28 +15,21 @@ from penstock.ir.show import schema_line
 
 
 def signature(program: Program) -> dict[str, str]:
-    """Give the identity of each part of a program, by its name.
+    """Give the identity of each object of a program, by its name.
 
     Equal programs have equal signatures, in any process; the code of a Python function is not looked into.
     """
-    found = {"the output": f"~{program.output}"}
-    for each in program.objects:
-        found |= _parts(each)
-    return found
+    return {_name(each): _identity(each) for each in program.objects} | {"the output": program.output}
 
 
-def _parts(this: Object) -> dict[str, str]:
+def _name(this: Object) -> str:
     stream = f" (stream {this.body.stream!r})" if isinstance(this.body, Input) else ""
-    kind = type(this.body).__name__.lower()
-    return {
-        f"the columns of ~{this.name}{stream}": f"({schema_line(this.schema)})",
-        f"the time of ~{this.name}{stream}": f"{this.time.column} ({_digest(this.time)})",
-        f"the definition of ~{this.name}{stream}": f"{kind} ({_digest(this.body)})",
-    }
+    return f"~{this.name}{stream}"
 
 
-def _digest(node: object) -> str:
-    return hashlib.sha256(_text(node).encode()).hexdigest()[:16]
+def _identity(this: Object) -> str:
+    digest = hashlib.sha256(_text((this.body, this.time)).encode()).hexdigest()[:16]
+    return f"{type(this.body).__name__.lower()} {digest} of ({schema_line(this.schema)})"
 
 
 def _text(node: object) -> str:

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import I128
-from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.buffers import indices, numpy_type, to_arrow, values_view
 from penstock.runtime.hashing import hash_keys
 from penstock.runtime.key_ranges import may_be_dense
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Key, WindowProgram
-from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.state.kept import Kept, array_of, complete, integers, typed
 from penstock.runtime.table import Fragments, StateSpec, narrowed, widened
 from penstock.runtime.words import values_of, words_of
 from penstock.runtime.worker import LARGE_GRID, Worker
@@ -94,34 +94,36 @@ def _state_array(state: np.ndarray, spec: StateSpec, worker: Worker) -> pa.Array
     if spec.text is not None:
         return worker.interners[spec.text].decode(state, pa.large_string())
     if spec.type == I128:
-        return pa.Array.from_buffers(pa.binary(16), len(state) // 2, [None, pa.py_buffer(state)])
-    return to_arrow(state, None, pa.from_numpy_dtype(state.dtype))
+        return pa.Array.from_buffers(_arrow_type(spec), len(state) // 2, [None, pa.py_buffer(state)])
+    return to_arrow(state, None, _arrow_type(spec))
+
+
+def _arrow_type(spec: StateSpec) -> pa.DataType:
+    return pa.binary(16) if spec.type == I128 else pa.from_numpy_dtype(numpy_type(spec.type))
 
 
 def _fragments(table: pa.Table, worker: Worker, specs: tuple[StateSpec, ...]) -> Fragments:
     words, nulls = [], np.zeros(table.num_rows, np.int64)
     for place, key in enumerate(worker.program.keys):
-        array = array_of(table, numbered("key", place))
-        null = array.is_null().to_numpy(zero_copy_only=False)
-        words.append(np.where(null, np.int64(0), _key_words(array, key, worker)))
+        name = numbered("key", place)
+        null = array_of(table, name).is_null().to_numpy(zero_copy_only=False)
+        words.append(np.where(null, np.int64(0), _key_words(table, name, key, worker)))
         nulls |= null.astype(np.int64) << place
-    states = [
-        _state_cells(array_of(table, numbered("state", place)), spec, worker)
-        for place, spec in enumerate(specs)
-    ]
-    return Fragments(values_view(array_of(table, _PANE)).copy(), words, nulls, states, specs)
+    states = [_state_cells(table, numbered("state", place), spec, worker) for place, spec in enumerate(specs)]
+    return Fragments(integers(table, _PANE).copy(), words, nulls, states, specs)
 
 
-def _key_words(array: pa.Array, key: Key, worker: Worker) -> np.ndarray:
+def _key_words(table: pa.Table, name: str, key: Key, worker: Worker) -> np.ndarray:
     if key.text:
         assert key.column is not None
-        return worker.interners[key.column].encode(array).astype(np.int64)
-    return words_of(array)
+        return worker.interners[key.column].encode(typed(table, name, pa.large_string())).astype(np.int64)
+    return words_of(typed(table, name, key.type))
 
 
-def _state_cells(array: pa.Array, spec: StateSpec, worker: Worker) -> np.ndarray:
+def _state_cells(table: pa.Table, name: str, spec: StateSpec, worker: Worker) -> np.ndarray:
     if spec.text is not None:
-        return worker.interners[spec.text].encode(array)
+        return worker.interners[spec.text].encode(typed(table, name, pa.large_string()))
+    array = complete(table, name, _arrow_type(spec))
     if spec.type == I128:
         return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).copy()
     return values_view(array).copy()

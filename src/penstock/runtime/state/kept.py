@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import StateError
 from penstock.runtime.buffers import indices, values_view
 
 
@@ -35,7 +37,28 @@ def marks(**numbers: int) -> Kept:
 
 def marked(table: pa.Table) -> dict[str, int]:
     """Read what `marks` wrote."""
-    return {name: int(values_view(array_of(table, name))[0]) for name in table.column_names}
+    return {name: int(integers(table, name)[0]) for name in table.column_names}
+
+
+def integers(table: pa.Table, name: str) -> np.ndarray:
+    """A column of 64-bit integers."""
+    return values_view(complete(table, name, pa.int64()))
+
+
+def complete(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column of a type, without nulls."""
+    array = typed(table, name, dtype)
+    return _refuse(name) if array.null_count else array
+
+
+def typed(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column of a type: kernels will read it as such, so nothing else may pass."""
+    array = array_of(table, name)
+    return array if array.type == dtype else _refuse(name)
+
+
+def _refuse(name: str) -> NoReturn:
+    raise StateError(f"column {name!r} of a saved table is not what this query saves there")
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, values_view
-from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.buffers import indices
+from penstock.runtime.state.kept import Kept, array_of, integers, typed
 
 _PREFIX = "row:"  # what we keep beside a row never meets a column of its own
 
@@ -32,13 +32,13 @@ def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: 
 
 def in_order(table: pa.Table) -> pa.Table:
     """Put kept rows back in their order."""
-    times, places = (values_view(array_of(table, name)) for name in ("time", "place"))
+    times, places = (integers(table, name) for name in ("time", "place"))
     return table.take(indices(np.lexsort((places, times)))).combine_chunks()
 
 
 def rows_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """The rows themselves, without what was kept beside them."""
-    arrays = [_typed(array_of(table, f"{_PREFIX}{each.name}"), each.type) for each in schema]
+    arrays = [_column(table, each) for each in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -47,10 +47,11 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _typed(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+def _column(table: pa.Table, field: pa.Field) -> pa.Array:
+    name, dtype = f"{_PREFIX}{field.name}", field.type
     if not pa.types.is_dictionary(dtype):
-        return column
-    encoded = column.dictionary_encode()
+        return typed(table, name, dtype)
+    encoded = typed(table, name, dtype.value_type).dictionary_encode()
     return pa.DictionaryArray.from_arrays(
         encoded.indices.cast(dtype.index_type), encoded.dictionary, ordered=dtype.ordered
     )
