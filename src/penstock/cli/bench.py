@@ -11,7 +11,7 @@ from rich.console import Console
 
 from penstock.bench.contenders import ALL_PEERS, Field, open_field
 from penstock.bench.figures import Case, Figure
-from penstock.bench.machine import facts, numpy_bandwidth
+from penstock.bench.machine import facts
 from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.bench.memory import memory_figures
 from penstock.bench.peers import limit_polars_threads
@@ -20,7 +20,7 @@ from penstock.bench.reference.swag import load_swag
 from penstock.bench.report import figure_table, print_case, save_json, to_json
 from penstock.bench.startup import startup_figures
 from penstock.bench.suites import SWEEP_KEYS, Options, Progress, ysb_cases
-from penstock.bench.swag.suite import SwagOptions, Yard, flat_figures, swag_cases
+from penstock.bench.swag.suite import SwagOptions, flat_figures, swag_cases
 from penstock.bench.sweep_report import print_cases, summary
 from penstock.bench.windows import WindowOptions, window_cases
 from penstock.bench.workloads import YsbKeyed
@@ -110,15 +110,8 @@ def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
     options = SwagOptions(
         rows_of(request), repeat_of(request, WINDOW_REPEAT), request.quick, max(field.threads), field.peers
     )
-    cases = swag_cases(options, Yard(load_swag(), one_core(field)), progress)
+    cases = swag_cases(options, load_swag(), progress)
     return cases, (*summary(cases), *flat_figures(cases))
-
-
-def one_core(field: Field) -> float:
-    """How many GB a second one core reads."""
-    reference = field.reference
-    measured = reference.read_bandwidth(1) if isinstance(reference, Reference) else numpy_bandwidth()
-    return measured / 1e9
 
 
 def rows_of(request: BenchRequest) -> int:

@@ -106,3 +106,7 @@ def test_time_windows_that_hold_rows_are_averaged(reference, size, slide):
 def test_no_rows_have_no_time_windows(reference):
     starts, means = reference.time_avg(np.empty(0, np.int64), np.empty(0), 10, 1)
     assert starts.size == means.size == 0
+
+
+def test_reading_gives_the_sum_of_all_words(reference):
+    assert reference.read(np.arange(1_000)) == 499_500

@@ -22,7 +22,7 @@ from penstock.bench.workloads import YsbKeyed
 
 ROWS = 40_000
 POINT = sweeps.Point("by slide", "16", 16, 1024, 16)
-BAR = sweeps.Bar(100.0, 12.5)
+BAR = 100.0
 
 
 def silent(text):
@@ -48,7 +48,7 @@ def printed(cases):
 def test_a_point_compares_the_kernel_with_both_forms_of_the_reference(reference, subject):
     data = numbers(Shape.RANDOM, subject.dtype, ROWS)
     case = sweeps.count_case(subject, data, replace(POINT, bar=BAR), reference, 3, silent)
-    kernels = [outcome for outcome in case.outcomes if outcome.name != sweeps.COLLECT]
+    kernels = [each for each in case.outcomes if each.name not in (sweeps.READ, sweeps.COLLECT)]
     assert [(outcome.name, outcome.agrees) for outcome in kernels] == [
         (sweeps.CPP, True),
         (sweeps.PAPER, True),
@@ -60,17 +60,20 @@ def test_a_point_compares_the_kernel_with_both_forms_of_the_reference(reference,
 
 def test_a_contender_that_writes_nothing_into_the_recycled_buffer_is_found_out(reference):
     data = numbers(Shape.RANDOM, "int32", ROWS)
-    honest, _, _, *_ = sweeps.count_contenders(MAIN[0], data, replace(POINT, whole=False), reference)
+    honest, *_ = sweeps.count_contenders(MAIN[0], data, replace(POINT, whole=False), reference)
     out = np.empty(sweeps.windows_of(ROWS, POINT.size, POINT.every), np.int64)
     right = sweeps.recycled("right", lambda: reference.count("int32 sum", data, 1024, 16, out), out, "c++")
     lazy = sweeps.recycled("lazy", lambda: out.size, out, "penstock")
     assert [outcome.agrees for outcome in compare([honest, right, lazy], 3)] == [True, True, False]
 
 
-def test_speeds_are_scaled_to_a_core_that_reads_25_gb_a_second():
-    assert BAR.figure(60e6).value == pytest.approx(120.0)
-    assert BAR.figure(60e6).met
-    assert BAR.figure(None).value is None
+@pytest.mark.parametrize(("gigabytes", "scaled"), [(25.0, 60.0), (12.5, 120.0)])
+def test_speeds_are_scaled_to_a_core_that_reads_25_gb_a_second(gigabytes, scaled):
+    data = np.zeros(60_000_000, np.int32)
+    outcomes = [outcome(sweeps.KERNEL, 1.0), outcome(sweeps.READ, data.nbytes / gigabytes / 1e9)]
+    _, figure = sweeps.count_figures(outcomes, data, BAR)
+    assert figure.value == pytest.approx(scaled)
+    assert figure.met is (scaled > BAR)
 
 
 def test_without_a_compiler_the_kernel_is_still_measured():
@@ -131,14 +134,14 @@ def test_overlap_is_compared_with_tumbling():
 
 def test_a_quick_run_leaves_out_points_but_no_bar():
     options = SwagOptions(4_000_000)
-    full, quick = (list(points(MAIN[0], each, 25.0)) for each in (options, replace(options, quick=True)))
+    full, quick = (list(points(MAIN[0], each)) for each in (options, replace(options, quick=True)))
     assert len(quick) < len(full)
-    assert [point.bar.target for point in quick if point.bar] == [170, 820, 2_600, 5_000, 4_900]
+    assert [point.bar for point in quick if point.bar] == [170, 820, 2_600, 5_000, 4_900]
     assert {point.name for point in quick} <= {point.name for point in full}
 
 
 def test_windows_longer_than_the_data_are_not_swept():
-    assert max(point.size for point in points(MAIN[0], SwagOptions(2_000), 25.0)) == 1024
+    assert max(point.size for point in points(MAIN[0], SwagOptions(2_000))) == 1024
 
 
 def outcome(name, seconds, **more):

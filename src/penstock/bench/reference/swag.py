@@ -31,6 +31,10 @@ class SwagReference:
         arguments = (KINDS.index(kind), data.ctypes.data, data.size, size, every, scans, out.ctypes.data)
         return int(self.library.swag_count(*arguments))
 
+    def read(self, data: Numbers) -> int:
+        """Read an array once, and give the sum of its 64-bit words."""
+        return int(self.library.swag_read(data.ctypes.data, data.nbytes // 8))
+
     def time_avg(
         self, times: Ints, values: npt.NDArray[np.float64], size: int, every: int
     ) -> tuple[Ints, npt.NDArray[np.float64]]:
@@ -53,6 +57,8 @@ def load_swag() -> SwagReference | NoCompilerError:
     pointer, long, int_ = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
     library.swag_count.restype = long
     library.swag_count.argtypes = [int_, pointer, long, long, long, int_, pointer]
+    library.swag_read.restype = long
+    library.swag_read.argtypes = [pointer, long]
     library.swag_time_windows.restype = long
     library.swag_time_windows.argtypes = [pointer, long, long, long]
     library.swag_time_avg.restype = long

@@ -60,6 +60,7 @@ def duckdb(query: str, to_table: Callable[[pa.Table], pa.Table], **parameters: i
         import duckdb as library  # noqa: PLC0415 - as above
 
         connection = library.connect(config={"threads": threads})
+        connection.execute("set enable_progress_bar = false")
         connection.register("arrow_t", table)
         connection.execute("create table t as from arrow_t")
         return lambda: connection.sql(query, params=parameters).to_arrow_table(), to_table

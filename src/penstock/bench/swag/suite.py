@@ -12,7 +12,7 @@ from penstock.bench.reference.swag import SwagReference
 from penstock.bench.swag.catalogue import QUESTIONS, overlap_case
 from penstock.bench.swag.questions import question_case
 from penstock.bench.swag.subjects import MAIN, OTHERS, Aggregate, Shape, Subject, numbers, spiky
-from penstock.bench.swag.sweeps import KERNEL, Bar, Point, Progress, count_case, time_case
+from penstock.bench.swag.sweeps import KERNEL, Point, Progress, count_case, time_case
 
 SIZES = tuple(8 << step for step in range(0, 19, 2))
 SLIDES = tuple(1 << step for step in range(11))
@@ -39,59 +39,57 @@ class SwagOptions:
     peers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Yard:
-    """What the C++ side offers: the reference, and how many GB a second one core reads."""
-
-    reference: SwagReference | NoCompilerError
-    bandwidth: float
-
-
-def swag_cases(options: SwagOptions, yard: Yard, progress: Progress) -> list[Case]:
+def swag_cases(
+    options: SwagOptions, reference: SwagReference | NoCompilerError, progress: Progress
+) -> list[Case]:
     """Run the sweeps, then the questions."""
     sweeps = chain.from_iterable(
-        sweep_cases(options, yard, subject, progress) for subject in (*MAIN, *OTHERS)
+        sweep_cases(options, reference, subject, progress) for subject in (*MAIN, *OTHERS)
     )
     return [
         *sweeps,
-        *spiky_cases(options, yard, progress),
+        *spiky_cases(options, reference, progress),
         *whole_cases(options, progress),
     ]
 
 
-def sweep_cases(options: SwagOptions, yard: Yard, subject: Subject, progress: Progress) -> Iterator[Case]:
+def sweep_cases(
+    options: SwagOptions, reference: SwagReference | NoCompilerError, subject: Subject, progress: Progress
+) -> Iterator[Case]:
     """All sweeps of one subject over one array; the orders of data only where order could matter."""
     data = numbers(Shape.RANDOM, subject.dtype, options.rows)
-    for point in points(subject, options, yard.bandwidth):
-        yield count_case(subject, data, point, yard.reference, options.repeat, progress)
+    for point in points(subject, options):
+        yield count_case(subject, data, point, reference, options.repeat, progress)
     if subject.aggregate is not Aggregate.MIN:
         return
     for place, shape in enumerate(Shape):
         ordered = numbers(shape, subject.dtype, options.rows)
         point = Point(BY_SHAPE, shape, place, SIZE, 1, whole=False)
-        yield count_case(subject, ordered, point, yard.reference, options.repeat, progress)
+        yield count_case(subject, ordered, point, reference, options.repeat, progress)
 
 
-def points(subject: Subject, options: SwagOptions, bandwidth: float) -> Iterator[Point]:
+def points(subject: Subject, options: SwagOptions) -> Iterator[Point]:
     """The points of the sweeps over sizes and slides: fewer for subjects that set no bar, or if quick."""
     main = subject in MAIN
     every = (1 if main else 3) * (3 if options.quick else 1)
     whole = main and not options.quick
-    for size in SIZES[::every]:
-        if size <= options.rows:
-            yield Point(BY_SIZE, f"{size:,}", size, size, 1, whole=whole)
+    for place, size in enumerate(SIZES[::every]):
+        if size <= options.rows:  # the whole query takes far longer than the kernels
+            yield Point(BY_SIZE, f"{size:,}", size, size, 1, whole=whole and place % 3 == 0)
     for slide in SLIDES if main and not options.quick else tuple(BARS):
-        bar = Bar(BARS[slide], bandwidth) if main and slide in BARS else None
+        bar = BARS.get(slide) if main else None
         yield Point(BY_SLIDE, f"{slide:,}", slide, SIZE, slide, bar, whole=main)
     for place, (size, slide) in enumerate(UNEVEN):
         yield Point(BY_RATIO, f"{size}/{slide}", place, size, slide, whole=whole)
 
 
-def spiky_cases(options: SwagOptions, yard: Yard, progress: Progress) -> Iterator[Case]:
+def spiky_cases(
+    options: SwagOptions, reference: SwagReference | NoCompilerError, progress: Progress
+) -> Iterator[Case]:
     """Time windows over arrivals of very uneven rate."""
     table = spiky(options.rows)
     for every in SECOND_SLIDES[:: 3 if options.quick else 1]:
-        yield time_case(table, SECONDS, every, yard.reference, options.repeat, progress)
+        yield time_case(table, SECONDS, every, reference, options.repeat, progress)
 
 
 def whole_cases(options: SwagOptions, progress: Progress) -> Iterator[Case]:

@@ -6,7 +6,7 @@ the aggregation. Beside it stands the whole query, `collect()`, with its fresh o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -26,8 +26,11 @@ from penstock.bench.swag.subjects import SECOND_US, Aggregate, Numbers, Subject
 
 CPP = "C++"
 PAPER = "C++ as in the paper"
+READ = "C++ only reading"
 KERNEL = "kernel"
 COLLECT = "collect()"
+FAST_MEMORY = 25e9
+"""Bytes a second: bars are for a core that reads this much."""
 ANSWER = "m"
 POISON = 0xA5
 
@@ -36,30 +39,18 @@ AGGREGATES = {Aggregate.SUM: pk.sum, Aggregate.MIN: pk.min, Aggregate.AVG: pk.me
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """What a point must reach: tuples a second, in millions, on a core that reads 25 GB/s."""
-
-    target: float
-    bandwidth: float
-
-    REFERENCE = 25.0
-
-    def figure(self, speed: float | None) -> Figure:
-        """Scale a speed by what this core reads."""
-        scaled = speed * self.REFERENCE / self.bandwidth / 1e6 if speed else None
-        return Figure(f"kernel at {self.REFERENCE:g} GB/s", scaled, self.target, unit="M/s")
-
-
-@dataclass(frozen=True, slots=True)
 class Point:
-    """Windows of `size` rows, one every `every`, over `data`; `at` is where the sweep stands."""
+    """Windows of `size` rows, one every `every`; `at` is where the sweep stands.
+
+    `bar` is what it must reach: tuples a second, in millions, on a core that reads 25 GB/s.
+    """
 
     sweep: str
     name: str
     at: float
     size: int
     every: int
-    bar: Bar | None = None
+    bar: float | None = None
     whole: bool = True
 
 
@@ -80,17 +71,20 @@ def count_case(
         rows=data.size,
         keys=1,
         outcomes=tuple(outcomes),
-        figures=count_figures(outcomes, data.size, point.bar),
+        figures=count_figures(outcomes, data, point.bar),
         sweep=f"{point.sweep}, {subject}",
         point=point.at,
     )
 
 
-def count_figures(outcomes: list[Outcome], rows: int, bar: Bar | None) -> tuple[Figure, ...]:
+def count_figures(outcomes: Sequence[Outcome], data: Numbers, bar: float | None) -> tuple[Figure, ...]:
     """The kernel against C++, and against the bar if this point has one."""
-    ours = named(outcomes, KERNEL)
+    ours, reading = named(outcomes, KERNEL), named(outcomes, READ)
     against = Figure("kernel / C++", ratio(named(outcomes, CPP), ours), 1.0)
-    return (against, bar.figure(rows / ours if ours else None)) if bar else (against,)
+    if bar is None:
+        return (against,)
+    scaled = data.size / ours * FAST_MEMORY / (data.nbytes / reading) / 1e6 if ours and reading else None
+    return against, Figure(f"kernel at {FAST_MEMORY / 1e9:g} GB/s", scaled, bar, unit="M/s")
 
 
 def count_contenders(
@@ -104,11 +98,18 @@ def count_contenders(
         recycled(name, reference_call(reference, subject, data, point, out, scans), out, CPP_GROUP)
         for name, scans in ((CPP, True), (PAPER, False))
     ]
+    made.append(read_contender(reference, data))
     made.append(recycled(KERNEL, kernel_call(subject, data, point, out), out, PENSTOCK_GROUP))
     if point.whole:
         query = partial(count_query, pa.table({"x": pa.array(data)}), subject, size, every)
         made.append(whole_query(COLLECT, query, [ANSWER]))
     return made
+
+
+def read_contender(reference: SwagReference | NoCompilerError, data: Numbers) -> Contender:
+    """Reading alone, in turns with the others: what memory allows while they run."""
+    run = failing(reference) if isinstance(reference, NoCompilerError) else partial(reference.read, data)
+    return Contender(READ, run, lambda total: pa.table({"total": [total]}), group=CPP_GROUP, question=READ)
 
 
 def recycled(name: str, run: Callable[[], int], out: Numbers, group: str) -> Contender:
