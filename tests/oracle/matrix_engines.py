@@ -44,7 +44,9 @@ def expected(case: Case, table: pa.Table | None = None) -> list[Cells] | None:
 
 
 def _loosened(row: Row, case: Case) -> Cells:
-    return {name: _loose(name, cell, row, case) for name, cell in row.items() if not name.startswith("scale_")}  # type: ignore[misc]
+    return {
+        name: _loose(name, cell, row, case) for name, cell in row.items() if not name.startswith("scale_")
+    }  # type: ignore[misc]
 
 
 def _loose(name: str, cell: Any, row: Row, case: Case) -> Any:

@@ -200,7 +200,9 @@ def _chosen(draw: st.DrawFn, where: Any) -> Field:
         case "list":
             return Field(pk.list(draw(st.sampled_from(LISTED)), where=where))
         case name:
-            return Field(getattr(pk, name)(draw(st.sampled_from([pk.col("b"), pk.col("x") > 3])), where=where))
+            return Field(
+                getattr(pk, name)(draw(st.sampled_from([pk.col("b"), pk.col("x") > 3])), where=where)
+            )
 
 
 KINDS = (_count, _sum, _mean, _product, _spread, _shape, _together, _ranked, _ranked, _chosen, _chosen)
@@ -268,7 +270,13 @@ def rolling(draw: st.DrawFn, time: TimeSpec, exact: bool) -> Rolling:
 def _filters(draw: st.DrawFn) -> tuple[Step, ...]:
     if draw(st.integers(0, 2)):
         return ()
-    conditions = [pk.col("x") > 1, pk.col("b"), pk.col("m") != "a", pk.col("v") < 1, pk.col("k").is_not_null()]
+    conditions = [
+        pk.col("x") > 1,
+        pk.col("b"),
+        pk.col("m") != "a",
+        pk.col("v") < 1,
+        pk.col("k").is_not_null(),
+    ]
     return (Keep(draw(st.sampled_from(conditions))),)
 
 

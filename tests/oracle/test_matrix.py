@@ -52,7 +52,9 @@ def test_kernels_interpreted_give_the_answer_of_native_code(case: Case) -> None:
     assume(case.table.num_rows <= 12)
     wanted = expected(case)
     assume(wanted is not None)
-    assert_answer(case, wanted or [], collected(case, engine=pk.Engine(backend="interpret")), "loop interpreter")
+    assert_answer(
+        case, wanted or [], collected(case, engine=pk.Engine(backend="interpret")), "loop interpreter"
+    )
 
 
 @effort(40)

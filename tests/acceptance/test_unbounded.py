@@ -1,0 +1,54 @@
+"""The window of all rows, worked out by hand."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+import penstock as pk
+
+EVENTS = {"t": "int64", "k": "string", "v": "int64"}
+
+
+def events(*rows: tuple[int, str, int]) -> pa.Table:
+    times, keys, values = zip(*rows, strict=True)
+    return pa.table({"t": times, "k": keys, "v": values})
+
+
+def test_the_window_of_all_rows_lasts_from_the_first_to_a_tick_behind_the_last() -> None:
+    table = events((7, "a", 1), (3, "a", 2), (9, "a", 4))
+    result = pk.from_arrow(table, time="t").window(pk.unbounded()).agg(s=pk.sum("v"), m=pk.median("v"))
+    assert result.collect().to_pylist() == [{"window_start": 3, "window_end": 10, "s": 7, "m": 2.0}]
+
+
+def test_all_keys_share_the_bounds_of_one_window() -> None:
+    table = events((3, "a", 1), (5, "b", 2), (9, "a", 4))
+    result = pk.from_arrow(table, time="t").window(pk.unbounded(), by="k").agg(s=pk.sum("v")).collect()
+    assert sorted(tuple(row.values()) for row in result.to_pylist()) == [(3, 10, "a", 5), (3, 10, "b", 2)]
+
+
+def test_of_no_rows_there_is_no_window() -> None:
+    stream = pk.stream("events", EVENTS, time="t")
+    empty = pa.table({"t": pa.array([], "int64"), "k": pa.array([], "string"), "v": pa.array([], "int64")})
+    assert stream.window(pk.unbounded()).agg(n=pk.count()).collect(empty).num_rows == 0
+
+
+def test_the_window_is_given_when_input_ends_and_not_before() -> None:
+    stream = pk.stream("events", EVENTS, time="t")
+    with stream.window(pk.unbounded()).agg(s=pk.sum("v")).open() as live:
+        assert live.push(events((1, "a", 1), (100, "a", 2))) == []
+        assert live.advance(10**9) == []
+        assert [batch.to_pylist() for batch in live.finish()] == [
+            [{"window_start": 1, "window_end": 101, "s": 3}]
+        ]
+
+
+def test_without_an_end_the_window_is_never_given() -> None:
+    stream = pk.stream("events", EVENTS, time="t")
+    query = stream.window(pk.unbounded()).agg(s=pk.sum("v"))
+    assert list(query.run(iter(events((1, "a", 1)).to_batches()), final=False)) == []
+
+
+def test_every_row_can_stand_beside_the_whole() -> None:
+    table = events((1, "a", 1), (2, "b", 3))
+    rows = pk.from_arrow(table, time="t").window(pk.unbounded()).with_columns(share=pk.col("v") / pk.sum("v"))
+    assert rows.collect()["share"].to_pylist() == [0.25, 0.75]
