@@ -57,8 +57,13 @@ def speed(case: Case, outcome: Outcome) -> float | None:
 
 def library_speed(case: Case, library: str) -> float | None:
     """The greatest speed of the contenders whose name begins with a word."""
-    found = (speed(case, each) for each in case.outcomes if each.name.split()[0].strip(",") == library)
+    found = (speed(case, each) for each in case.outcomes if first_word(each.name) == library)
     return max((each for each in found if each), default=None)
+
+
+def first_word(name: str) -> str:
+    """A contender's library: the first word of its name."""
+    return name.split(maxsplit=1)[0].strip(",")
 
 
 def of_group(outcomes: Sequence[Outcome], group: str, threads: int | None = None) -> list[Outcome]:

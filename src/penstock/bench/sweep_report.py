@@ -62,14 +62,19 @@ def column_of(outcome: Outcome) -> str:
 
 
 def speed_cell(case: Case, column: str) -> str:
-    """The speed of the first contender of a column."""
-    found = next((outcome for outcome in case.outcomes if column_of(outcome) == column), None)
-    if found is None:
-        return ""
-    if found.error:
-        return "n/a" if found.error.startswith(NOT_AVAILABLE) else "[red]failed[/]"
-    fast = speed(case, found)
-    return "[red]differs[/]" if fast is None else f"{fast / 1e6:,.1f}"
+    """The best speed in a column, of those who were asked what the first in it was asked."""
+    found = [outcome for outcome in case.outcomes if column_of(outcome) == column]
+    same = [speed(case, outcome) for outcome in found if outcome.question == found[0].question]
+    fast = max((each for each in same if each), default=None)
+    return missing(found) if fast is None else f"{fast / 1e6:,.1f}"
+
+
+def missing(found: Sequence[Outcome]) -> str:
+    """Say in a word why there is no speed."""
+    errors = [outcome.error for outcome in found if outcome.error]
+    if not errors:
+        return "[red]differs[/]" if found else ""
+    return "n/a" if errors[0].startswith(NOT_AVAILABLE) else "[red]failed[/]"
 
 
 def figure_cell(figures: Sequence[Figure], name: str) -> str:

@@ -120,7 +120,10 @@ def aggregate_questions(spec: YsbKeyed) -> Asked:
         for place, aggregate in enumerate(AGGREGATES):
             part = SLOW_PART if aggregate in ("median", "mode") else 1
             sql = DUCKDB_TUMBLING.replace("AGGREGATE", AGGREGATES[aggregate][0])
-            peers = [Peer("Polars", polars_tumbling(aggregate), part)]
+            peers = [
+                Peer("Polars", polars_tumbling(aggregate), part),
+                Peer("Polars, streaming", polars_tumbling(aggregate, "streaming"), part),
+            ]
             if aggregate != "mode":  # DuckDB breaks ties another way
                 peers.append(Peer("DuckDB", duckdb(sql, keyed_answer, size=WINDOW_US), part))
             query = partial(aggregate_query, aggregate)
@@ -243,7 +246,7 @@ def polars_counts(size: int) -> Maker:
     return polars(make, keyed_answer)
 
 
-def polars_tumbling(aggregate: str) -> Maker:
+def polars_tumbling(aggregate: str, engine: str = "in-memory") -> Maker:
     """Aggregate tumbling windows of ten seconds."""
 
     def make(frame: Any) -> Any:
@@ -259,4 +262,4 @@ def polars_tumbling(aggregate: str) -> Maker:
         grouped = frame.filter(pl.col("event_type") == VIEW).group_by(window, "campaign_id")
         return grouped.agg(one.alias("m"))
 
-    return polars(make, keyed_answer)
+    return polars(make, keyed_answer, engine)

@@ -41,14 +41,14 @@ DUCKDB_COUNTS = """
 """
 
 
-def polars(make: Make, to_table: Callable[[pa.Table], pa.Table]) -> Maker:
+def polars(make: Make, to_table: Callable[[pa.Table], pa.Table], engine: str = "in-memory") -> Maker:
     """Run an expression of Polars: `make` is given a lazy frame."""
 
     def maker(table: pa.Table, threads: int) -> tuple[Callable[[], Any], Callable[[Any], pa.Table]]:
         import polars as pl  # noqa: PLC0415 - as above
 
         query = make(pl.DataFrame(table).lazy())
-        return query.collect, lambda answer: to_table(answer.to_arrow())
+        return lambda: query.collect(engine=engine), lambda answer: to_table(answer.to_arrow())
 
     return maker
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.bench.contenders import PENSTOCK_GROUP
-from penstock.bench.figures import Case, Figure, library_speed, speed
+from penstock.bench.figures import Case, Figure, first_word, library_speed, speed
 from penstock.bench.measure import Contender, Outcome, compare
 from penstock.bench.peers import PEER_GROUP, failing
 from penstock.bench.swag.sweeps import Progress
@@ -38,7 +38,7 @@ class Peer:
     @property
     def library(self) -> str:
         """The name `--peers` knows it by."""
-        return self.name.split()[0].lower()
+        return first_word(self.name).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def is_ours(outcome: Outcome) -> bool:
 
 def libraries(several: Sequence[Peer]) -> list[str]:
     """The peers' libraries, each once."""
-    return list(dict.fromkeys(peer.name.split()[0] for peer in several))
+    return list(dict.fromkeys(first_word(peer.name) for peer in several))
 
 
 def library_figure(case: Case, ours: float | None, several: Sequence[Peer], library: str) -> Figure:
