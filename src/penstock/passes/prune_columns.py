@@ -86,6 +86,8 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
             return frozenset({this.time.column, *subset})
         case Top(by=by):
             return frozenset({this.time.column, by}) | _BOUNDS
+        case Apply():  # what a function gives is not known to be narrower
+            return frozenset(this.schema.names)
         case _:
             return frozenset({this.time.column})
 
