@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from tests.oracle.brute import Cells
 from tests.oracle.compare import assert_same_rows, assert_windows_in_order
 from tests.oracle.data import Row, plain_column
 from tests.oracle.matrix_queries import Case, Rolling, Windowed, build
+from tests.oracle.strategies import to_array
 
 
 def bound(case: Case, table: pa.Table | None = None) -> Any:
@@ -107,3 +109,59 @@ def disorder(case: Case) -> int:
     """How far a row lies behind the latest before it, at most: with so much lateness none is late."""
     known = [t for t in ticks(case) if t is not None]
     return max((seen - t for seen, t in zip(itertools.accumulate(known, max), known, strict=True)), default=0)
+
+
+@dataclass(frozen=True)
+class Push:
+    rows: int
+
+
+@dataclass(frozen=True)
+class Advance:
+    """Declare a time: so far beyond the latest row, or behind it."""
+
+    beyond: int
+
+
+def driven(
+    case: Case, moves: Sequence[Push | Advance], lateness: int
+) -> tuple[pa.Table, pa.Table, pk.Metrics]:
+    """Push rows and declare times in turn; give the result, the rows that are not late, and what was counted.
+
+    Which rows are late is worked out here row by row: those before the watermark when they come.
+    """
+    query, times = build(case, declared(case, lateness)), ticks(case)
+    table = case.table.combine_chunks()
+    found: list[pa.RecordBatch] = []
+    kept, at, watermark, latest = [], 0, -math.inf, -math.inf
+    with query.open() as live:
+        for move in [*moves, Push(table.num_rows)]:
+            if isinstance(move, Advance):
+                if math.isfinite(latest) and case.time.tick != "ns":  # finer than a datetime
+                    watermark = max(watermark, latest + move.beyond)
+                    found += live.advance(_instant(int(latest) + move.beyond, case))
+                continue
+            upto = min(at + move.rows, table.num_rows)
+            found += [made for batch in table.slice(at, upto - at).to_batches() for made in live.push(batch)]
+            for place in range(at, upto):
+                time = times[place]
+                if time is not None and time >= watermark:
+                    kept.append(place)
+                if time is not None:
+                    latest = max(latest, time)
+                    watermark = max(watermark, latest - lateness)
+            at = upto
+        found += live.finish()
+        return (
+            pa.Table.from_batches(found, query.schema),
+            table.take(pa.array(kept, pa.int64())),
+            live.metrics,
+        )
+
+
+def _instant(tick: int, case: Case) -> Any:
+    """Spell a time as `advance` takes it."""
+    if not pa.types.is_temporal(case.time.type):
+        return tick
+    scalar = to_array([tick], case.time.type)[0]
+    return scalar.cast(pa.timestamp("us", getattr(case.time.type, "tz", None))).as_py()

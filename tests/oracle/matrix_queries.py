@@ -332,3 +332,31 @@ def nested_cases(draw: st.DrawFn) -> Case:
         second = replace(second, rows=False) if clashes else second
     sequence = draw(st.sampled_from([None, "q"]))
     return Case(table, time, (*_filters(draw), first, *_filters(draw), second), sequence, second.fields)
+
+
+# --- windows on the calendar --------------------------------------------------------------------------------
+
+# Around these hours clocks change, or a day is left out.
+CHANGES = {"Europe/Berlin": 1_774_746_000, "America/New_York": 1_793_516_400, "Pacific/Apia": 1_325_239_200}
+LENGTHS = ("1h", "6h", "1d", "2d", "1w", "1mo", "3mo")
+
+
+def _calendar(draw: st.DrawFn, zone: str) -> Any:
+    size = draw(st.sampled_from(LENGTHS))
+    if draw(st.booleans()):
+        return pk.tumbling(size, offset=draw(st.sampled_from([None, "5h", "-2h"])), tz=zone)
+    return pk.sliding(size, every=draw(st.sampled_from(["1d", "1w", "1mo"])), tz=zone)
+
+
+@st.composite
+def calendar_cases(draw: st.DrawFn) -> Case:
+    """Draw days, weeks and months of a zone over rows around a change of its clocks."""
+    zone, change = draw(st.sampled_from(list(CHANGES.items())))
+    unit = draw(st.sampled_from(["s", "ms"]))
+    time = TimeSpec(pa.timestamp(unit, draw(st.sampled_from([None, "UTC", zone]))), None, unit)
+    apart = draw(st.sampled_from([1800, 6 * 3600, 5 * 86_400]))
+    places = draw(st.lists(st.integers(-8, 8), max_size=30))
+    ticks = [(change + place * apart) * (1 if unit == "s" else 1000) for place in places]
+    table = table_of(draw(st.integers(0, 2**32)), ticks, time)
+    step = windowed(draw, time, False, _calendar(draw, zone))
+    return Case(table, time, (*_filters(draw), step, *_having(draw, step)), None, step.fields)

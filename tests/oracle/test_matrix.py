@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -9,8 +10,18 @@ from hypothesis import strategies as st
 import penstock as pk
 from tests.oracle.effort import effort
 from tests.oracle.engines import tiny_tasks
-from tests.oracle.matrix_engines import assert_answer, collected, disorder, expected, streamed
-from tests.oracle.matrix_queries import Case, cases, nested_cases
+from tests.oracle.matrix_engines import (
+    Advance,
+    Push,
+    assert_answer,
+    collected,
+    disorder,
+    driven,
+    expected,
+    results,
+    streamed,
+)
+from tests.oracle.matrix_queries import Case, Rolling, Windowed, calendar_cases, cases, nested_cases
 from tests.oracle.strategies import batches_of
 
 
@@ -73,3 +84,62 @@ def test_windows_over_windows_do_not_depend_on_batches(case: Case, data: st.Data
     found, counted = streamed(case, data.draw(batches_of(case.table)), disorder(case) + slack)
     assert_answer(case, wanted or [], found, "incremental")
     assert counted.late == 0 and counted.balanced
+
+
+@effort(30)
+@given(case=calendar_cases(), data=st.data())
+def test_windows_on_the_calendar_give_what_the_interpreter_defines(case: Case, data: st.DataObject) -> None:
+    wanted = expected(case)
+    assume(wanted is not None)
+    assert_answer(case, wanted or [], collected(case), "compiled")
+    found, counted = streamed(case, data.draw(batches_of(case.table)), disorder(case))
+    assert_answer(case, wanted or [], found, "incremental")
+    assert counted.late == 0 and counted.balanced
+
+
+# --- rows that come too late --------------------------------------------------------------------------------
+
+
+@effort(40)
+@given(case=cases() | calendar_cases(), lateness=st.integers(0, 30), data=st.data())
+def test_the_same_rows_are_late_whatever_the_batches(case: Case, lateness: int, data: st.DataObject) -> None:
+    assume(expected(case) is not None)
+    one, counted = streamed(case, case.table.combine_chunks().to_batches(), lateness)
+    many, recounted = streamed(case, data.draw(batches_of(case.table)), lateness)
+    assert counted == recounted or _counts(counted) == _counts(recounted)
+    assert counted.balanced and recounted.balanced
+    assert _exact(case, one) == _exact(case, many)
+
+
+def _counts(metrics: pk.Metrics) -> tuple[int, ...]:
+    return metrics.read, metrics.accepted, metrics.late, metrics.filtered, metrics.malformed, metrics.emitted
+
+
+def _exact(case: Case, table: pa.Table) -> list[str]:
+    """List what has to be equal to the bit."""
+    loose = {name for name, each in case.scaled.items() if each.scale is not None}
+    names = [name for name in table.column_names if name.partition("_")[0] not in loose]
+    return sorted(map(repr, results(table.select(names))))
+
+
+def _waits_for_order(case: Case) -> bool:
+    """Tell whether a row counts if and only if the watermark had not passed it when it came."""
+    step = next(step for step in case.steps if isinstance(step, Windowed | Rolling))
+    return isinstance(step, Rolling) or type(step.window).__name__ in ("SessionSpec", "RowsSpec")
+
+
+MOVES = st.lists(st.integers(0, 6).map(Push) | st.integers(-9, 9).map(Advance), max_size=8)
+
+
+@effort(50)
+@given(case=cases().filter(_waits_for_order), lateness=st.integers(0, 12), moves=MOVES)
+def test_rows_before_the_watermark_take_no_part_and_all_others_do(
+    case: Case, lateness: int, moves: list[Push | Advance]
+) -> None:
+    found, on_time, counted = driven(case, moves, lateness)
+    wanted = expected(case, on_time)
+    assume(wanted is not None)
+    assert_answer(case, wanted or [], found, "driven")
+    assert counted.balanced
+    if not any(not isinstance(step, Windowed | Rolling) for step in case.steps):
+        assert counted.accepted == on_time.num_rows

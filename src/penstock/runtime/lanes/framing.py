@@ -260,11 +260,11 @@ class CalendarFraming:
         return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
 
     def _last_end(self, times: np.ndarray) -> np.ndarray:
-        """The end of the last window that holds each time."""
+        """The end of the last window that holds each time; NEVER in the gaps between windows."""
         starts, ends = self.bounds(int(times.min()), int(times.max()))
-        place = np.maximum(np.searchsorted(starts, times, side="right") - 1, 0)
-        last: np.ndarray = np.where(ends[place] > times, ends[place], NEVER)
-        return last
+        started = np.searchsorted(starts, times, side="right")
+        last = np.append(NEVER, ends)[started]
+        return np.where(last > times, last, NEVER)
 
     def ahead(self, watermark: int) -> int:
         return watermark
