@@ -14,7 +14,7 @@ from penstock.ir.rows import as_table
 from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
-from penstock.lane_reducers import LaneReducers
+from penstock.lane_reducers import LaneReducers, dense_frames
 from penstock.loop.nodes import TYPES
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
 from penstock.programs import CompiledRows, Workshop
@@ -51,13 +51,17 @@ from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
 @dataclass(frozen=True)
 class LaneProgram:
-    """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results."""
+    """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results.
+
+    `by_key` asks for the results of a window in the order of their keys.
+    """
 
     this: ir.Object
     source: ir.Object
     made: Spelled
     workshop: Workshop
     algorithms: tuple[str, ...] = ()
+    by_key: bool = False
 
     def stages(self, first: bool) -> list[StageSpec]:
         """Three stages. `first` says that rows are counted here."""
@@ -127,7 +131,8 @@ class LaneProgram:
         framing, sort = self._framing(body.domain), sorter(self.workshop)
         match body:
             case ir.Reduce():
-                return framing, WindowResults(framing, self._reductions(threads), made.keys, schema, sort)
+                reductions = self._reductions(threads)
+                return framing, WindowResults(framing, reductions, made.keys, schema, sort, self.by_key)
             case ir.Attach():
                 return framing, RowResults(
                     framing, self._reductions(threads), not self._carried, schema, sort
@@ -162,11 +167,9 @@ class LaneProgram:
         )
 
     def _reductions(self, threads: int) -> Reductions:
-        made = self.made
-        reducers = LaneReducers(
-            made.ready, made.reductions, self.algorithms, self.workshop, threads
-        ).reducers()
-        return Reductions(reducers, len(made.reductions))
+        made, dense = self.made, dense_frames(self.this.body)
+        lanes = LaneReducers(made.ready, made.reductions, self.algorithms, dense, self.workshop, threads)
+        return Reductions(lanes.reducers(), len(made.reductions))
 
 
 def _applied(

@@ -27,6 +27,7 @@ from penstock.runtime.lanes.reducers import (
 )
 from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
 from penstock.runtime.programs import OutputCall
+from penstock.types.windows import Count
 
 Numbered = tuple[int, LaneReduction]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -34,11 +35,15 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class LaneReducers:
-    """The reducers of one windowed object; `algorithms` has been chosen for each reduction."""
+    """The reducers of one windowed object; `algorithms` has been chosen for each reduction.
+
+    `dense` says that there are about as many frames as rows.
+    """
 
     ready: ir.Object
     reductions: tuple[LaneReduction, ...]
     algorithms: tuple[str, ...]
+    dense: bool
     workshop: Workshop
     threads: int
 
@@ -142,6 +147,7 @@ class LaneReducers:
             tuple(each.type for each in reductions),
             nullable,
             algorithm,
+            self.dense,
         )
 
     def _slide(
@@ -154,6 +160,7 @@ class LaneReducers:
         return SlideCall(OutputCall(call, output_columns(kernel.outputs), kernel.bindings), scratch)
 
 
+_FEW_ROWS = 4
 _OTHERS = frozenset({"first", "last", "list"})
 QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
 
@@ -186,3 +193,12 @@ def _grouped(
 
 def _counts_rows(reduction: LaneReduction) -> bool:
     return not reduction.args and reduction.where is None
+
+
+def dense_frames(body: ir.Body) -> bool:
+    """Tell whether an object has about as many frames as rows: look-backs, and counts that move by a few rows."""
+    match body:
+        case ir.Reduce(domain=Count(every=every)) | ir.Attach(domain=Count(every=every)):
+            return every <= _FEW_ROWS
+        case _:
+            return isinstance(body, ir.Lookback)

@@ -25,7 +25,7 @@ from penstock.lower.emission.spec import Output
 from penstock.lower.folding.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
-from penstock.lower.partials import PRESENT, Finish, Partial, monoid_of, partials_of
+from penstock.lower.partials import PRESENT, ROWS, Finish, Partial, monoid_of, partials_of
 from penstock.types.time import Time
 
 Algorithm = Callable[[Slide], tuple[Scratch, ...]]
@@ -50,6 +50,7 @@ class SlideSpec:
     types: tuple[pa.DataType, ...]
     nullable: frozenset[str]
     algorithm: str
+    dense: bool  # about as many frames as rows
 
 
 @dataclass(frozen=True)
@@ -68,15 +69,10 @@ def build_slide(spec: SlideSpec) -> SlideKernel:
     return _Sliding(spec).write()
 
 
-def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
-    """The algebra of what the reductions remember: what an algorithm has to be able to handle."""
-    return tuple(_monoid(each, spec.schema) for each in _partials(spec))
-
-
 def _partials(spec: SlideSpec) -> tuple[Partial, ...]:
-    """What frames remember: a frame knows without being told whether it has rows."""
+    """What the reductions need to know of a frame, but for what its bounds tell: whether it has rows, and how many."""
     found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
-    return found[1:] if found[0] == PRESENT and len(found) > 1 else found
+    return tuple(each for each in found if each not in (PRESENT, ROWS))
 
 
 def _monoid(partial: Partial, schema: pa.Schema) -> Monoid:
@@ -114,8 +110,9 @@ class _Sliding:
 
     def write(self) -> SlideKernel:
         k = self.k
-        algebra = slide_monoids(self.spec)
-        slide = Slide(k, self.lo, self.hi, self.begin, self.end, algebra, self._row, self._emit)
+        algebra = tuple(_monoid(each, self.spec.schema) for each in self.partials)
+        bounds = self.lo, self.hi, self.begin, self.end
+        slide = Slide(k, *bounds, algebra, self._row, self._emit, self.spec.dense)
         scratch = ALGORITHMS[self.spec.algorithm](slide)
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(0)
@@ -135,9 +132,14 @@ class _Sliding:
     def _emit(self, frame: Value, states: Sequence[Values]) -> None:
         """Write a frame's results. One without rows has none, except that it counts them."""
         spec, k = self.spec, self.k
-        some = k.var("some", self.lo[frame] < self.hi[frame])
+        rows = k.var("rows", self.hi[frame] - self.lo[frame])
+        some = k.var("some", rows > 0)
         finish = Finish(
-            k, self.partials, states, lambda e: may_be_null(e, spec.schema, spec.nullable), self._fail
+            k,
+            (*self.partials, ROWS),
+            (*states, (rows,)),
+            lambda expr: may_be_null(expr, spec.schema, spec.nullable),
+            self._fail,
         )
         for place, (reduction, dtype) in enumerate(zip(spec.reductions, spec.types, strict=True)):
             cell = finish.cell(reduction, dtype)

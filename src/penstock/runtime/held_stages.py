@@ -44,7 +44,7 @@ class Held:
 
     def times(self, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return ticks_of(whole) + self.time.shift
+        return ticks_of(whole, self.time.shift)
 
     def release(self, watermark: int) -> pa.Table:
         """Take out the rows before the watermark."""

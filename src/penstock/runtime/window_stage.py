@@ -121,7 +121,7 @@ class WindowStage:
         return flow.filtered(flow.batch.take(indices(kept)), kept)
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
-        return ticks_of(batch.column(self.program.time.column)) + self.program.time.shift
+        return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
 
     def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
         """Cut before each row that came when some of its windows were newly complete; say up to which."""

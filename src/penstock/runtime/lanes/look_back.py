@@ -22,20 +22,21 @@ class LookBackFraming(Released):
 
     def frames(self, lanes: Lanes) -> list[Frames]:
         """The frames of new rows, for each span."""
+        whole = [self._span(span, call, lanes) for span, call in zip(self.spans, self.calls, strict=True)]
+        if lanes.fresh.all():
+            return whole
         new = np.flatnonzero(lanes.fresh)
-        return [self._span(span, call, lanes, new) for span, call in zip(self.spans, self.calls, strict=True)]
+        return [each.chosen(new) for each in whole]
 
-    def _span(self, span: LookBack, call: Call, lanes: Lanes, new: np.ndarray) -> Frames:
-        now = lanes.times if len(new) == len(lanes) else lanes.times[new]
+    def _span(self, span: LookBack, call: Call, lanes: Lanes) -> Frames:
         if span.rows is not None and span.delay == 0:
-            hi = new + (span.closed != "left")
+            hi = np.arange(len(lanes)) + (span.closed != "left")
         else:
             lo, hi = self._by_time(span, call, lanes)
-            if len(new) < len(lanes):
-                lo, hi = lo[new], hi[new]
         if span.rows is not None:
-            lo = np.maximum(hi - span.rows, lanes.bounds[lanes.of_rows(new)])
-        return Frames(lo, hi, now, now)
+            first = np.repeat(lanes.bounds[:-1], np.diff(lanes.bounds))
+            lo = np.maximum(hi - span.rows, first)
+        return Frames(lo, hi, lanes.times, lanes.times)
 
     @staticmethod
     def _by_time(span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from penstock.runtime.buffers import indices, time_array
 from penstock.runtime.lanes.framing import Frames, Framing
 from penstock.runtime.lanes.lanes import Lanes, same_keys
 from penstock.runtime.lanes.look_back import LookBackFraming
+from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.reducers import Reducer, ranges
 from penstock.runtime.lanes.sorting import Sorter
 
@@ -35,20 +36,26 @@ class Reductions:
 
 @dataclass(frozen=True)
 class WindowResults:
-    """One row for each window and key: bounds, keys, aggregates."""
+    """One row for each window and key: bounds, keys, aggregates.
+
+    `by_key` orders the rows of a window by their keys, where somebody behind sees their order.
+    """
 
     framing: Framing
     reductions: Reductions
     keys: tuple[str, ...]
     schema: pa.Schema
     sorter: Sorter
+    by_key: bool
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         frames = self.framing.frames(lanes, watermark)
         if not len(frames):
             return []
         reduced = self.reductions.arrays(lanes, [frames])
-        order, rows = by_bounds(frames, self.sorter), lanes.key_rows(frames.lo)
+        rows = lanes.key_rows(frames.lo)
+        keys = key_arrays(lanes, rows, self.keys) if self.by_key else ()
+        order = by_bounds_and_keys(frames, keys, self.sorter) if keys else by_bounds(frames, self.sorter)
         if order is not None:
             frames, rows, chosen = frames.chosen(order), rows[order], indices(order)
             reduced = [array.take(chosen) for array in reduced]
@@ -94,16 +101,17 @@ class LookBackResults:
     sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        new = np.flatnonzero(lanes.fresh)
-        if not len(new):
+        fresh = lanes.fresh
+        if not fresh.any():
             return []
         reduced = self.reductions.arrays(lanes, self.framing.frames(lanes))
-        if lanes.moments is not None:
+        if lanes.moments is None and lanes.order is None and fresh.all():
+            rows = lanes.came.batch
+        else:
+            new = np.flatnonzero(fresh)
             order = self.sorter.order(lanes.in_time(new))
-            new, places = new[order], indices(order)
-            reduced = [array.take(places) for array in reduced]
-        whole = len(new) == len(lanes) and lanes.places is None
-        rows = lanes.came.batch if whole else lanes.taken(new)
+            rows = lanes.taken(new[order])
+            reduced = [array.take(indices(order)) for array in reduced]
         return [pa.RecordBatch.from_arrays([*rows.columns, *reduced], schema=self.schema)]
 
 
@@ -122,8 +130,8 @@ class AppliedResults:
         frames = self.framing.frames(lanes, watermark)
         if not len(frames):
             return []
-        order = by_bounds(frames, self.sorter)
-        frames = frames if order is None else frames.chosen(order)
+        keys = key_arrays(lanes, lanes.rows(frames.lo), self.keys)
+        frames = frames.chosen(by_bounds_and_keys(frames, keys, self.sorter))
         whole = pa.Table.from_batches([lanes.batch(self.columns)])
         made = [self.function(whole.slice(lo, hi - lo)) for lo, hi in zip(frames.lo, frames.hi, strict=True)]
         frame = np.repeat(np.arange(len(frames)), [table.num_rows for table in made])
@@ -142,6 +150,12 @@ def by_bounds(frames: Frames, sorter: Sorter) -> np.ndarray | None:
     later = frames.end[1:] > frames.end[:-1]
     same = (frames.end[1:] == frames.end[:-1]) & (frames.start[1:] >= frames.start[:-1])
     return None if bool((later | same).all()) else sorter.order(frames.end, frames.start)
+
+
+def by_bounds_and_keys(frames: Frames, keys: Sequence[pa.Array], sorter: Sorter) -> np.ndarray:
+    """The order of frames by end, then start, then their keys: null first, NaN last."""
+    ranks = [ranked(key, key.is_valid().to_numpy(zero_copy_only=False))[0] for key in keys]
+    return sorter.order(frames.end, frames.start, *ranks)
 
 
 def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:

@@ -151,7 +151,7 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
     branch = integers(table, "branch")
     return Rows(
         batch,
-        ticks_of(batch.column(time.column)) + time.shift,
+        ticks_of(batch.column(time.column), time.shift),
         array_of(table, "sequence") if "sequence" in table.column_names else None,
         branch if branch.any() else None,
         complete(table, "fresh", pa.bool_()).to_numpy(zero_copy_only=False),
@@ -164,7 +164,7 @@ def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:
     branches = [np.full(flow.batch.num_rows, flow.branch) for flow in flows]
     return Rows(
         batch,
-        ticks_of(batch.column(time.column)) + time.shift,
+        ticks_of(batch.column(time.column), time.shift),
         _joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
         np.concatenate(branches) if any(flow.branch for flow in flows) else None,
         np.ones(batch.num_rows, np.bool_),

@@ -92,7 +92,7 @@ class LaneStage:
             self.metrics.accepted += accepted
 
     def _released(self, batch: pa.RecordBatch) -> np.ndarray:
-        return ticks_of(batch.column(self.release.column)) + self.release.shift
+        return ticks_of(batch.column(self.release.column), self.release.shift)
 
     def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
         """Cut before each row behind the watermark that came with it: some of its windows may be complete."""
