@@ -16,6 +16,7 @@ from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import fits_emission, split_results
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
+from penstock.passes.order import order_of_keys_is_seen
 from penstock.passes.pipeline import optimise
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
@@ -215,7 +216,8 @@ class Wiring:
         made = spell(this, source, columns_kept(this, source))
         chosen = choices(program, self.aggregator).get(this.name, ())
         algorithms = tuple(each.algorithm for each in chosen)
-        lanes = LaneProgram(this, source, made, self.workshop, algorithms)
+        by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
+        lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key)
         return lanes.stages(first=not _stateful(source, program))
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.ir.interpret import interpret
+from penstock.ir.rows import to_rows
+from penstock.lower.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.engines import tiny_tasks
 from tests.oracle.matrix_engines import (
@@ -143,3 +148,52 @@ def test_rows_before_the_watermark_take_no_part_and_all_others_do(
     assert counted.balanced
     if not any(not isinstance(step, Windowed | Rolling) for step in case.steps):
         assert counted.accepted == on_time.num_rows
+
+
+# --- rows of one time, seen from behind a window -------------------------------------------------------------
+
+FIRST: dict[str, Any] = {
+    "panes": lambda e: e.window(10, by="s").agg(v=pk.sum("v")),
+    "overlapping panes": lambda e: e.window(10, every=5, by="s").agg(v=pk.sum("v")),
+    "sessions": lambda e: e.window(pk.session(2), by="s").agg(v=pk.median("v")),
+    "windows of rows": lambda e: e.window(pk.rows(2), by="s").agg(v=pk.sum("v")),
+    "all rows": lambda e: e.window(pk.unbounded(), by="s").agg(v=pk.sum("v")),
+    "results renamed": lambda e: e.window(10, by="s").agg(v=pk.sum("v")).select(s=pk.col("v"), v=pk.col("s")),
+    "a function": lambda e: e.window(10, by="s").apply(lambda rows: {"v": [rows.num_rows]}, {"v": "int64"}),
+    "rows beside sessions": lambda e: e.window(pk.session(2), by="s").with_columns(n=pk.count()),
+    "rows beside all": lambda e: e.window(pk.unbounded(), by="s").with_columns(n=pk.count()),
+    "a look-back": lambda e: e.rolling(5, by="s").with_columns(n=pk.count()),
+}
+SECOND: dict[str, Any] = {
+    "windows of rows": lambda w: w.window(pk.rows(2)),
+    "first and last": lambda w: w.window(pk.tumbling(7)),
+    "the same keys": lambda w: w.window(pk.tumbling(50), by="s"),
+}
+TIED = st.lists(st.tuples(st.integers(0, 19), st.sampled_from([*"zxya", None])), max_size=24)
+
+
+@pytest.mark.parametrize("second", SECOND)
+@pytest.mark.parametrize("first", FIRST)
+@effort(4)
+@given(rows=TIED, data=st.data())
+def test_the_order_of_keys_that_share_a_time_is_their_own(
+    first: str, second: str, rows: list[Any], data: st.DataObject
+) -> None:
+    """Not the order in which they came, which would depend on how rows are cut into batches."""
+    rows.sort(key=lambda row: row[0])
+    times, keys = [row[0] for row in rows], [row[1] for row in rows]
+    types = [("t", pa.int64()), ("s", pa.string()), ("v", pa.int64())]
+    table = pa.table([times, keys, range(len(rows))], schema=pa.schema(types))
+    bounds = ["window_start", "window_end"]
+
+    def query(source: Any) -> Any:
+        made = FIRST[first](source)
+        again = made.drop(*bounds) if {"t", *bounds} <= set(made.schema.names) else made
+        return SECOND[second](again).agg(l=pk.list("v"), f=pk.first("s"), e=pk.last("v"))
+
+    source = pk.from_arrow(table, time="t", name="events")
+    wanted = sorted(map(repr, interpret(to_ir(query(source).plan), {"events": to_rows(table)})))
+    assert sorted(map(repr, query(source).collect().to_pylist())) == wanted
+    live = query(pk.stream("events", table.schema, time="t"))
+    found = [row for batch in live.run(iter(data.draw(batches_of(table)))) for row in batch.to_pylist()]
+    assert sorted(map(repr, found)) == wanted

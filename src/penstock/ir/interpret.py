@@ -50,7 +50,7 @@ Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row, and its rank among those of the same time."""
+    """A row, and its rank among those of the same time: first by its sequence, which results have none of."""
 
     row: Row
     rank: Rank
@@ -160,14 +160,14 @@ def _reduce(body: Reduce, source: list[Sample], origin: Object) -> list[Sample]:
         row = {name: canonical(value) for name, value in keys(group[0].row).items()} | _bounds(window)
         reduced = _reduced(body.reductions, [group], origin.schema)
         if holds is None or holds(row, reduced) is True:
-            results.append(Sample(record(row, reduced), (window[0], *key)))
+            results.append(Sample(record(row, reduced), ((), window[0], *key)))
     return results
 
 
 def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
     """Repeat every sample once per window that covers it, beside the reductions of its key.
 
-    Results are ordered by window, then as the samples came.
+    Results are ordered by window, then as the samples came; so are those of one time.
     """
     record = _record(body.fields, result_scope(body, origin), result_types(body, origin))
     arrived = {id(sample): position for position, sample in enumerate(source)}
@@ -179,7 +179,7 @@ def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
             for each in group
         ]
     found.sort(key=lambda each: each[:2])
-    return [Sample(row, (*each.rank, window[::-1])) for window, _, each, row in found]
+    return [Sample(row, ((), window, *each.rank)) for window, _, each, row in found]
 
 
 def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Sample]:
@@ -205,7 +205,7 @@ def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> l
             body.function(to_table([each.row for each in group], origin.schema)), this.schema, given
         )
         for position, row in enumerate(to_rows(made)):
-            results.append(Sample(head | row, (window[0], *key, position)))
+            results.append(Sample(head | row, ((), window[0], *key, position)))
     return results
 
 

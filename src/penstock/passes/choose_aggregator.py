@@ -41,6 +41,7 @@ from penstock.ir.nodes import (
     Windowed,
 )
 from penstock.ir.scope import result_type
+from penstock.passes.order import order_of_keys_is_seen
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Calendar, Count
 
@@ -86,8 +87,8 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
 
 def in_panes(body: Reduce, program: Program) -> bool:
     """Tell whether rows can be folded into panes: windows lie on a grid, and states of a fixed size merge."""
-    if not isinstance(body.domain, Grid | Carried):
-        return False
+    if not isinstance(body.domain, Grid | Carried) or order_of_keys_is_seen(body, program):
+        return False  # panes give the keys of a window in the order they lie in
     schema, by_place = program[body.source].schema, _ordered_by_place(body.source, program)
     return all(_Facts(each, schema).fits_panes(by_place) for each in body.reductions)
 

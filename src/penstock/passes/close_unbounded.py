@@ -31,6 +31,7 @@ from penstock.ir.nodes import (
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.graph import redefine
+from penstock.passes.order import order_of_keys_is_seen
 from penstock.types.windows import Unbounded
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
@@ -52,6 +53,7 @@ def _closes(body: Reduce, program: Program) -> bool:
     carries = set(_BOUNDS) & set(source.schema.names)
     return (
         isinstance(body.domain, Unbounded)
+        and not order_of_keys_is_seen(body, program)
         and plain
         and not carries
         and source.time.shift == 0

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.expr.aggregates import algebra_of
 from penstock.expr.nodes import Column, Expr, Field, columns_of
 from penstock.ir.nodes import (
     WINDOW_END,
@@ -37,8 +36,8 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.passes.graph import without_unread
+from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
-from penstock.types.windows import Count
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
@@ -140,7 +139,7 @@ def _reduction_needs(reduction: Reduction) -> frozenset[str]:
 
 def _order_needs(body: Windowed, source: Object) -> frozenset[str]:
     """Name the time column where samples of a window they carry are told apart by it."""
-    return frozenset({source.time.column} & set(source.schema.names)) if _sees_order(body) else _NONE
+    return frozenset({source.time.column} & set(source.schema.names)) if sees_order(body) else _NONE
 
 
 def _carried(body: Windowed) -> bool:
@@ -153,21 +152,7 @@ def _read(*exprs: Expr | None) -> frozenset[str]:
 
 def _depends_on_order(program: Program) -> bool:
     """Tell whether an answer can depend on the order of rows that have the same time."""
-    return any(_sees_order(each.body) for each in program.objects)
-
-
-def _sees_order(body: Body) -> bool:
-    match body:
-        case Distinct() | Top() | Apply():
-            return True
-        case Reduce(domain=Count()) | Attach(domain=Count()):
-            return True
-        case Lookback(spans=spans) if any(span.rows is not None for span in spans):
-            return True
-        case Reduce(reductions=reductions) | Attach(reductions=reductions) | Lookback(reductions=reductions):
-            return not all(algebra_of(each).commutative for each in reductions)
-        case _:
-            return False
+    return any(sees_order(each.body) for each in program.objects)
 
 
 def _aligned(program: Program) -> Program:

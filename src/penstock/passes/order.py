@@ -1,0 +1,77 @@
+"""Tell who sees the order of samples that have the same time: windows of rows, `first`, `distinct` and their like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.expr.aggregates import algebra_of
+from penstock.expr.nodes import Column, Field
+from penstock.ir.nodes import (
+    Apply,
+    Attach,
+    Body,
+    Distinct,
+    Lookback,
+    Object,
+    Program,
+    Reduce,
+    Samples,
+    Top,
+    sources_of,
+)
+from penstock.types.windows import Count
+
+
+def sees_order(body: Body) -> bool:
+    """Tell whether an object's answer can depend on the order of samples of one time."""
+    match body:
+        case Distinct() | Top() | Apply():
+            return True
+        case Reduce(domain=Count()) | Attach(domain=Count()):
+            return True
+        case Lookback(spans=spans) if any(span.rows is not None for span in spans):
+            return True
+        case Reduce(reductions=reductions) | Attach(reductions=reductions) | Lookback(reductions=reductions):
+            return not all(algebra_of(each).commutative for each in reductions)
+        case _:
+            return False
+
+
+def order_of_keys_is_seen(body: Reduce | Apply, program: Program) -> bool:
+    """Tell whether somebody behind a window sees in which order its keys come: they share a time."""
+    this = next((each for each in program.objects if each.body is body), None)
+    if this is None or not body.keys:
+        return False
+    keys = frozenset(key.name for key in body.keys)
+    return _seen(this.name, keys if isinstance(body, Apply) else _passed(keys, body.fields), program)
+
+
+def _seen(name: str, keys: frozenset[str] | None, program: Program) -> bool:
+    """Look behind an object whose columns `keys` tell samples of one time apart; None: no column is known to."""
+    return any(_seen_by(each, keys, program) for each in program.objects if name in sources_of(each.body))
+
+
+def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> bool:
+    """Who keeps the keys apart sees at most one of each window; what passes samples on is looked behind."""
+    match this.body:
+        case Samples(fields=fields):
+            return _seen(this.name, _passed(keys, fields), program)
+        case Reduce() | Apply() as body:
+            return sees_order(body) and not _apart(body, keys)
+        case Attach(fields=fields) | Lookback(fields=fields) as body:
+            here = sees_order(body) and not _apart(body, keys)
+            return here or _seen(this.name, _passed(keys, fields), program)
+        case body:
+            return sees_order(body) or _seen(this.name, keys, program)
+
+
+def _passed(keys: frozenset[str] | None, fields: Iterable[Field]) -> frozenset[str] | None:
+    """Give the keys if all of them are among the fields, as they are."""
+    same = {each.name for each in fields if each.expr == Column(each.name)}
+    return keys if keys is not None and keys <= same else None
+
+
+def _apart(body: Reduce | Apply | Attach | Lookback, keys: frozenset[str] | None) -> bool:
+    return keys is not None and keys <= {
+        each.expr.name for each in body.keys if isinstance(each.expr, Column)
+    }
