@@ -112,34 +112,42 @@ class _Windows:
 
 
 def look_back_frames(oldest: bool, newest: bool) -> Kernel:
-    """For each row, the rows of its lane from `since` before its time to `until` before it.
+    """For each of the rows `begin … end`, the rows of its lane from `since` before its time to `until` before it.
 
-    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame.
+    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame. The first of the rows lies in
+    lane `lane`, and looks back on nothing before `left` and `right`. Returns the length of the longest frame.
     """
     k = KernelBuilder("look_back_frames")
     times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
-    since, until, lanes = k.scalar("since"), k.scalar("until"), k.scalar("lanes")
+    since, until = k.scalar("since"), k.scalar("until")
+    begin, end, lane = k.scalar("begin"), k.scalar("end"), k.scalar("lane")
     lo, hi = k.buffer("lo", I64), k.buffer("hi", I64)
+    left, right = k.var("from", k.scalar("left")), k.var("to", k.scalar("right"))
+    longest, at, here = k.var("longest", 0), k.var("at", begin), k.var("here", lane)
 
     def advance(pointer: Var, stop: Value, limit: Value, including: bool) -> None:
         bound = k.var("bound", limit)
         more = k.var("more", pointer < stop, BOOL)
         with k.while_(more):
-            here = times[pointer]
-            k.set(more, here <= bound if including else here < bound)
-            with k.if_(more):
-                k.set(pointer, pointer + 1)
-                k.set(more, pointer < stop)
+            passed = times[pointer] <= bound if including else times[pointer] < bound
+            k.set(pointer, pointer + passed.to(I64))
+            k.set(more, passed & (pointer < stop))
 
-    with k.for_(0, lanes, "lane") as lane:
-        stop = k.var("stop", bounds[lane + 1])
-        left, right = k.var("left", bounds[lane]), k.var("right", bounds[lane])
-        with k.for_(bounds[lane], stop, "row") as row:
-            advance(right, stop, times[row] - until, newest)
-            advance(left, stop, times[row] - since, not oldest)
-            k.store(lo, row, minimum(left, right))
+    with k.while_(at < end):
+        stop = k.var("stop", minimum(bounds[here + 1], end))
+        lane_end = k.var("lane_end", bounds[here + 1])
+        with k.for_(at, stop, "row") as row:
+            advance(right, lane_end, times[row] - until, newest)
+            advance(left, lane_end, times[row] - since, not oldest)
+            first = k.var("first", minimum(left, right))  # a span before the first row has its ends turned
+            k.store(lo, row, first)
             k.store(hi, row, right)
-    k.ret(0)
+            k.set(longest, maximum(longest, right - first))
+        k.set(at, stop)
+        k.set(here, here + 1)
+        k.set(left, stop)
+        k.set(right, stop)
+    k.ret(longest)
     return k.build()
 
 

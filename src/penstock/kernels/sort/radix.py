@@ -1,4 +1,7 @@
-"""Sort row numbers by 64-bit keys, digit by digit, the lowest first: equal keys keep their order."""
+"""Sort row numbers by 64-bit keys, digit by digit, the lowest first: equal keys keep their order.
+
+Keys move along with the row numbers, so that every pass reads from one end to the other.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ DIGITS = 1 << DIGIT_BITS
 
 
 def radix_pass() -> Kernel:
-    """Reorder `order` by one digit of (keys - least): those at `shift`, into `sorted`."""
+    """Reorder keys and rows by one digit of (key - least), the one at `shift`."""
     k = KernelBuilder("radix_pass")
-    keys, order, into = k.buffer("keys", I64), k.buffer("order", I64), k.buffer("sorted", I64)
+    keys, order = k.buffer("keys", I64), k.buffer("order", I64)
+    sorted_keys, sorted_order = k.buffer("sorted_keys", I64), k.buffer("sorted_order", I64)
     counts, rows = k.buffer("counts", I64), k.scalar("rows")
     least, shift = k.scalar("least"), k.scalar("shift")
     with k.for_(0, DIGITS, "d") as d:
@@ -26,10 +30,11 @@ def radix_pass() -> Kernel:
         k.store(counts, d, total)
         k.set(total, total + here)
     with k.for_(0, rows, "i") as i:
-        row = k.var("row", order[i])
-        digit = k.var("digit", ((keys[row] - least) >> shift) & (DIGITS - 1))
+        key = k.var("key", keys[i])
+        digit = k.var("digit", ((key - least) >> shift) & (DIGITS - 1))
         place = k.var("place", counts[digit])
-        k.store(into, place, row)
+        k.store(sorted_keys, place, key)
+        k.store(sorted_order, place, order[i])
         k.store(counts, digit, place + 1)
     k.ret(0)
     return k.build()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
+from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import NEVER
 from penstock.runtime.lanes.framing import Frames, Released, within_reach
-from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.lanes import ROWS_PER_THREAD, Lanes
 from penstock.runtime.programs import Call
 from penstock.types.windows import LookBack
 
@@ -19,6 +22,7 @@ class LookBackFraming(Released):
 
     spans: tuple[LookBack, ...]
     calls: tuple[Call, ...]
+    threads: int
 
     def frames(self, lanes: Lanes) -> list[Frames]:
         """The frames of new rows, for each span."""
@@ -38,14 +42,27 @@ class LookBackFraming(Released):
             lo = np.maximum(hi - span.rows, first)
         return Frames(lo, hi, lanes.times, lanes.times)
 
-    @staticmethod
-    def _by_time(span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+    def _by_time(self, span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
         lo, hi = np.empty(len(lanes), np.int64), np.empty(len(lanes), np.int64)
         since = span.delay + (span.size or 0)
         within_reach(lanes.times, since, 0)
-        given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count, "lo": lo, "hi": hi}
-        call({**given, "since": since, "until": span.delay})
+        given: dict[str, object] = {"times": lanes.times, "bounds": lanes.bounds, "lo": lo, "hi": hi}
+        given |= {"since": since, "until": span.delay}
+        cuts = np.linspace(0, len(lanes), self._threads(lanes) + 1).astype(int).tolist()
+        run_on_threads([partial(call, given | self._stretch(span, lanes, *each)) for each in pairwise(cuts)])
         return lo, hi
+
+    def _threads(self, lanes: Lanes) -> int:
+        return max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
+
+    @staticmethod
+    def _stretch(span: LookBack, lanes: Lanes, begin: int, end: int) -> dict[str, object]:
+        """Where a thread starts: among the rows of a lane it finds what its first row looks back on."""
+        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
+        first = int(lanes.bounds[lane])
+        now = int(lanes.times[begin]) - span.delay
+        right, left = np.searchsorted(lanes.times[first:begin], [now, now - (span.size or 0)]).tolist()
+        return {"begin": begin, "end": end, "lane": lane, "left": first + left, "right": first + right}
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         """Rows that one at the watermark, or the next of its lane, would look back on."""

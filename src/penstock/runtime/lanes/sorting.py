@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,16 +24,31 @@ class Sorter:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
+        order = self._by(keys[0], np.arange(len(keys[0])))
+        if len(keys) == 1 or _in_order([key[order] for key in keys]):
+            return order  # few rows are equal in their first key, and those that are may be in order
         order = np.arange(len(keys[0]))
         for key in reversed(keys):
-            order = self._by(np.ascontiguousarray(key, np.int64), order)
+            order = self._by(key[order], order)
         return order
 
     def _by(self, key: np.ndarray, order: np.ndarray) -> np.ndarray:
+        """Reorder rows by a key, given in their order."""
+        key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
-        counts, other = np.empty(1 << self.digit_bits, np.int64), np.empty(len(key), np.int64)
-        given = {"keys": key, "counts": counts, "rows": len(key), "least": least}
+        now, then = (key, order), (np.empty_like(key), np.empty_like(order))
+        given = {"counts": np.empty(1 << self.digit_bits, np.int64), "rows": len(key), "least": least}
         for shift in range(0, (most - least).bit_length(), self.digit_bits):
-            self.radix_pass({**given, "order": order, "sorted": other, "shift": shift})
-            order, other = other, order
-        return order
+            given |= {"keys": now[0], "order": now[1], "sorted_keys": then[0], "sorted_order": then[1]}
+            self.radix_pass({**given, "shift": shift})
+            spare = (np.empty_like(key), np.empty_like(order)) if now[0] is key else now
+            now, then = then, spare
+        return now[1]
+
+
+def _in_order(keys: Sequence[np.ndarray]) -> bool:
+    """Whether rows are in order of all their keys."""
+    fine = keys[-1][1:] >= keys[-1][:-1]
+    for key in reversed(keys[:-1]):
+        fine = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & fine)
+    return bool(fine.all())
