@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.errors import OverflowError
+from penstock.errors import OverflowError, WindowError
 from penstock.runtime.assembly import Windows
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER
@@ -47,6 +47,9 @@ class Gate(Protocol):
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         """Which rows come too late, `frontier` being the watermark when each came."""
 
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether windows may be complete at a watermark that were not at the one before."""
+
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         """Which rows windows yet to come may hold."""
 
@@ -73,6 +76,9 @@ class Released:
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         behind: np.ndarray = times < frontier
         return behind
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
 
     def oldest(self, watermark: int) -> int:
         return watermark
@@ -153,6 +159,9 @@ class UnboundedFraming(Released):
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         return np.zeros(len(times), np.bool_)
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return watermark == FOREVER
+
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         if watermark != FOREVER or not len(lanes):
             return _no_frames()
@@ -198,6 +207,9 @@ class GridFraming:
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         return self.windows.late(times, frontier)
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.windows.last_complete(watermark) > self.windows.last_complete(before)
+
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         """Count first, then fill: how many windows there are is not known before."""
         upto = self.windows.last_complete(watermark)
@@ -233,6 +245,7 @@ class CalendarFraming:
     bounds: Bounds
     call: Call
     emitted: int = field(default=NEVER)
+    next_end: tuple[int, int] = field(default=(NEVER, NEVER))
 
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         late = times < frontier
@@ -241,6 +254,13 @@ class CalendarFraming:
             end = self._last_end(times[behind])
             late[behind] = (end <= frontier[behind]) & (end > NEVER)  # a row in no window is late for none
         return late
+
+    def completes(self, before: int, watermark: int) -> bool:
+        """Ask for the first end after a watermark once, as it is asked for with many rows."""
+        if self.next_end[0] != before:
+            _, ends = self._around(before)
+            self.next_end = before, int(ends.min()) if len(ends) else NEVER
+        return self.next_end[1] <= watermark
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
         times = lanes.times
@@ -270,8 +290,15 @@ class CalendarFraming:
         return watermark
 
     def oldest(self, watermark: int) -> int:
-        starts, _ = self.bounds(watermark, watermark)
+        starts, _ = self._around(watermark)
         return int(starts.min()) if len(starts) else watermark
+
+    def _around(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows that hold a watermark: none before there was a calendar, where no row can be either."""
+        try:
+            return self.bounds(watermark, watermark)
+        except WindowError:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
 
     def resume(self, watermark: int) -> None:
         self.emitted = watermark

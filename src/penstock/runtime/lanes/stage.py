@@ -95,13 +95,14 @@ class LaneStage:
         return ticks_of(batch.column(self.release.column), self.release.shift)
 
     def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
-        """Cut before each row behind the watermark that came with it: some of its windows may be complete."""
+        """Cut before each row behind the watermark that came with it, where some of its windows are complete."""
         begin, upto = 0, NEVER
         if flow.frontier is not None:
             for row in np.flatnonzero(self._released(flow.batch) < flow.frontier):
-                if flow.frontier[row] > max(self.watermark, upto):
+                before, now = max(self.watermark, upto), int(flow.frontier[row])
+                if now > before and self.gate.completes(before, now):
                     yield _part(flow, begin, int(row)), upto
-                    begin, upto = int(row), int(flow.frontier[row])
+                    begin, upto = int(row), now
         yield _part(flow, begin, flow.batch.num_rows), upto
 
     def _add(self, flows: list[Flow]) -> None:
