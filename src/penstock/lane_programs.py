@@ -13,8 +13,7 @@ from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
 from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
-from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
-from penstock.lane_reducers import LaneReducers, dense_frames
+from penstock.lane_reducers import LaneReducers, dense_frames, sorter
 from penstock.loop.nodes import TYPES
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
 from penstock.programs import CompiledRows, Workshop
@@ -39,7 +38,6 @@ from penstock.runtime.lanes.results import (
     RowResults,
     WindowResults,
 )
-from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.stage import LaneStage
 from penstock.runtime.programs import Call, Grid
 from penstock.runtime.row_stages import RowsStage
@@ -194,11 +192,6 @@ def lane_layout(keys: tuple[str, ...], columns: tuple[str, ...], workshop: Works
         sorter(workshop),
         threads,
     )
-
-
-def sorter(workshop: Workshop) -> Sorter:
-    """What sorts rows by whole numbers."""
-    return Sorter(workshop.call("radix_pass", radix_pass), DIGIT_BITS)
 
 
 def distinct_runs(

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
+from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
@@ -25,6 +26,7 @@ from penstock.runtime.lanes.reducers import (
     Reducer,
     SlideCall,
 )
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
 from penstock.runtime.programs import OutputCall
 from penstock.types.windows import Count
@@ -46,6 +48,10 @@ class LaneReducers:
     dense: bool
     workshop: Workshop
     threads: int
+
+    @property
+    def sorter(self) -> Sorter:
+        return sorter(self.workshop)
 
     def reducers(self) -> list[Reducer]:
         numbered = list(enumerate(self.reductions))
@@ -86,11 +92,13 @@ class LaneReducers:
             case "min" | "max" as extreme:
                 (column,) = reduction.args
                 best = self._by_rank(extreme, reduction)
-                return ExtremeReducer(places, span, column, where, reduction.type, best)
+                return ExtremeReducer(places, span, column, where, reduction.type, best, self.sorter)
             case "min_by" | "max_by" as extreme:
                 column, by = reduction.args
                 largest, least = extreme == "max_by", self._by_rank("min", reduction)
-                return ExtremeByReducer(places, span, column, by, where, largest, reduction.type, least)
+                return ExtremeByReducer(
+                    places, span, column, by, where, largest, reduction.type, least, self.sorter
+                )
         raise AssertionError(f"{reduction.function} has no way to be computed over frames")
 
     def _by_rank(self, extreme: str, reduction: LaneReduction) -> KernelPass:
@@ -134,6 +142,7 @@ class LaneReducers:
             call,
             len({question.kind for question in questions}),
             memory_length,
+            self.sorter,
             self.threads,
         )
 
@@ -158,6 +167,11 @@ class LaneReducers:
         call = self.workshop.call(key, lambda: kernel.kernel)
         scratch = tuple((each.buffer.name, each.buffer.type, each.length) for each in kernel.scratch)
         return SlideCall(OutputCall(call, output_columns(kernel.outputs), kernel.bindings), scratch)
+
+
+def sorter(workshop: Workshop) -> Sorter:
+    """What sorts rows by whole numbers."""
+    return Sorter(workshop.call("radix_pass", radix_pass), DIGIT_BITS)
 
 
 _FEW_ROWS = 4

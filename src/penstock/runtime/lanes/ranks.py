@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.lanes.sorting import Sorter
 
 # Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
 SPARSEST = 2
 
 
-def ranked(column: pa.Array, counts: np.ndarray | None) -> tuple[np.ndarray, pa.Array]:
+def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     """Give each row the rank of its value, -1 where it does not count, and the values by rank.
 
     NaN is one value and the largest; 0.0 stands for -0.0.
@@ -19,7 +20,7 @@ def ranked(column: pa.Array, counts: np.ndarray | None) -> tuple[np.ndarray, pa.
     whole = plain(column)
     places = np.arange(len(whole)) if counts is None else np.flatnonzero(counts)
     known = whole if counts is None else whole.take(indices(places))
-    numbers, values = _numbered(known)
+    numbers, values = _numbered(known, sorter)
     if counts is None:
         return numbers, values
     ranks = np.full(len(whole), -1, np.int64)
@@ -32,7 +33,7 @@ def plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _numbered(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
+def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     """Rank values none of which is null."""
     dtype = column.type
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
@@ -47,8 +48,31 @@ def _numbered(column: pa.Array) -> tuple[np.ndarray, pa.Array]:
         least = values.min()
         numbers = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
         return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
-    distinct, numbers = np.unique(values, return_inverse=True)
-    return numbers.astype(np.int64, copy=False), to_arrow(distinct, None, dtype)
+    return _of_numbers(values, dtype, sorter)
+
+
+def _of_numbers(values: np.ndarray, dtype: pa.DataType, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
+    keys = _ordered_words(values)
+    order = sorter.order(keys)
+    ranked_keys = keys[order]
+    begins = np.ones(len(keys), np.bool_)
+    begins[1:] = ranked_keys[1:] != ranked_keys[:-1]
+    ranks = np.empty(len(keys), np.int64)
+    ranks[order] = np.cumsum(begins) - 1
+    return ranks, to_arrow(values[order[begins]], None, dtype)
+
+
+def _ordered_words(values: np.ndarray) -> np.ndarray:
+    """Whole numbers in the order of the values. The bits of floats are in order but for those below zero."""
+    if values.dtype.kind == "u" and values.dtype.itemsize == 8:
+        flipped: np.ndarray = (values ^ np.uint64(1 << 63)).view(np.int64)
+        return flipped
+    if values.dtype.kind != "f":
+        return values.astype(np.int64, copy=False)
+    wide = np.where(np.isnan(values), np.nan, values).astype(np.float64, copy=False)  # one NaN for all
+    bits = wide.view(np.int64)
+    words: np.ndarray = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))
+    return words
 
 
 def _is_narrow(values: np.ndarray) -> bool:

@@ -154,7 +154,7 @@ def by_bounds(frames: Frames, sorter: Sorter) -> np.ndarray | None:
 
 def by_bounds_and_keys(frames: Frames, keys: Sequence[pa.Array], sorter: Sorter) -> np.ndarray:
     """The order of frames by end, then start, then their keys: null first, NaN last."""
-    ranks = [ranked(key, key.is_valid().to_numpy(zero_copy_only=False))[0] for key in keys]
+    ranks = [ranked(key, key.is_valid().to_numpy(zero_copy_only=False), sorter)[0] for key in keys]
     return sorter.order(frames.end, frames.start, *ranks)
 
 

@@ -80,13 +80,13 @@ class Rows:
                 return None
             return sorter.order(self.times)
         branch = [] if self.branch is None else [self.branch]
-        return sorter.order(self.times, *self._sequence_rank(), *branch)
+        return sorter.order(self.times, *self._sequence_rank(sorter), *branch)
 
-    def _sequence_rank(self) -> list[np.ndarray]:
+    def _sequence_rank(self, sorter: Sorter) -> list[np.ndarray]:
         if self.sequence is None:
             return []
         known = self.sequence.is_valid().to_numpy(zero_copy_only=False)
-        return [ranked(self.sequence, known)[0]]  # null is -1, so it comes first
+        return [ranked(self.sequence, known, sorter)[0]]  # null is -1, so it comes first
 
 
 def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:

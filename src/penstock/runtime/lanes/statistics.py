@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,13 @@ from penstock.runtime.engine import run_on_threads
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import ranked
-from penstock.runtime.lanes.reducers import KernelPass, active, chosen, parts
+from penstock.runtime.lanes.reducers import KernelPass, active, chosen
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+
+# Counts of so many rows, and the tree over them, fit the second-level cache.
+BLOCK = 1 << 16
+FRAMES_A_BLOCK = 4
 
 _PER_QUESTION = {"quantile": 4, "mode": 1, "count_distinct": 1}
 
@@ -38,13 +43,43 @@ class RankReducer:
     call: Call
     structures: int
     memory_length: Callable[[int], int]
+    sorter: Sorter
     threads: int
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        ranks, values = ranked(lanes.column(self.column), active(lanes, (self.column,), self.where))
-        outputs = self._outputs(len(frames))
-        given = {"lo": frames.lo, "hi": frames.hi, "ranks": ranks, "distinct": len(values), **outputs}
-        run_on_threads([partial(self._run, given, *part) for part in parts(frames, self.threads)])
+        """Rank and count a stretch of rows at a time, so that what is counted fits a cache."""
+        column = lanes.column(self.column)
+        counts = active(lanes, (self.column,), self.where)
+        blocks = list(pairwise(self._cuts(frames)))
+        answers: list[list[pa.Array]] = [[] for _ in blocks]
+
+        def work(begin: int) -> None:
+            for place in range(begin, len(blocks), self.threads):
+                answers[place] = self._block(column, counts, frames, *blocks[place])
+
+        run_on_threads([partial(work, begin) for begin in range(min(self.threads, len(blocks)))])
+        return [pa.concat_arrays(each) for each in zip(*answers, strict=True)]
+
+    @staticmethod
+    def _cuts(frames: Frames) -> list[int]:
+        """Cut frames after so many rows: more than a window has, or most rows would be ranked twice."""
+        rows = max(BLOCK, FRAMES_A_BLOCK * frames.longest)
+        first, last = int(frames.lo[0]), int(frames.lo[-1])
+        inner = np.searchsorted(frames.lo, np.arange(first + rows, last + 1, rows))
+        cuts: list[int] = np.unique([0, *inner, len(frames)]).tolist()
+        return cuts
+
+    def _block(
+        self, column: pa.Array, counts: np.ndarray | None, frames: Frames, begin: int, end: int
+    ) -> list[pa.Array]:
+        first, last = int(frames.lo[begin]), int(frames.hi[end - 1])
+        some = None if counts is None else counts[first:last]
+        ranks, values = ranked(column.slice(first, last - first), some, self.sorter)
+        outputs, length = self._outputs(end - begin), self.memory_length(len(values))
+        memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
+        bounds = {"lo": frames.lo[begin:end] - first, "hi": frames.hi[begin:end] - first}
+        given = {**bounds, "ranks": ranks, "distinct": len(values), "begin": 0, "end": end - begin}
+        self.call({**given, **memories, **outputs})
         columns = iter(outputs.values())
         found = []
         for kind, dtype in self.questions:
@@ -62,11 +97,6 @@ class RankReducer:
                 made[names[at + 2]] = np.empty(frames, np.float64)
             at += _PER_QUESTION[kind]
         return made
-
-    def _run(self, given: Mapping[str, Any], begin: int, end: int) -> None:
-        length = self.memory_length(given["distinct"])
-        memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
-        self.call({**given, **memories, "begin": begin, "end": end})
 
 
 def _between(
@@ -123,9 +153,12 @@ class ExtremeReducer:
     where: str | None
     type: pa.DataType
     extreme: KernelPass
+    sorter: Sorter
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        ranks, values = ranked(lanes.column(self.column), active(lanes, (self.column,), self.where))
+        ranks, values = ranked(
+            lanes.column(self.column), active(lanes, (self.column,), self.where), self.sorter
+        )
         (best,) = self.extreme.arrays(_rank_batch(ranks), frames)
         return [values.take(best).cast(self.type)]
 
@@ -142,12 +175,13 @@ class ExtremeByReducer:
     largest: bool
     type: pa.DataType
     least: KernelPass
+    sorter: Sorter
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
         counts = active(lanes, (self.by,), self.where)
-        by, _ = ranked(lanes.column(self.by), counts)
-        value, _ = ranked(lanes.column(self.column), active(lanes, (self.column,), None))
-        order = np.lexsort((np.where(value < 0, len(value), value), -by if self.largest else by))
+        by, _ = ranked(lanes.column(self.by), counts, self.sorter)
+        value, _ = ranked(lanes.column(self.column), active(lanes, (self.column,), None), self.sorter)
+        order = self.sorter.order(-by if self.largest else by, np.where(value < 0, len(value), value))
         ranks = np.empty(len(order), np.int64)
         ranks[order] = np.arange(len(order))
         (best,) = self.least.arrays(_rank_batch(np.where(by < 0, -1, ranks)), frames)
