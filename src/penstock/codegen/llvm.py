@@ -52,7 +52,7 @@ class KernelWriter:
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
         self._allocations: list[str] = []
-        self._loops: list[bool] = []  # of each loop, whether it is short
+        self._loops: list[bool] = []  # of each loop, whether it stays scalar
         self._block = "entry"
         self._open = True
 
@@ -68,15 +68,15 @@ class KernelWriter:
     def metadata(self) -> Iterator[str]:
         """Describe rare branches and loops. Beyond that, LLVM's own choices measured best."""
         yield f'!{_RARE} = !{{!"branch_weights", i32 1, i32 1048576}}'
-        scalar, whole = len(self._loops) + 1, len(self._loops) + 2
-        for number, short in enumerate(self._loops, 1):
-            yield f"!{number} = distinct !{{!{number}{f', !{scalar}, !{whole}' if short else ''}}}"
-        yield f'!{scalar} = !{{!"llvm.loop.vectorize.enable", i1 false}}'
+        single, whole = len(self._loops) + 1, len(self._loops) + 2
+        for number, scalar in enumerate(self._loops, 1):
+            yield f"!{number} = distinct !{{!{number}{f', !{single}, !{whole}' if scalar else ''}}}"
+        yield f'!{single} = !{{!"llvm.loop.vectorize.enable", i1 false}}'
         yield f'!{whole} = !{{!"llvm.loop.unroll.disable"}}'
 
-    def _repeat(self, text: str, short: bool = False) -> None:
+    def _repeat(self, text: str, scalar: bool = False) -> None:
         """End a loop's last block, tagging the branch back with the loop's metadata."""
-        self._loops.append(short)
+        self._loops.append(scalar)
         self._terminate(f"{text}, !llvm.loop !{len(self._loops)}")
 
     def _parameters(self) -> str:
@@ -195,7 +195,7 @@ class KernelWriter:
             again = f", [ {following}, %{self._block} ]"
             self.values.line(f"  {following} = add nsw i64 {index}, 1")
             more = self.values.op(f"icmp slt i64 {following}, {stop}")
-            self._repeat(f"br i1 {more}, label %{body}, label %{done}", stmt.short)
+            self._repeat(f"br i1 {more}, label %{body}, label %{done}", stmt.scalar)
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
         self._start(done)
         self.values.scalar = outer

@@ -132,6 +132,8 @@ def unary(op: str, a: Number, type: Type) -> Number:
             return numbers.wrap(abs(int(a)), type)
         case "popcount":
             return numbers.wrap(bits.bit_count(), type)
+        case "clz":
+            return numbers.wrap(type.bits - bits.bit_length(), type)
     return numbers.wrap((bits & -bits).bit_length() - 1 if bits else type.bits, type)
 
 

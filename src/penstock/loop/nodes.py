@@ -6,8 +6,8 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel, short)   parallel: iterations in any order, even at once
-                                                    short: few turns at a time, not worth a vector's set-up
+             | For(var, start, stop, body, parallel, scalar)   parallel: iterations in any order, even at once
+                                                    scalar: one by one, being few, or each long in itself
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
@@ -19,7 +19,7 @@
              | GroupReduce(op, a) | GroupScan(op, a)   over the work items of a group; scans are exclusive
     op     ::= add sub mul div rem min max and or xor shl shr pow   (integers wrap, div truncates)
              | eq ne lt le gt ge                    → bool; floats compare as IEEE 754
-             | neg not abs sqrt exp log log2 log10 sin cos tan floor ceil rint trunc popcount ctz
+             | neg not abs sqrt exp log log2 log10 sin cos tan floor ceil rint trunc popcount ctz clz
     type   ::= bool i8 i16 i32 i64 i128 u8 u16 u32 u64 f32 f64
     space  ::= global | local (shared by a group, or the kernel's own scratch on a CPU) | constant
 
@@ -65,7 +65,7 @@ ARITHMETIC = frozenset(
 COMPARISON = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 UNARY = frozenset(
     {"neg", "not", "abs", "sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan"}
-    | {"floor", "ceil", "rint", "trunc", "popcount", "ctz"}
+    | {"floor", "ceil", "rint", "trunc", "popcount", "ctz", "clz"}
 )
 
 
@@ -302,7 +302,7 @@ class For:
     stop: Value
     body: Block
     parallel: bool = False
-    short: bool = False
+    scalar: bool = False
 
 
 @dataclass(frozen=True, slots=True)

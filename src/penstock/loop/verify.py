@@ -60,7 +60,7 @@ BINARY_OPS = {
     "uint": _SHARED | _BITWISE | _ORDER | COMPARISON | {"shl", "shr"},
     "float": _SHARED | _ORDER | COMPARISON | {"pow"},
 }
-_INTEGER_UNARY = frozenset({"neg", "not", "abs", "popcount", "ctz"})
+_INTEGER_UNARY = frozenset({"neg", "not", "abs", "popcount", "ctz", "clz"})
 UNARY_OPS = {
     "bool": frozenset({"not"}),
     "int": _INTEGER_UNARY,

@@ -29,11 +29,11 @@ def total() -> Kernel:
     return k.build()
 
 
-def short_total() -> Kernel:
-    k = KernelBuilder("short")
+def scalar_total() -> Kernel:
+    k = KernelBuilder("scalar")
     x, n = k.buffer("x", I64), k.scalar("n")
     t = k.var("t", 0)
-    with k.for_(0, n, short=True) as i:
+    with k.for_(0, n, scalar=True) as i:
         k.set(t, t + x[i])
     k.ret(t)
     return k.build()
@@ -91,8 +91,8 @@ def test_plain_loops_are_vectorised(build) -> None:
     assert re.search(r"<\d+ x (i64|double)>", llvm_text(build()))
 
 
-def test_short_loops_are_not() -> None:
-    assert not re.search(r"<\d+ x i64>", llvm_text(short_total()))
+def test_scalar_loops_are_not() -> None:
+    assert not re.search(r"<\d+ x i64>", llvm_text(scalar_total()))
 
 
 @pytest.mark.parametrize("build", PLAIN_LOOPS, ids=lambda build: build.__name__)

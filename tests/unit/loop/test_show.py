@@ -58,7 +58,7 @@ def everything() -> Kernel:
     k.store(lanes, 0, GroupReduce("add", t) + GroupScan("min", t) + Peek(data, t, U64).to(I64))
     with k.if_(const(True, BOOL)):
         pass
-    with k.for_(0, t, "j", short=True):
+    with k.for_(0, t, "j", scalar=True):
         k.set(t, 0)
     k.ret(t)
     return k.build()
@@ -82,7 +82,7 @@ kernel everything(x: global f64[], mask: global bool[], table: constant i64[], d
   lanes[0] = ((group_reduce_add(t) + group_scan_min(t)) + to_i64(peek_u64(data, t)))
   if true:
     pass
-  short for j in 0 .. t:
+  scalar for j in 0 .. t:
     t = 0
   return t
 """

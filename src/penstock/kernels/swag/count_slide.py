@@ -5,6 +5,7 @@ Frames being arithmetic, nothing is searched and every loop's length is known wh
     apart           frames do not overlap: each from its own rows
     count_rows.py   frames move row by row
     running_panes   monoids that can `take`: one running state over panes
+    short_panes     few panes a frame, light monoids: every frame from its panes, many frames at a time
     panes           any monoid: two stacks over panes
 
 Panes are `every` rows each, and each row is reduced once. A size that `every` does not divide ends within a
@@ -17,18 +18,46 @@ frame, or each row where `every` is 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from penstock.kernels.monoids import Values
-from penstock.kernels.swag.count_rows import LONGEST_SHORT, lanes, light, running, short_rows, two_passes
-from penstock.kernels.swag.fold import fold_known
+from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.count_rows import (
+    CHUNK,
+    Runs,
+    few_runs,
+    lanes,
+    light,
+    running,
+    short_rows,
+    two_passes,
+)
+from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known
 from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
+from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, const, minimum, select
 
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames in the form that suits size, slide and monoids."""
     with slide.k.if_(slide.begin < slide.end):
-        return form_of(slide)(slide)
+        lighter = lightened(slide)
+        return form_of(lighter)(lighter)
+
+
+def lightened(slide: CountSlide) -> CountSlide:
+    """Aggregate by the cheaper monoids that are exact enough within a chunk of rows, where a frame is no more."""
+    lighter = [monoid.in_chunk or monoid for monoid in slide.monoids]
+    if lighter == list(slide.monoids) or _chain(slide, lighter) > LONGEST_CHAIN:
+        return slide
+    emit = lambda f, totals: slide.emit(f, slide.entered(totals))  # noqa: E731 - a closure of one line
+    return replace(slide, monoids=lighter, emit=emit)
+
+
+def _chain(slide: CountSlide, monoids: Sequence[Monoid]) -> int:
+    """How many additions, one after another, may have led to a frame's result."""
+    if slide.every > 1:
+        return slide.every // LANES + slide.size // slide.every
+    return 0 if light(monoids) else slide.size  # `lanes` sees to it that its chains are short
 
 
 def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
@@ -37,7 +66,9 @@ def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
         return apart
     if slide.every == 1:
         return _row_by_row(slide)
-    return running_panes if all(monoid.take for monoid in slide.monoids) else panes
+    if all(monoid.take for monoid in slide.monoids):
+        return running_panes
+    return short_panes if light(slide.monoids) and few_runs(slide, slide.size // slide.every) else panes
 
 
 def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
@@ -45,7 +76,7 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
         return running
     if not light(slide.monoids):
         return two_passes
-    return short_rows if slide.size <= LONGEST_SHORT else lanes
+    return short_rows if few_runs(slide, slide.size) else lanes
 
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -70,6 +101,62 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
         k.set(place, select(place.eq(ring.many - 1), 0, place + 1))
         slide.assign(total, slide.without(total, slide.load(ring.slots, place)))
     return scratch(ring.slots, ring.many)
+
+
+def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over chunks of frames: reduce the panes that enter, then move over panes as over rows."""
+    k = slide.k
+    chunk = _PaneChunk(slide)
+    first = k.var("first", slide.begin)
+    with k.while_(slide.end - first > CHUNK):
+        chunk.emit(first, const(CHUNK, I64), const(chunk.runs.length, I64))
+        chunk.hand_on()
+        k.set(first, first + CHUNK)
+    count = k.var("count", slide.end - first)
+    chunk.emit(first, count, count + chunk.runs.beyond)
+    return ()
+
+
+class _PaneChunk:
+    """The panes of a chunk of frames, and the heads of those after them, each one place on."""
+
+    def __init__(self, slide: CountSlide) -> None:
+        self.slide, k = slide, slide.k
+        self.many, self.rest = divmod(slide.size, slide.every)
+        self.runs = Runs(slide, self.many)
+        self.whole = slide.local("pane", self.runs.length + 2 * LANES)
+        self.heads = slide.local("head", CHUNK + 1)
+        with k.for_(0, self.many - 1, "p") as p:
+            slide.store(self.whole, p, _reduced(slide, (slide.begin + p) * slide.every, slide.every))
+        if self.rest:
+            last = k.var("last", slide.begin + (self.many - 1))
+            slide.store(self.heads, 0, _reduced(slide, last * slide.every, self.rest))
+
+    def emit(self, first: Value, count: Value, made: Value) -> None:
+        """Reduce `count` panes, those that enter frame by frame, and emit as many frames."""
+        k, slide, many = self.slide.k, self.slide, self.many
+        with k.for_(0, count, "i", scalar=True) as i:
+            row = k.var("row", (first + i + (many - 1)) * slide.every + self.rest)
+            states = _reduced(slide, row, slide.every - self.rest)
+            if self.rest:
+                states = slide.merged(slide.load(self.heads, i), states)
+                slide.store(self.heads, i + 1, _reduced(slide, row + (slide.every - self.rest), self.rest))
+            slide.store(self.whole, i + (many - 1), states)
+        over_panes = slide.over(self.whole, many, lambda i, states: self._frame(first, i, states))
+        self.runs.emit(over_panes, const(0, I64), count, made)
+
+    def _frame(self, first: Value, i: Value, states: Sequence[Values]) -> None:
+        slide = self.slide
+        whole = slide.merged(states, slide.load(self.heads, i + 1)) if self.rest else states
+        slide.emit(slide.k.var("f", first + i), whole)
+
+    def hand_on(self) -> None:
+        """Put what the next chunk begins with where it looks for it."""
+        k, slide = self.slide.k, self.slide
+        with k.for_(0, self.many - 1, "p") as p:
+            slide.store(self.whole, p, slide.load(self.whole, p + CHUNK))
+        if self.rest:
+            slide.store(self.heads, 0, slide.load(self.heads, CHUNK))
 
 
 def panes(slide: CountSlide) -> tuple[Scratch, ...]:

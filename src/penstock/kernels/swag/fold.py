@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.monoids import Monoid
 from penstock.kernels.swag.slide import Aggregation, States
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import Operand, Value, minimum
 
 _LANE_BITS = 3
-_CHUNK = 1024  # rows: a lane then rounds 128 times, which stays far below 1e-12 of what it adds
-# Below this, setting up and joining lanes costs more than they save.
-_WORTH_LANES = 4 * LANES
+LONGEST_CHAIN = 8192  # plain additions of floats, one after another: off by at most 1e-12 of what is added
+_CHUNK = 8192  # rows
+_WORTH_LANES = 2 * LANES  # rows: below this, setting up and joining lanes costs more than they save
 # Above this, writing states out once for each lane costs more to compile than it saves.
 _MOST_STATES = 8
 
@@ -43,23 +43,27 @@ def fold_known(part: Aggregation, states: States, start: Value, count: int) -> N
         with k.for_(0, count // _CHUNK, "chunk") as chunk:
             _lanes(part, states, k.var("first", start + chunk * _CHUNK), _CHUNK // LANES)
         done = count // _CHUNK * _CHUNK
-        groups = (count - done) // LANES
+        groups, rest = divmod(count - done, LANES)
         if groups * LANES >= _WORTH_LANES:
-            _lanes(part, states, k.var("first", start + done), groups)
-            done += groups * LANES
+            _lanes(part, states, k.var("first", start + done), groups, rest)
+            return
     with k.for_(done, count, "r") as r:
         part.step(states, k.var("row", start + r))
 
 
 def _in_lanes(monoids: Sequence[Monoid]) -> bool:
     chosen = [monoid.in_chunk or monoid for monoid in monoids]
-    floats = any(state.type.is_float for monoid in chosen for state in monoid.states)
     many = sum(len(monoid.states) for monoid in chosen)
-    return floats and many <= _MOST_STATES and not any(monoid.ordered for monoid in monoids)
+    return has_floats(chosen) and many <= _MOST_STATES and not any(monoid.ordered for monoid in monoids)
 
 
-def _lanes(part: Aggregation, states: States, first: Value, groups: Operand) -> None:
-    """Add `groups` times LANES rows."""
+def has_floats(monoids: Sequence[Monoid]) -> bool:
+    """Whether the order in which states are joined shows in the last bits."""
+    return any(state.type.is_float for monoid in monoids for state in monoid.states)
+
+
+def _lanes(part: Aggregation, states: States, first: Value, groups: Operand, rest: int = 0) -> None:
+    """Add `groups` times LANES rows and the `rest` after them."""
     k = part.k
     lighter = part.of([monoid.in_chunk or monoid for monoid in part.monoids])
     lanes = [lighter.identities("lane") for _ in range(LANES)]
@@ -67,9 +71,17 @@ def _lanes(part: Aggregation, states: States, first: Value, groups: Operand) -> 
         row = k.var("row", first + g * LANES)
         for place, lane in enumerate(lanes):
             lighter.step(lane, k.var("row", row + place))
-    total: Sequence[Values] = lanes[0]
-    for lane in lanes[1:]:
-        total = lighter.merged(total, lane)
+    for place, lane in enumerate(lanes[:rest]):
+        lighter.step(lane, k.var("row", first + (groups * LANES + place)))
+    (total,) = _halved(lighter, lanes)
     for monoid, several, added in zip(part.monoids, states, total, strict=True):
         join = monoid.step if monoid.in_chunk else monoid.merge
         part.put(several, join(k, several, added))
+
+
+def _halved(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:
+    """Join the first half of the lanes with the second until one is left: a short way, and a vector's."""
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [part.merged(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+    return lanes

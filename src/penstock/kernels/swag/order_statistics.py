@@ -170,7 +170,7 @@ class _Tree:
     def upwards(self, rank: Value) -> Iterator[tuple[Var, Var]]:
         """Write a loop over the levels: the level, and the node there that a rank belongs to."""
         node = self.k.var("node", rank)
-        with self.k.for_(0, self.levels, "level", short=True) as level:
+        with self.k.for_(0, self.levels, "level", scalar=True) as level:
             yield level, node
             self.k.set(node, node >> _BITS)
 

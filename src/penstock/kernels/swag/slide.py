@@ -14,7 +14,7 @@ has to bring. `plain.py` has the same algorithms as ordinary Python.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.build import KernelBuilder
@@ -80,6 +80,13 @@ class Aggregation:
         return self._bound(
             _taken(self.k, m, a, b) for m, a, b in zip(self.monoids, states, older, strict=True)
         )
+
+    def entered(self, totals: Sequence[Values]) -> Sequence[Values]:
+        """Give the states after the totals of a chunk, made by cheaper monoids where there are such."""
+        first = self.identities("state")
+        for monoid, several, total in zip(self.monoids, first, totals, strict=True):
+            self.put(several, monoid.step(self.k, several, total) if monoid.in_chunk else total)
+        return first
 
     def assign(self, states: States, new: Sequence[Values]) -> None:
         """Give states new contents."""
@@ -159,6 +166,12 @@ class CountSlide(Aggregation):
     monoids: Sequence[Monoid]
     row: Callable[[Value], Row]
     emit: Emit
+
+    def over(self, memory: Memory, size: int, emit: Emit) -> CountSlide:
+        """Move over states in memory as over rows, from the first on, `size` of them a frame."""
+        joining = [replace(monoid, step=monoid.merge, remove=monoid.take) for monoid in self.monoids]
+        row = lambda r: [(tuple(buffer[r] for buffer in buffers), None) for buffers in memory]  # noqa: E731
+        return replace(self, size=size, every=1, monoids=joining, row=row, emit=emit)
 
 
 def scratch(memory: Memory, length: int | None = None) -> tuple[Scratch, ...]:

@@ -18,9 +18,9 @@ def subtract_on_evict(slide: Slide) -> tuple[Scratch, ...]:
         lo, hi = k.var("lo", slide.lo[f]), k.var("hi", slide.hi[f])
         with k.if_(lo >= last):
             _start_again(slide, states, first, last, lo)
-        with k.for_(first, lo, "out", short=slide.dense) as row:
+        with k.for_(first, lo, "out", scalar=slide.dense) as row:
             slide.remove(states, row)
-        with k.for_(last, hi, "in", short=slide.dense) as row:
+        with k.for_(last, hi, "in", scalar=slide.dense) as row:
             slide.step(states, row)
         k.set(first, lo)
         k.set(last, hi)

@@ -89,7 +89,7 @@ def _forward(slide: Slide, suffix: Memory, f: Var, first: Value, mid: Value) -> 
     with k.while_(f.eq(block) | _served(slide, f, mid)):
         hi = k.var("hi", slide.hi[f])
         if slide.dense:
-            with k.for_(upto, hi, "r", short=True) as r:
+            with k.for_(upto, hi, "r", scalar=True) as r:
                 slide.step(back, r)
         else:
             fold_rows(slide, back, upto, k.var("count", hi - upto))
