@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import duckdb
@@ -122,16 +123,20 @@ def _grouped(numbered: str, window: str) -> str:
     return f"with numbered as ({numbered}) select {window}, k, {wanted} from numbered group by k, number"
 
 
-@effort(12)
-@given(rows=ROWS, gap=st.integers(1, 9))
-def test_sessions_are_gaps_and_islands(rows: list[Any], gap: int) -> None:
-    table = table_of(rows)
+def _sessions_of(gap: int) -> str:
     apart = "t - lag(t) over (partition by k order by t, i)"
     numbered = f"""
         select *, sum(begins) over (partition by k order by t, i rows unbounded preceding) as number
         from (select *, case when {apart} <= {gap} then 0 else 1 end as begins from events)"""
+    return _grouped(numbered, f"min(t), max(t) + {gap}")
+
+
+@effort(12)
+@given(rows=ROWS, gap=st.integers(1, 9))
+def test_sessions_are_gaps_and_islands(rows: list[Any], gap: int) -> None:
+    table = table_of(rows)
     ours = stream_of(table).window(pk.session(gap), by="k").agg(**OURS)
-    assert_same(ours.collect(), asked(_grouped(numbered, f"min(t), max(t) + {gap}"), table))
+    assert_same(ours.collect(), asked(_sessions_of(gap), table))
 
 
 @effort(12)
@@ -143,3 +148,31 @@ def test_windows_of_rows_are_groups_of_row_numbers(rows: list[Any], size: int) -
     )
     ours = stream_of(table).window(pk.rows(size, partial=True), by="k").agg(**OURS)
     assert_same(ours.collect(), asked(_grouped(numbered, "min(t), max(t) + 1"), table))
+
+
+def _many(seed: int) -> pa.Table:
+    """Make rows enough for sorting by digits and for several threads, in no order, of a few hundred keys."""
+    rng = random.Random(seed)
+    return table_of(
+        [
+            (
+                rng.randrange(-9_000, 60_000),
+                rng.choice([None, *range(300)]),
+                rng.choice([None, *range(-5, 900)]),
+            )
+            for _ in range(30_000)
+        ]
+    )
+
+
+def test_many_rows_out_of_order_have_the_look_backs_and_sessions_of_duckdb() -> None:
+    table = _many(1)
+    by_rows, engine = stream_of(table).rolling(pk.rows(20), by="k").agg(**OURS), pk.Engine(threads=2)
+    wanted = ", ".join(f"{theirs} over w as {name}" for name, (_, theirs) in AGGREGATES.items())
+    frame = "partition by k order by t, i rows between 19 preceding and current row"
+    assert_same(
+        by_rows.collect(engine=engine),
+        asked(f"select t, k, {wanted} from events window w as ({frame})", table),
+    )
+    sessions = stream_of(table).window(pk.session(200), by="k").agg(**OURS)
+    assert_same(sessions.collect(engine=engine), asked(_sessions_of(200), table))
