@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.kernels.swag.order_statistics import memory_length
+from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
@@ -142,6 +143,7 @@ class LaneReducers:
             call,
             len({question.kind for question in questions}),
             memory_length,
+            bits_length,
             self.sorter,
             self.threads,
         )

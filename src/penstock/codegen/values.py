@@ -264,7 +264,8 @@ class ValueWriter:
                 return x
             case "popcount":
                 return self.call(f"llvm.ctpop.{name}", name, (name, x))
-        return self.call(f"llvm.cttz.{name}", name, (name, x), ("i1", "false"))
+        zeros = {"ctz": "cttz", "clz": "ctlz"}[op]
+        return self.call(f"llvm.{zeros}.{name}", name, (name, x), ("i1", "false"))
 
     def _float_unary(self, op: str, x: str, type: Type) -> str:
         name = type_name(type)

@@ -10,14 +10,14 @@ from penstock.kernels.swag.order_statistics import (
     RankCounts,
     Ranked,
     RankPeaks,
-    RankSums,
     Structure,
     order_statistics,
 )
+from penstock.kernels.swag.rank_cursors import RankCursors
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, Kernel, Type, Value
+from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value
 
-_S = TypeVar("_S", RankSums, RankPeaks, RankCounts)
+_S = TypeVar("_S", RankPeaks, RankCounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,22 @@ class _RankSlide:
                 return self._written(lambda: [counts.distinct], [I64])
 
     def _quantile(self, fraction: float) -> Callable[[Value], None]:
-        sums = self._structure("sums", RankSums)
+        cursors = self._cursors()
+        cursor = cursors.cursor(fraction)
 
         def values() -> list[Value]:
-            return [*sums.neighbours(fraction), sums.count]
+            return [*cursors.neighbours(cursor), cursors.count]
 
         return self._written(values, [I64, I64, F64, I64])
+
+    def _cursors(self) -> RankCursors:
+        """One count of ranks for all quantiles."""
+        if "cursors" not in self.structures:
+            memory, bits = self.k.buffer("memory", I32), self.k.buffer("bits", U64)
+            self.structures["cursors"] = RankCursors(self.k, self.distinct, memory, bits)
+        found = self.structures["cursors"]
+        assert isinstance(found, RankCursors)
+        return found
 
     def _structure(self, name: str, kind: type[_S]) -> _S:
         if name not in self.structures:

@@ -32,7 +32,8 @@ class RankReducer:
     """Quantiles, mode and count of distinct values of one column, in one pass over the frames.
 
     The kernel writes what `lower/rank_slide.py` says for each of the `questions`, given with the types of
-    their results, and works in `structures` memories of `memory_length(distinct values)` counts.
+    their results, and works in `structures` memories of `memory_length(distinct values)` counts, and in
+    `bits_length(distinct values)` words of bits.
     """
 
     places: tuple[int, ...]
@@ -43,6 +44,7 @@ class RankReducer:
     call: Call
     structures: int
     memory_length: Callable[[int], int]
+    bits_length: Callable[[int], int]
     sorter: Sorter
     threads: int
 
@@ -79,7 +81,8 @@ class RankReducer:
         memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
         bounds = {"lo": frames.lo[begin:end] - first, "hi": frames.hi[begin:end] - first}
         given = {**bounds, "ranks": ranks, "distinct": len(values), "begin": 0, "end": end - begin}
-        self.call({**given, **memories, **outputs})
+        bits = {"bits": np.zeros(self.bits_length(len(values)), np.uint64)}
+        self.call({**given, **memories, **bits, **outputs})
         columns = iter(outputs.values())
         found = []
         for kind, dtype in self.questions:
