@@ -52,3 +52,18 @@ def test_every_row_can_stand_beside_the_whole() -> None:
     table = events((1, "a", 1), (2, "b", 3))
     rows = pk.from_arrow(table, time="t").window(pk.unbounded()).with_columns(share=pk.col("v") / pk.sum("v"))
     assert rows.collect()["share"].to_pylist() == [0.25, 0.75]
+
+
+def test_the_first_row_is_the_first_in_time_not_the_first_to_come() -> None:
+    table = events((5, "a", 1), (1, "a", 2), (9, "a", 3), (7, "a", 4))
+    result = pk.from_arrow(table, time="t").window(pk.unbounded()).agg(f=pk.first("v"), e=pk.last("v"))
+    assert result.collect().select(["f", "e"]).to_pylist() == [{"f": 2, "e": 3}]
+
+
+def test_no_row_is_late_even_behind_one_from_the_far_future() -> None:
+    """2^62 nanoseconds is the year 2116, and people write 2262 for never."""
+    stream = pk.stream("events", EVENTS, time="t")
+    rows = events((5, "a", 1), (2**63 - 2, "a", 2), (3, "a", 4))
+    run = stream.window(pk.unbounded()).agg(s=pk.sum("v")).run(iter(rows.to_batches(1)))
+    assert [row["s"] for batch in run for row in batch.to_pylist()] == [7]
+    assert run.metrics.late == 0

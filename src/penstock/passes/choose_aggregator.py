@@ -89,7 +89,9 @@ def in_panes(body: Reduce, program: Program) -> bool:
     """Tell whether rows can be folded into panes: windows lie on a grid, and states of a fixed size merge."""
     if not isinstance(body.domain, Grid | Carried) or order_of_keys_is_seen(body, program):
         return False  # panes give the keys of a window in the order they lie in
-    schema, by_place = program[body.source].schema, _ordered_by_place(body.source, program)
+    schema = program[body.source].schema
+    # In a window they carry, samples are folded by its end: their own times are not looked at.
+    by_place = isinstance(body.domain, Grid) and _ordered_by_place(body.source, program)
     return all(_Facts(each, schema).fits_panes(by_place) for each in body.reductions)
 
 

@@ -78,7 +78,7 @@ class _Closing:
     def _rows(self) -> Object:
         """Every row, with bounds that no row's time can pass."""
         dtype = self.source.time.type
-        limits = zip(_BOUNDS, (-(1 << 62), 1 << 62), strict=True)
+        limits = zip(_BOUNDS, (-(1 << 62), (1 << 63) - 1), strict=True)
         bounds = [Field(name, Literal(limit, dtype)) for name, limit in limits]
         fields = (*(Field(name, Column(name)) for name in self.source.schema.names), *bounds)
         schema = pa.schema([*self.source.schema, *(pa.field(name, dtype) for name in _BOUNDS)])
