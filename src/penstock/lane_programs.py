@@ -123,7 +123,7 @@ class LaneProgram:
     ) -> tuple[Framing | LookBackFraming, Callable[[Lanes, int], list[pa.RecordBatch]]]:
         body, made = self.this.body, self.made
         if isinstance(body, ir.Lookback):
-            behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans), threads)
+            behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
             return behind, LookBackResults(behind, self._reductions(threads), schema, sorter(self.workshop))
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
         framing, sort = self._framing(body.domain), sorter(self.workshop)

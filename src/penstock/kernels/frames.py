@@ -114,6 +114,8 @@ class _Windows:
 def look_back_frames(oldest: bool, newest: bool) -> Kernel:
     """For each of the rows `begin … end`, the rows of its lane from `since` before its time to `until` before it.
 
+    Bounds are written from the start of `lo` and `hi`.
+
     `oldest` and `newest` tell whether rows exactly at the ends belong to the frame. The first of the rows lies in
     lane `lane`, and looks back on nothing before `left` and `right`. Returns the length of the longest frame.
     """
@@ -140,8 +142,8 @@ def look_back_frames(oldest: bool, newest: bool) -> Kernel:
             advance(right, lane_end, times[row] - until, newest)
             advance(left, lane_end, times[row] - since, not oldest)
             first = k.var("first", minimum(left, right))  # a span before the first row has its ends turned
-            k.store(lo, row, first)
-            k.store(hi, row, right)
+            k.store(lo, row - begin, first)
+            k.store(hi, row - begin, right)
             k.set(longest, maximum(longest, right - first))
         k.set(at, stop)
         k.set(here, here + 1)

@@ -5,7 +5,7 @@ A window becomes a frame: a range of rows of one lane, with the window's bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -21,7 +21,7 @@ from penstock.runtime.programs import Call
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Frames:
     """Rows lo … hi of each window, and the window's bounds."""
 
@@ -39,6 +39,21 @@ class Frames:
     @property
     def longest(self) -> int:
         return int((self.hi - self.lo).max()) if len(self.lo) else 0
+
+    def sweep(self, begin: int, end: int) -> Iterator[Stretch]:
+        """Give the frames begin … end as they lie."""
+        lo, hi = self.lo[begin:end], self.hi[begin:end]
+        yield Stretch(begin, lo, hi, int((hi - lo).max()) if end > begin else 0)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Some neighbouring frames: the number of the first, their rows lo … hi, and how long the longest is."""
+
+    first: int
+    lo: np.ndarray
+    hi: np.ndarray
+    longest: int
 
 
 class Gate(Protocol):

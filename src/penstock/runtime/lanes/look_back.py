@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import NEVER
-from penstock.runtime.lanes.framing import Frames, Released, within_reach
-from penstock.runtime.lanes.lanes import ROWS_PER_THREAD, Lanes
+from penstock.runtime.lanes.framing import Frames, Released, Stretch, within_reach
+from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 from penstock.types.windows import LookBack
+
+# Bounds of so many frames stay in the cache until they are used; where frames are long, so that a block begins
+# with many rows of the one before, blocks grow up to MOST.
+BLOCK, MOST = 1 << 15, 1 << 18
+SEVERAL = 8
 
 
 @dataclass(frozen=True)
@@ -22,47 +26,14 @@ class LookBackFraming(Released):
 
     spans: tuple[LookBack, ...]
     calls: tuple[Call, ...]
-    threads: int
 
     def frames(self, lanes: Lanes) -> list[Frames]:
         """The frames of new rows, for each span."""
-        whole = [self._span(span, call, lanes) for span, call in zip(self.spans, self.calls, strict=True)]
+        whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
         if lanes.fresh.all():
-            return whole
+            return list(whole)
         new = np.flatnonzero(lanes.fresh)
         return [each.chosen(new) for each in whole]
-
-    def _span(self, span: LookBack, call: Call, lanes: Lanes) -> Frames:
-        if span.rows is not None and span.delay == 0:
-            hi = np.arange(len(lanes)) + (span.closed != "left")
-        else:
-            lo, hi = self._by_time(span, call, lanes)
-        if span.rows is not None:
-            first = np.repeat(lanes.bounds[:-1], np.diff(lanes.bounds))
-            lo = np.maximum(hi - span.rows, first)
-        return Frames(lo, hi, lanes.times, lanes.times)
-
-    def _by_time(self, span: LookBack, call: Call, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-        lo, hi = np.empty(len(lanes), np.int64), np.empty(len(lanes), np.int64)
-        since = span.delay + (span.size or 0)
-        within_reach(lanes.times, since, 0)
-        given: dict[str, object] = {"times": lanes.times, "bounds": lanes.bounds, "lo": lo, "hi": hi}
-        given |= {"since": since, "until": span.delay}
-        cuts = np.linspace(0, len(lanes), self._threads(lanes) + 1).astype(int).tolist()
-        run_on_threads([partial(call, given | self._stretch(span, lanes, *each)) for each in pairwise(cuts)])
-        return lo, hi
-
-    def _threads(self, lanes: Lanes) -> int:
-        return max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
-
-    @staticmethod
-    def _stretch(span: LookBack, lanes: Lanes, begin: int, end: int) -> dict[str, object]:
-        """Where a thread starts: among the rows of a lane it finds what its first row looks back on."""
-        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
-        first = int(lanes.bounds[lane])
-        now = int(lanes.times[begin]) - span.delay
-        right, left = np.searchsorted(lanes.times[first:begin], [now, now - (span.size or 0)]).tolist()
-        return {"begin": begin, "end": end, "lane": lane, "left": first + left, "right": first + right}
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         """Rows that one at the watermark, or the next of its lane, would look back on."""
@@ -88,3 +59,78 @@ class LookBackFraming(Released):
 
     def ahead(self, watermark: int) -> int:
         return watermark
+
+
+class Behind(Frames):
+    """What each row of lanes looks back on: found when asked for, a block at a time where that is enough."""
+
+    def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
+        within_reach(lanes.times, span.delay + (span.size or 0), 0)
+        self.lanes, self.span_of, self.call = lanes, span, call
+
+    def __len__(self) -> int:
+        return len(self.lanes)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        if len(self):
+            self._find(0, len(self), lo, hi)
+        return lo, hi
+
+    @property
+    def lo(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to frames
+        return self._bounds[0]
+
+    @property
+    def hi(self) -> np.ndarray:  # type: ignore[override]
+        return self._bounds[1]
+
+    @property
+    def start(self) -> np.ndarray:  # type: ignore[override]
+        return self.lanes.times
+
+    end = start
+
+    def sweep(self, begin: int, end: int) -> Iterator[Stretch]:
+        """Find the frames begin … end block by block, each in the memory of the one before."""
+        lo, hi = np.empty((2, MOST), np.int64)
+        block = BLOCK
+        while begin < end:
+            rows = min(block, end - begin)
+            longest = self._find(begin, begin + rows, lo, hi)
+            yield Stretch(begin, lo[:rows], hi[:rows], longest)
+            begin += rows
+            if SEVERAL * longest > block:
+                block = min(2 * block, MOST)
+
+    def _find(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Write the bounds of the frames begin … end; give the length of the longest."""
+        if self.span_of.rows is None:
+            return self._by_time(begin, end, lo, hi)
+        hi, lo = hi[: end - begin], lo[: end - begin]
+        if self.span_of.delay:
+            self._by_time(begin, end, lo, hi)
+        else:
+            hi[:] = np.arange(begin, end) + (self.span_of.closed != "left")
+        np.maximum(hi - self.span_of.rows, self._lane_starts(begin, end), out=lo)
+        return int((hi - lo).max())
+
+    def _lane_starts(self, begin: int, end: int) -> np.ndarray:
+        bounds = self.lanes.bounds
+        if len(bounds) == 2:
+            return bounds[:1]
+        started: np.ndarray = bounds[self.lanes.of_rows(np.arange(begin, end))]
+        return started
+
+    def _by_time(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Start among the rows of a lane, at what the first row looks back on."""
+        span, lanes = self.span_of, self.lanes
+        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
+        first = int(lanes.bounds[lane])
+        now = int(lanes.times[begin]) - span.delay
+        since = span.size or 0
+        right, left = np.searchsorted(lanes.times[first:begin], [now, now - since]).tolist()
+        given = {"times": lanes.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
+        given |= {"since": span.delay + since, "until": span.delay, "begin": begin, "end": end}
+        return self.call({**given, "left": first + left, "right": first + right})

@@ -69,10 +69,11 @@ class KernelPass:
         kernel = self.slide(nullable)
         given = BatchArguments(batch, {}).fill(kernel.output.bindings)
         outputs = _outputs(kernel.output, len(frames))
-        arguments = {**given, **outputs, "lo": frames.lo, "hi": frames.hi}
-        longest = frames.longest
         run_on_threads(
-            [partial(_call, kernel, arguments, longest, *part) for part in parts(frames, self.threads)]
+            [
+                partial(_sweep, kernel, given, outputs, frames, *part)
+                for part in parts(frames, batch.num_rows + len(frames), self.threads)
+            ]
         )
         return [
             to_arrow(outputs[each.values], None if each.valid is None else outputs[each.valid], dtype)
@@ -92,10 +93,9 @@ class KernelReducer:
         return self.over.arrays(lanes.batch(self.over.columns), frames)
 
 
-def parts(frames: Frames, most: int) -> list[tuple[int, int]]:
-    """Cut the frames into a run for each thread."""
-    work = len(frames) + int(frames.hi[-1] - frames.lo[0]) if len(frames) else 0
-    threads = max(min(most, work // WORK_PER_THREAD), 1)
+def parts(frames: Frames, rows: int, most: int) -> list[tuple[int, int]]:
+    """Cut the frames over some rows into a run for each thread."""
+    threads = max(min(most, rows // WORK_PER_THREAD), 1)
     cuts = np.linspace(0, len(frames), threads + 1).astype(int)
     return [(int(begin), int(end)) for begin, end in pairwise(cuts)]
 
@@ -109,13 +109,27 @@ def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
     return made
 
 
-def _call(kernel: SlideCall, arguments: Mapping[str, object], longest: int, begin: int, end: int) -> None:
-    head = np.zeros(WORDS, np.int64)
-    scratch = {
-        name: filled(type, 0, max(longest, 1) if cells is None else cells)
-        for name, type, cells in kernel.scratch
-    }
-    kernel.output.call({**arguments, **scratch, "head": head, "first_row": 0, "begin": begin, "end": end})
+def _sweep(
+    kernel: SlideCall,
+    given: Mapping[str, object],
+    outputs: Mapping[str, np.ndarray],
+    frames: Frames,
+    begin: int,
+    end: int,
+) -> None:
+    """Run a kernel over the frames begin … end, in memory that grows with the longest."""
+    head, scratch, room = np.zeros(WORDS, np.int64), {}, 0
+    for stretch in frames.sweep(begin, end):
+        if stretch.longest >= room:
+            room = 2 * stretch.longest + 1
+            scratch = {
+                name: filled(type, 0, room if cells is None else cells)
+                for name, type, cells in kernel.scratch
+            }
+        count = len(stretch.lo)
+        here = {name: each[stretch.first : stretch.first + count] for name, each in outputs.items()}
+        bounds = {"lo": stretch.lo, "hi": stretch.hi, "begin": 0, "end": count}
+        kernel.output.call({**given, **scratch, **here, **bounds, "head": head, "first_row": 0})
     if head[ERRORS]:
         raise OverflowError(OVERFLOW)
 

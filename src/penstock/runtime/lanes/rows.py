@@ -161,11 +161,11 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
 def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:
     """Rows as they come in."""
     batch = joined([flow.batch for flow in flows], schema)
-    branches = [np.full(flow.batch.num_rows, flow.branch) for flow in flows]
+    branches = [flow.branch for flow in flows]
     return Rows(
         batch,
         ticks_of(batch.column(time.column), time.shift),
         _joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
-        np.concatenate(branches) if any(flow.branch for flow in flows) else None,
+        np.repeat(branches, [flow.batch.num_rows for flow in flows]) if any(branches) else None,
         np.ones(batch.num_rows, np.bool_),
     )
