@@ -142,6 +142,8 @@ def test_no_keys_and_an_empty_list_are_the_same() -> None:
     assert results[0].equals(results[1]) and results[1].equals(results[2])
 
 
-@pytest.mark.parametrize("values", [[2**63 - 1], [-(2**63)], [2**63 - 1, 2**63 - 4], [2**63 - 1, -(2**63), 0]])
+@pytest.mark.parametrize(
+    "values", [[2**63 - 1], [-(2**63)], [2**63 - 1, 2**63 - 4], [2**63 - 1, -(2**63), 0]]
+)
 def test_keys_at_the_ends_of_64_bits_are_keys_like_others(values: list[object]) -> None:
     assert totals(keyed(values, pa.int64()), "k") == {value: 2**i for i, value in enumerate(values)}

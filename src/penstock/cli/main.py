@@ -142,7 +142,19 @@ def bench(
 
     run_bench(
         BenchRequest(
-            suite, rows, keys, threads, repeat, sweep is not None, strings, hot, peers, json, plot, quick, windows
+            suite,
+            rows,
+            keys,
+            threads,
+            repeat,
+            sweep is not None,
+            strings,
+            hot,
+            peers,
+            json,
+            plot,
+            quick,
+            windows,
         )
     )
 

@@ -69,6 +69,11 @@ def build_slide(spec: SlideSpec) -> SlideKernel:
     return _Sliding(spec).write()
 
 
+def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
+    """The algebra of what the reductions need to know: what an algorithm has to be able to handle."""
+    return tuple(_monoid(each, spec.schema) for each in _partials(spec))
+
+
 def _partials(spec: SlideSpec) -> tuple[Partial, ...]:
     """What the reductions need to know of a frame, but for what its bounds tell: whether it has rows, and how many."""
     found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
@@ -110,7 +115,7 @@ class _Sliding:
 
     def write(self) -> SlideKernel:
         k = self.k
-        algebra = tuple(_monoid(each, self.spec.schema) for each in self.partials)
+        algebra = slide_monoids(self.spec)
         bounds = self.lo, self.hi, self.begin, self.end
         slide = Slide(k, *bounds, algebra, self._row, self._emit, self.spec.dense)
         scratch = ALGORITHMS[self.spec.algorithm](slide)

@@ -189,7 +189,9 @@ PRUNE_COLUMNS = {
 
 EVERYTHING = Unbounded()
 CLOSE_UNBOUNDED = {
-    "states of each key, and the first and last time": window(EVENTS, "k", span=EVERYTHING, total=agg("sum", V)),
+    "states of each key, and the first and last time": window(
+        EVENTS, "k", span=EVERYTHING, total=agg("sum", V)
+    ),
     "a filter and fields over the result": where(
         window(VIEWS, span=EVERYTHING, n=agg("count"), ends=col("window_end")), call("gt", col("n"), lit(3))
     ),

@@ -172,7 +172,9 @@ def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
         assert choice.way == "panes" and (choice.algorithm == "subtract-on-evict") is expected
     elif choice.algorithm in AGGREGATORS and Column("kind") not in body.reductions[0].args:
         types = tuple(type_of(each, SCHEMA) for each in body.reductions[0].args)
-        spec = SlideSpec(SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm)
+        spec = SlideSpec(
+            SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, dense=False
+        )
         expected = choice.algorithm != "recompute" and all(each.invertible for each in slide_monoids(spec))
         assert choice.way == "lanes" and (choice.algorithm == "subtract-on-evict") is expected
 
