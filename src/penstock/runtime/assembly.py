@@ -164,7 +164,7 @@ def _first_held(low: np.ndarray, high: np.ndarray, lane: np.ndarray) -> tuple[np
     """
     again = lane[1:] == lane[:-1]
     low[1:] = np.where(again, np.maximum(low[1:], high[:-1] + 1), low[1:])
-    counts = np.maximum(high - low + 1, 0)
+    counts = np.where(low <= high, high - low + 1, 0)  # bounds far apart may wrap, the wrong way round
     first = np.repeat(np.arange(len(low)), counts)
     return first, low[first] + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
 
