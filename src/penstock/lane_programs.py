@@ -160,9 +160,8 @@ class LaneProgram:
 
     def _look_back(self, span: LookBack) -> Call:
         oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
-        return self.workshop.call(
-            ("look_back_frames", oldest, newest), lambda: look_back_frames(oldest, newest)
-        )
+        ends = oldest, newest, span.delay > 0
+        return self.workshop.call(("look_back_frames", *ends), lambda: look_back_frames(*ends))
 
     def _reductions(self, threads: int) -> Reductions:
         made, dense = self.made, dense_frames(self.this.body)

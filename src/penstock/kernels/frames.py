@@ -111,13 +111,12 @@ class _Windows:
         k.set(self.found, self.found + 1)
 
 
-def look_back_frames(oldest: bool, newest: bool) -> Kernel:
+def look_back_frames(oldest: bool, newest: bool, delayed: bool) -> Kernel:
     """For each of the rows `begin … end`, the rows of its lane from `since` before its time to `until` before it.
 
-    Bounds are written from the start of `lo` and `hi`.
-
-    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame. The first of the rows lies in
-    lane `lane`, and looks back on nothing before `left` and `right`. Returns the length of the longest frame.
+    `oldest` and `newest` tell whether rows exactly at the ends belong to the frame, `delayed` that `until` is not
+    zero. The first of the rows lies in lane `lane`, and looks back on nothing before `left` and `right`. Bounds are
+    written from the start of `lo` and `hi`. Returns the length of the longest frame.
     """
     k = KernelBuilder("look_back_frames")
     times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
@@ -127,20 +126,31 @@ def look_back_frames(oldest: bool, newest: bool) -> Kernel:
     left, right = k.var("from", k.scalar("left")), k.var("to", k.scalar("right"))
     longest, at, here = k.var("longest", 0), k.var("at", begin), k.var("here", lane)
 
-    def advance(pointer: Var, stop: Value, limit: Value, including: bool) -> None:
+    def advance(pointer: Var, limit: Value, including: bool) -> None:
+        """Move past rows up to a time: the row that looks back is later, or the first not to be passed."""
         bound = k.var("bound", limit)
-        more = k.var("more", pointer < stop, BOOL)
+        with k.while_(times[pointer] <= bound if including else times[pointer] < bound):
+            k.set(pointer, pointer + 1)
+
+    def pass_equals(row: Value, time: Value, lane_end: Value) -> None:
+        """Move past a row and all of its time."""
+        k.set(right, maximum(right, row + 1))
+        more = k.var("more", right < lane_end, BOOL)
         with k.while_(more):
-            passed = times[pointer] <= bound if including else times[pointer] < bound
-            k.set(pointer, pointer + passed.to(I64))
-            k.set(more, passed & (pointer < stop))
+            equal = times[right] <= time
+            k.set(right, right + equal.to(I64))
+            k.set(more, equal & (right < lane_end))
 
     with k.while_(at < end):
         stop = k.var("stop", minimum(bounds[here + 1], end))
         lane_end = k.var("lane_end", bounds[here + 1])
         with k.for_(at, stop, "row") as row:
-            advance(right, lane_end, times[row] - until, newest)
-            advance(left, lane_end, times[row] - since, not oldest)
+            time = k.var("time", times[row])
+            if newest and not delayed:
+                pass_equals(row, time, lane_end)
+            else:
+                advance(right, time - until, newest)
+            advance(left, time - since, not oldest)
             first = k.var("first", minimum(left, right))  # a span before the first row has its ends turned
             k.store(lo, row - begin, first)
             k.store(hi, row - begin, right)

@@ -65,7 +65,9 @@ class Behind(Frames):
     """What each row of lanes looks back on: found when asked for, a block at a time where that is enough."""
 
     def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
-        within_reach(lanes.times, span.delay + (span.size or 0), 0)
+        within_reach(
+            lanes.times[lanes.bounds[:-1]], span.delay + (span.size or 0), 0
+        )  # the earliest of each lane
         self.lanes, self.span_of, self.call = lanes, span, call
 
     def __len__(self) -> int:
