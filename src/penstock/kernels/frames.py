@@ -133,13 +133,10 @@ def look_back_frames(oldest: bool, newest: bool, delayed: bool) -> Kernel:
             k.set(pointer, pointer + 1)
 
     def pass_equals(row: Value, time: Value, lane_end: Value) -> None:
-        """Move past a row and all of its time."""
+        """Move past a row and all of its time; whether it moves is a branch, so that no row waits for the last."""
         k.set(right, maximum(right, row + 1))
-        more = k.var("more", right < lane_end, BOOL)
-        with k.while_(more):
-            equal = times[right] <= time
-            k.set(right, right + equal.to(I64))
-            k.set(more, equal & (right < lane_end))
+        with k.while_((right < lane_end) & (times[minimum(right, lane_end - 1)] <= time)):
+            k.set(right, right + 1)
 
     with k.while_(at < end):
         stop = k.var("stop", minimum(bounds[here + 1], end))
