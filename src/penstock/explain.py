@@ -11,7 +11,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
 from penstock.ir.show import show as show_ir
-from penstock.lane_reducers import LaneReducers, dense_frames
+from penstock.lane_reducers import LaneReducers, shape_of
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.lower.emission.spec import EmitKernel
@@ -71,7 +71,7 @@ def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...
     yield from _rows_kernels(made.samples, source, made.ready)
     workshop = Workshop(lambda kernel: lambda values: 0)
     for each in LaneReducers(
-        made.ready, made.reductions, algorithms, dense_frames(this.body), workshop, 1
+        made.ready, made.reductions, algorithms, shape_of(this.body), workshop, 1
     ).reducers():
         if isinstance(each, KernelReducer):
             each.over.slide(frozenset())

@@ -13,7 +13,7 @@ from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
 from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
-from penstock.lane_reducers import LaneReducers, dense_frames, sorter
+from penstock.lane_reducers import LaneReducers, shape_of, sorter
 from penstock.loop.nodes import TYPES
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
 from penstock.programs import CompiledRows, Workshop
@@ -164,8 +164,8 @@ class LaneProgram:
         return self.workshop.call(("look_back_frames", *ends), lambda: look_back_frames(*ends))
 
     def _reductions(self, threads: int) -> Reductions:
-        made, dense = self.made, dense_frames(self.this.body)
-        lanes = LaneReducers(made.ready, made.reductions, self.algorithms, dense, self.workshop, threads)
+        made, shape = self.made, shape_of(self.this.body)
+        lanes = LaneReducers(made.ready, made.reductions, self.algorithms, shape, self.workshop, threads)
         return Reductions(lanes.reducers(), len(made.reductions))
 
 

@@ -16,9 +16,10 @@ from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
-from penstock.lower.slide import SlideSpec, build_slide
+from penstock.lower.slide import Shape, SlideSpec, build_slide
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.lanes.reducers import (
+    Cells,
     CountReducer,
     EndReducer,
     KernelPass,
@@ -38,15 +39,12 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class LaneReducers:
-    """The reducers of one windowed object; `algorithms` has been chosen for each reduction.
-
-    `dense` says that there are about as many frames as rows.
-    """
+    """The reducers of one windowed object; `algorithms` has been chosen for each reduction."""
 
     ready: ir.Object
     reductions: tuple[LaneReduction, ...]
     algorithms: tuple[str, ...]
-    dense: bool
+    shape: Shape
     workshop: Workshop
     threads: int
 
@@ -158,7 +156,7 @@ class LaneReducers:
             tuple(each.type for each in reductions),
             nullable,
             algorithm,
-            self.dense,
+            self.shape,
         )
 
     def _slide(
@@ -167,7 +165,9 @@ class LaneReducers:
         kernel = build_slide(self._spec(reductions, nullable, algorithm))
         key = (self.ready.name, "slide", reductions, algorithm, nullable)
         call = self.workshop.call(key, lambda: kernel.kernel)
-        scratch = tuple((each.buffer.name, each.buffer.type, each.length) for each in kernel.scratch)
+        scratch = tuple(
+            Cells(each.buffer.name, each.buffer.type, each.length, each.whole) for each in kernel.scratch
+        )
         return SlideCall(OutputCall(call, output_columns(kernel.outputs), kernel.bindings), scratch)
 
 
@@ -211,10 +211,13 @@ def _counts_rows(reduction: LaneReduction) -> bool:
     return not reduction.args and reduction.where is None
 
 
-def dense_frames(body: ir.Body) -> bool:
-    """Tell whether an object has about as many frames as rows: look-backs, and counts that move by a few rows."""
+def shape_of(body: ir.Body) -> Shape:
+    """Tell what the frames of an object are like: windows have rows, look-backs may have none behind them."""
     match body:
+        case ir.Lookback(spans=spans):
+            itself = all(span.closed in ("right", "both") and not span.delay for span in spans)
+            return Shape(dense=True, may_be_empty=not itself)
         case ir.Reduce(domain=Count(every=every)) | ir.Attach(domain=Count(every=every)):
-            return every <= _FEW_ROWS
+            return Shape(dense=every <= _FEW_ROWS)
         case _:
-            return isinstance(body, ir.Lookback)
+            return Shape()

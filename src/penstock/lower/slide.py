@@ -13,6 +13,7 @@ from penstock.ir.nodes import Reduction
 from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.prefix_sums import prefix_sums
 from penstock.kernels.swag.recompute import recompute
 from penstock.kernels.swag.slide import Row, Scratch, Slide
 from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
@@ -30,14 +31,24 @@ from penstock.types.time import Time
 
 Algorithm = Callable[[Slide], tuple[Scratch, ...]]
 
-# What these give of no rows is not null.
+# What these give of no rows is not null; what those give of any row that counts is not.
 DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
+DEFINED_WITH_ROWS = frozenset({"count", "sum", "mean", "min", "max", "product", "any", "all"})
 
 ALGORITHMS: dict[str, Algorithm] = {
     "recompute": recompute,
     "two-stacks": two_stacks,
+    "prefix-sums": prefix_sums,
     "subtract-on-evict": subtract_on_evict,
 }
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of all frames: whether there are about as many as rows, and whether some may have none."""
+
+    dense: bool = False
+    may_be_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class SlideSpec:
     types: tuple[pa.DataType, ...]
     nullable: frozenset[str]
     algorithm: str
-    dense: bool  # about as many frames as rows
+    shape: Shape
 
 
 @dataclass(frozen=True)
@@ -108,21 +119,32 @@ class _Sliding:
         self.values, self.valid = self._buffers()
         self.errors = k.var("errors", False, BOOL)
 
-    def _buffers(self) -> tuple[list[Buffer], list[Buffer]]:
+    def _buffers(self) -> tuple[list[Buffer], list[Buffer | None]]:
         machines = [machine_type(dtype) or I32 for dtype in self.spec.types]
         values = [self.k.buffer("out", machine) for machine in machines]
-        return values, [self.k.buffer("out_valid", U8) for _ in machines]
+        return values, [
+            self.k.buffer("out_valid", U8) if self._may_be_null(each) else None
+            for each in self.spec.reductions
+        ]
+
+    def _may_be_null(self, reduction: Reduction) -> bool:
+        """Whether a frame may give null: not where it has rows, and all of them count."""
+        spec = self.spec
+        partly = reduction.where is not None or any(
+            may_be_null(arg, spec.schema, spec.nullable) for arg in reduction.args
+        )
+        return spec.shape.may_be_empty or partly or reduction.function not in DEFINED_WITH_ROWS
 
     def write(self) -> SlideKernel:
         k = self.k
         algebra = slide_monoids(self.spec)
         bounds = self.lo, self.hi, self.begin, self.end
-        slide = Slide(k, *bounds, algebra, self._row, self._emit, self.spec.dense)
+        slide = Slide(k, *bounds, algebra, self._row, self._emit, self.spec.shape.dense)
         scratch = ALGORITHMS[self.spec.algorithm](slide)
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(0)
         outputs = tuple(
-            Output(str(place), values.type, values.name, valid.name)
+            Output(str(place), values.type, values.name, None if valid is None else valid.name)
             for place, (values, valid) in enumerate(zip(self.values, self.valid, strict=True))
         )
         return SlideKernel(k.build(), outputs, tuple(self.columns.bindings), scratch)
@@ -149,7 +171,9 @@ class _Sliding:
         for place, (reduction, dtype) in enumerate(zip(spec.reductions, spec.types, strict=True)):
             cell = finish.cell(reduction, dtype)
             k.store(self.values[place], frame, cell.value.to(self.values[place].type))
-            k.store(self.valid[place], frame, self._validity(reduction, cell, some).to(U8))
+            valid = self.valid[place]
+            if valid is not None:
+                k.store(valid, frame, self._validity(reduction, cell, some).to(U8))
 
     @staticmethod
     def _validity(reduction: Reduction, cell: Cell, some: Value) -> Value:

@@ -10,6 +10,7 @@ own:
 * `recompute`: every window from its own panes or rows, where they overlap little or not at all, and for what
   can be made of rows in order only;
 * `subtract-on-evict`: one running state, for what can be taken out again without loss;
+* `prefix-sums`: what all rows before a frame's ends add up to, subtracted: for sums of floats over rows;
 * `two-stacks`: for everything else that can be merged;
 * `order-statistics`: the values of a window in order, for what has no state of a fixed size;
 * `frame ends`: nothing but the positions of a frame's first and last row.
@@ -46,6 +47,7 @@ from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Calendar, Count
 
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
+PREFIX_SUMS = "prefix-sums"
 RECOMPUTE, SUBTRACT, TWO_STACKS = FORCED = "recompute", "subtract-on-evict", "two-stacks"
 # Merging so many panes anew is cheaper than keeping track of what enters and leaves (measured: equal at 5).
 FEW_PANES = 4
@@ -172,6 +174,11 @@ class _Facts:
         return (counts_rows and self.definition is None) or keeps_one
 
     @property
+    def has_prefixes(self) -> bool:
+        """Tell whether it is a sum, or follows from sums, that only rounding keeps from being subtracted."""
+        return self.definition is None and self.algebra.invertible and self.inexact
+
+    @property
     def inexact(self) -> bool:
         """Tell whether taking values out again would leave rounding behind: never so where values are counted."""
         if self.definition is not None:
@@ -231,6 +238,9 @@ def _slid(facts: _Facts, force: str | None) -> Choice:
         return Choice(RECOMPUTE, "lanes", reason + _instead(force, RECOMPUTE))
     if force == TWO_STACKS:
         return Choice(TWO_STACKS, "lanes", "asked for")
+    if force is None and facts.has_prefixes:
+        reason = f"{_name(facts)} of floats is the difference of two compensated prefixes, by two stacks where values differ too much in size"
+        return Choice(PREFIX_SUMS, "lanes", reason)
     return _subtracted(facts, "lanes", obstacle, force)
 
 

@@ -18,7 +18,7 @@ from penstock.ir.nodes import Program, Reduce, Reduction
 from penstock.kernels.monoids import Monoid
 from penstock.lower.partials import monoid_of, partials_of
 from penstock.lower.plan_to_ir import to_ir
-from penstock.lower.slide import SlideSpec, slide_monoids
+from penstock.lower.slide import Shape, SlideSpec, slide_monoids
 from penstock.passes.choose_aggregator import (
     FEW_PANES,
     Choice,
@@ -172,9 +172,7 @@ def test_what_is_chosen_is_what_the_states_can_do(expr: Expr) -> None:
         assert choice.way == "panes" and (choice.algorithm == "subtract-on-evict") is expected
     elif choice.algorithm in AGGREGATORS and Column("kind") not in body.reductions[0].args:
         types = tuple(type_of(each, SCHEMA) for each in body.reductions[0].args)
-        spec = SlideSpec(
-            SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, dense=False
-        )
+        spec = SlideSpec(SCHEMA, SOURCE.time, body.reductions, types, frozenset(), choice.algorithm, Shape())
         expected = choice.algorithm != "recompute" and all(each.invertible for each in slide_monoids(spec))
         assert choice.way == "lanes" and (choice.algorithm == "subtract-on-evict") is expected
 

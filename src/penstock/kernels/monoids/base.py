@@ -21,6 +21,18 @@ class State:
 
 
 @dataclass(frozen=True)
+class Prefix:
+    """How the state of some rows follows from the states of all rows before their end, and before their start.
+
+    `between(k, end, start)` gives it, and whether so much has been lost that it is not to be trusted.
+    """
+
+    states: tuple[State, ...]
+    step: Combine
+    between: Callable[[KernelBuilder, Values, Values], tuple[Values, Value]]
+
+
+@dataclass(frozen=True)
 class Monoid:
     """An associative combination with an identity; commutative unless `ordered`.
 
@@ -30,6 +42,7 @@ class Monoid:
     cheaper state is exact enough: its total is stepped as one row's argument. `guarded` marks 64-bit integer
     sums, which `step` and `merge` let wrap: whoever adds to one asks first whether the result fits, and if not
     stops with NEED_WIDE, the sum untouched. `text` names the column whose interned codes are the state.
+    `prefix` is there where states of neighbouring rows follow from those of all rows before them.
     """
 
     name: str
@@ -41,6 +54,7 @@ class Monoid:
     in_chunk: Monoid | None = None
     guarded: bool = False
     text: str | None = None
+    prefix: Prefix | None = None
     ordered: bool = False  # rows enter, and states join, only in the order of rows: merge(older, newer)
 
     @property

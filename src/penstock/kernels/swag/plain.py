@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import accumulate
 from typing import Any
 
 State = Any
@@ -54,6 +55,13 @@ def subtract_on_evict(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> 
         state = reduce(algebra.add, rows[last:hi], state)
         first, last = lo, hi
         yield state
+
+
+def prefix_sums(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:
+    """Take what came before a frame's start out of what came before its end; from its rows where that is not exact."""
+    before = list(accumulate(rows, algebra.add, initial=algebra.identity))
+    for lo, hi in frames:
+        yield algebra.of(rows[lo:hi]) if algebra.take is None else algebra.take(before[hi], before[lo])
 
 
 def two_stacks(rows: Sequence[Any], frames: Frames, algebra: Algebra) -> Iterator[State]:

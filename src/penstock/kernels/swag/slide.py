@@ -29,10 +29,14 @@ Emit = Callable[[Value, Sequence[Values]], None]
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A buffer an algorithm works in. `length` None: as many elements as the longest frame has rows."""
+    """A buffer an algorithm works in. `length` None: as many elements as the longest frame has rows.
+
+    `whole`: one more than all frames of a call together have rows, whatever `length`; fewer rows a call are better.
+    """
 
     buffer: Buffer
     length: int | None = None
+    whole: bool = False
 
 
 class Aggregation:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,10 @@ from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
+
+# What is kept for so many rows fits the second-level cache.
+BLOCK = 1 << 16
+FRAMES_A_BLOCK = 4
 
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
@@ -40,10 +45,22 @@ class Frames:
     def longest(self) -> int:
         return int((self.hi - self.lo).max()) if len(self.lo) else 0
 
-    def sweep(self, begin: int, end: int) -> Iterator[Stretch]:
-        """Give the frames begin … end as they lie."""
+    def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
+        """Give the frames begin … end as they lie, all at once or so many rows at a time."""
+        cuts = self.cuts(begin, end, BLOCK) if by_blocks else [begin, end]
+        for first, last in pairwise(cuts):
+            lo, hi = self.lo[first:last], self.hi[first:last]
+            yield Stretch(first, lo, hi, int((hi - lo).max()))
+
+    def cuts(self, begin: int, end: int, rows: int) -> list[int]:
+        """Cut frames after so many rows: more than a frame has, or most rows would be met twice."""
+        if begin == end:
+            return []
         lo, hi = self.lo[begin:end], self.hi[begin:end]
-        yield Stretch(begin, lo, hi, int((hi - lo).max()) if end > begin else 0)
+        rows = max(rows, FRAMES_A_BLOCK * int((hi - lo).max()))
+        inner = begin + np.searchsorted(lo, np.arange(int(lo[0]) + rows, int(lo[-1]) + 1, rows))
+        found: list[int] = np.unique([begin, *inner, end]).tolist()
+        return found
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,10 @@ class Stretch:
     lo: np.ndarray
     hi: np.ndarray
     longest: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.hi[-1] - self.lo[0])
 
 
 class Gate(Protocol):

@@ -17,7 +17,7 @@ from penstock.types.windows import LookBack
 # Bounds of so many frames stay in the cache until they are used; where frames are long, so that a block begins
 # with many rows of the one before, blocks grow up to MOST.
 BLOCK, MOST = 1 << 15, 1 << 18
-SEVERAL = 8
+SEVERAL = 4
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Behind(Frames):
 
     end = start
 
-    def sweep(self, begin: int, end: int) -> Iterator[Stretch]:
+    def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
         """Find the frames begin … end block by block, each in the memory of the one before."""
         lo, hi = np.empty((2, MOST), np.int64)
         block = BLOCK

@@ -45,11 +45,33 @@ class Reducer(Protocol):
 
 
 @dataclass(frozen=True)
+class Cells:
+    """Scratch memory of a kernel: `length` cells; None: as many as the longest frame has rows, and one more.
+
+    `whole`: as many as all frames of a call have rows, and one more.
+    """
+
+    parameter: str
+    type: Type
+    length: int | None
+    whole: bool
+
+    def made(self, longest: int, rows: int) -> np.ndarray:
+        length = rows + 1 if self.whole else longest + 1 if self.length is None else self.length
+        return filled(self.type, 0, length)
+
+
+@dataclass(frozen=True)
 class SlideCall:
-    """A sliding kernel, and the scratch memory it asks for: (parameter, type, cells; None: the longest frame)."""
+    """A sliding kernel, and the scratch memory it asks for."""
 
     output: OutputCall
-    scratch: tuple[tuple[str, Type, int | None], ...]
+    scratch: tuple[Cells, ...]
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether few rows a call are better than many."""
+        return any(each.whole for each in self.scratch)
 
 
 @dataclass(frozen=True)
@@ -118,14 +140,12 @@ def _sweep(
     end: int,
 ) -> None:
     """Run a kernel over the frames begin … end, in memory that grows with the longest."""
-    head, scratch, room = np.zeros(WORDS, np.int64), {}, 0
-    for stretch in frames.sweep(begin, end):
-        if stretch.longest >= room:
-            room = 2 * stretch.longest + 1
-            scratch = {
-                name: filled(type, 0, room if cells is None else cells)
-                for name, type, cells in kernel.scratch
-            }
+    head, scratch = np.zeros(WORDS, np.int64), {}
+    longest = rows = -1
+    for stretch in frames.sweep(begin, end, kernel.by_blocks):
+        if stretch.longest > longest or stretch.rows > rows:
+            longest, rows = 2 * stretch.longest, 2 * stretch.rows
+            scratch = {each.parameter: each.made(longest, rows) for each in kernel.scratch}
         count = len(stretch.lo)
         here = {name: each[stretch.first : stretch.first + count] for name, each in outputs.items()}
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "begin": 0, "end": count}

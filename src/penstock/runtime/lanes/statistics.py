@@ -13,16 +13,12 @@ import pyarrow as pa
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import to_arrow, values_view
 from penstock.runtime.engine import run_on_threads
-from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.framing import BLOCK, Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.reducers import KernelPass, active, chosen
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
-
-# Counts of so many rows, and the tree over them, fit the second-level cache.
-BLOCK = 1 << 16
-FRAMES_A_BLOCK = 4
 
 _PER_QUESTION = {"quantile": 4, "mode": 1, "count_distinct": 1}
 
@@ -52,7 +48,7 @@ class RankReducer:
         """Rank and count a stretch of rows at a time, so that what is counted fits a cache."""
         column = lanes.column(self.column)
         counts = active(lanes, (self.column,), self.where)
-        blocks = list(pairwise(self._cuts(frames)))
+        blocks = list(pairwise(frames.cuts(0, len(frames), BLOCK)))
         answers: list[list[pa.Array]] = [[] for _ in blocks]
 
         def work(begin: int) -> None:
@@ -61,15 +57,6 @@ class RankReducer:
 
         run_on_threads([partial(work, begin) for begin in range(min(self.threads, len(blocks)))])
         return [pa.concat_arrays(each) for each in zip(*answers, strict=True)]
-
-    @staticmethod
-    def _cuts(frames: Frames) -> list[int]:
-        """Cut frames after so many rows: more than a window has, or most rows would be ranked twice."""
-        rows = max(BLOCK, FRAMES_A_BLOCK * frames.longest)
-        first, last = int(frames.lo[0]), int(frames.lo[-1])
-        inner = np.searchsorted(frames.lo, np.arange(first + rows, last + 1, rows))
-        cuts: list[int] = np.unique([0, *inner, len(frames)]).tolist()
-        return cuts
 
     def _block(
         self, column: pa.Array, counts: np.ndarray | None, frames: Frames, begin: int, end: int

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.kernels.swag import plain
 from penstock.kernels.swag.plain import Frames
+from penstock.kernels.swag.prefix_sums import prefix_sums
 from penstock.kernels.swag.recompute import recompute
 from penstock.kernels.swag.slide import Scratch, Slide
 from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
@@ -40,12 +41,14 @@ TWINS: dict[Algorithm, Callable[..., Iterator[Any]]] = {
     recompute: plain.recompute,
     subtract_on_evict: plain.subtract_on_evict,
     two_stacks: plain.two_stacks,
+    prefix_sums: plain.prefix_sums,
 }
 PAIRS = [
     pytest.param(subject, algorithm, dense, id=f"{subject.name}-{algorithm.__name__}{'-dense' * dense}")
     for subject in SUBJECTS
     for algorithm in TWINS
     if algorithm is not subtract_on_evict or subject.algebra.remove
+    if algorithm is not prefix_sums or subject.make().prefix
     for dense in ((False,) if algorithm is recompute else (False, True))
 ]
 
@@ -63,6 +66,11 @@ def kernel_of(
     return k.build(), scratch
 
 
+def scratch_memory(scratch: tuple[Scratch, ...], frames: Frames) -> dict[str, Any]:
+    lengths = {False: max(longest(frames), 1), True: end(frames) + 1}
+    return {each.buffer.name: zeros(each.buffer.type, lengths[each.whole]) for each in scratch}
+
+
 def aggregated(
     subject: Subject, algorithm: Algorithm, dense: bool, rows: list[Any], frames: Frames
 ) -> list[Any]:
@@ -71,7 +79,7 @@ def aggregated(
     states = outputs(subject.make())
     memory = subject.columns(rows) | bounds(frames) | {"begin": 0, "end": len(frames)}
     memory |= {name: zeros(type, max(len(frames), 1)) for name, type in states}
-    memory |= {each.buffer.name: zeros(each.buffer.type, max(longest(frames), 1)) for each in scratch}
+    memory |= scratch_memory(scratch, frames)
     after = run(kernel, memory)[1]
     return [
         subject.finish(tuple(read(after[name], f, type) for name, type in states)) for f in range(len(frames))
@@ -110,6 +118,6 @@ def test_frames_outside_the_span_are_left_alone(algorithm: Algorithm) -> None:
     frames = PROGRAMS["row by row"]
     memory = subject.columns([(1,)] * end(frames)) | bounds(frames) | {"begin": 3, "end": 7}
     memory |= {name: zeros(type, len(frames)) for name, type in outputs(subject.make())}
-    memory |= {each.buffer.name: zeros(each.buffer.type, longest(frames)) for each in scratch}
+    memory |= scratch_memory(scratch, frames)
     after = run(kernel, memory)[1]
     assert after["out"].tolist() == [5 if 3 <= f < 7 else 0 for f in range(len(frames))]

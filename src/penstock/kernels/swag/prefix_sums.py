@@ -1,0 +1,86 @@
+"""Prefix sums: what all rows before a place add up to, subtracted at the two ends of a frame.
+
+For counts and integers that is exact. Compensated sums of floats are nearly so, as long as what lies in a frame
+is not far smaller than what lies before it; frames are given again by two stacks where it is, or where a value is
+not finite. Prefixes begin anew with every call, so nothing adds up from one to the next.
+
+Cost: a step a row and a difference a frame, which do not wait for each other. Memory: a state a row.
+"""
+
+from __future__ import annotations
+
+from penstock.kernels.monoids import Prefix, Values
+from penstock.kernels.swag.slide import Scratch, Slide
+from penstock.kernels.swag.two_stacks import two_stacks
+from penstock.loop.nodes import BOOL, Buffer, Value, Var, select
+
+# Prefixes of more rows than this may have lost too much, however alike the rows are.
+MOST_ROWS = 1 << 19
+
+
+def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
+    """Write the loop over rows, the loop over frames, and what to do where they are not enough."""
+    k = slide.k
+    memory = [
+        tuple(k.buffer("prefix", state.type) for state in _prefix_of(slide, place).states)
+        for place in range(len(slide.monoids))
+    ]
+    doubt = k.var("doubt", False, BOOL)
+    with k.if_(slide.begin < slide.end):
+        first = k.var("first", slide.lo[slide.begin])
+        k.set(doubt, slide.hi[slide.end - 1] - first > MOST_ROWS)
+        with k.if_(~doubt):
+            _sum_up(slide, memory, first)
+            _subtract(slide, memory, first, doubt)
+    stacks: tuple[Scratch, ...] = ()
+    with k.if_(doubt):
+        stacks = two_stacks(slide)
+    prefixes = tuple(Scratch(buffer, whole=True) for buffers in memory for buffer in buffers)
+    return (*prefixes, *stacks)
+
+
+def _prefix_of(slide: Slide, place: int) -> Prefix:
+    prefix = slide.monoids[place].prefix
+    assert prefix is not None, f"{slide.monoids[place].name} has no prefixes"
+    return prefix
+
+
+def _sum_up(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value) -> None:
+    """Write the state of all rows from the first on before each row, and behind the last."""
+    k = slide.k
+    states = [
+        tuple(k.var("before", state.identity, state.type) for state in _prefix_of(slide, place).states)
+        for place in range(len(memory))
+    ]
+    with k.for_(first, slide.hi[slide.end - 1], "row") as row:
+        _store(slide, memory, row - first, states)
+        for place, (values, active) in enumerate(slide.row(row)):
+            slide.put(states[place], _prefix_of(slide, place).step(k, states[place], values), active)
+    _store(slide, memory, slide.hi[slide.end - 1] - first, states)
+
+
+def _store(
+    slide: Slide, memory: list[tuple[Buffer, ...]], place: Value, states: list[tuple[Var, ...]]
+) -> None:
+    for buffers, several in zip(memory, states, strict=True):
+        for buffer, value in zip(buffers, several, strict=True):
+            slide.k.store(buffer, place, value)
+
+
+def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doubt: Var) -> None:
+    k = slide.k
+    with k.for_(slide.begin, slide.end, "f") as f:
+        lo, hi = k.var("lo", slide.lo[f] - first), k.var("hi", slide.hi[f] - first)
+        found: list[Values] = []
+        for place, buffers in enumerate(memory):
+            ends = tuple(tuple(k.var("prefix", buffer[at]) for buffer in buffers) for at in (hi, lo))
+            values, lost = _prefix_of(slide, place).between(k, *ends)
+            nothing = slide.monoids[place].states
+            found.append(
+                tuple(
+                    k.var("between", select(lo < hi, value, state.identity))
+                    for value, state in zip(values, nothing, strict=True)
+                )
+            )
+            k.set(doubt, doubt | (lost & (lo < hi)))
+        slide.emit(f, found)
