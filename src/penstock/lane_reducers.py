@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
+from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.lower.lanes import LaneReduction
@@ -173,7 +174,12 @@ class LaneReducers:
 
 def sorter(workshop: Workshop) -> Sorter:
     """What sorts rows by whole numbers."""
-    return Sorter(workshop.call("radix_pass", radix_pass), DIGIT_BITS)
+    return Sorter(
+        workshop.call("radix_pass", radix_pass),
+        DIGIT_BITS,
+        workshop.call("float_words", float_words),
+        workshop.call("assign_ranks", assign_ranks),
+    )
 
 
 _FEW_ROWS = 4

@@ -15,7 +15,7 @@ from penstock.kernels.swag.order_statistics import (
 )
 from penstock.kernels.swag.rank_cursors import RankCursors
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value
+from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value, select
 
 _S = TypeVar("_S", RankPeaks, RankCounts)
 
@@ -31,8 +31,8 @@ class Question:
 def build_rank_slide(questions: tuple[Question, ...]) -> Kernel:
     """Write the kernel that answers some questions, with one structure for all that need the same.
 
-    Results go to `out` buffers in the order of the questions: for a quantile the ranks on either side, how far
-    it lies between them, and how many rows there are; else the one answer, a mode of nothing being -1.
+    Results go to `out` buffers in the order of the questions: for a quantile its value, interpolated between
+    `values` by rank, and whether there is one; else the one answer, a mode of nothing being -1.
     """
     return _RankSlide(questions).write()
 
@@ -48,6 +48,7 @@ class _RankSlide:
         frames = k.buffer("lo", I64), k.buffer("hi", I64)
         span = k.scalar("begin"), k.scalar("end")
         ranks, self.distinct = k.buffer("ranks", I64), k.scalar("distinct")
+        self.values = k.buffer("values", F64)
         answers = [self._answer(each) for each in self.questions]
         columns = [Ranked(ranks, list(self.structures.values()))]
 
@@ -75,9 +76,13 @@ class _RankSlide:
         cursor = cursors.cursor(fraction)
 
         def values() -> list[Value]:
-            return [*cursors.neighbours(cursor), cursors.count]
+            lower, upper, between = cursors.neighbours(cursor)
+            some = self.k.var("some", cursors.count > 0)
+            low, high = (self.k.var("value", self.values[select(some, rank, 0)]) for rank in (lower, upper))
+            exact = between.eq(0.0) | low.eq(high)  # of infinite neighbours too
+            return [select(exact, low, low + (high - low) * between), some.to(I64)]
 
-        return self._written(values, [I64, I64, F64, I64])
+        return self._written(values, [F64, I64])
 
     def _cursors(self) -> RankCursors:
         """One count of ranks for all quantiles."""

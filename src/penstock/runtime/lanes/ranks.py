@@ -43,8 +43,9 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     else:
         values = values_view(column)
     if values.dtype.kind == "f":
-        values = values + values.dtype.type(0)  # -0.0 + 0.0 is 0.0
-    elif len(values) and _is_narrow(values):
+        ranks, distinct = _of_numbers(values, dtype, sorter)
+        return ranks, distinct
+    if len(values) and _is_narrow(values):
         least = values.min()
         numbers = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
         return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
@@ -52,27 +53,18 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
 
 
 def _of_numbers(values: np.ndarray, dtype: pa.DataType, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
-    keys = _ordered_words(values)
-    order = sorter.order(keys)
-    ranked_keys = keys[order]
-    begins = np.ones(len(keys), np.bool_)
-    begins[1:] = ranked_keys[1:] != ranked_keys[:-1]
-    ranks = np.empty(len(keys), np.int64)
-    ranks[order] = np.cumsum(begins) - 1
-    return ranks, to_arrow(values[order[begins]], None, dtype)
+    ranks, first = sorter.ranks(_ordered_words(values, sorter))
+    return ranks, to_arrow(values[first], None, dtype)
 
 
-def _ordered_words(values: np.ndarray) -> np.ndarray:
-    """Whole numbers in the order of the values. The bits of floats are in order but for those below zero."""
+def _ordered_words(values: np.ndarray, sorter: Sorter) -> np.ndarray:
+    """Whole numbers in the order of the values."""
+    if values.dtype.kind == "f":
+        return sorter.words(values.astype(np.float64, copy=False))
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:
         flipped: np.ndarray = (values ^ np.uint64(1 << 63)).view(np.int64)
         return flipped
-    if values.dtype.kind != "f":
-        return values.astype(np.int64, copy=False)
-    wide = np.where(np.isnan(values), np.nan, values).astype(np.float64, copy=False)  # one NaN for all
-    bits = wide.view(np.int64)
-    words: np.ndarray = bits ^ ((bits >> 63) & np.int64((1 << 63) - 1))
-    return words
+    return values.astype(np.int64, copy=False)
 
 
 def _is_narrow(values: np.ndarray) -> bool:

@@ -15,25 +15,52 @@ FEW = 1 << 12
 
 @dataclass(frozen=True)
 class Sorter:
-    """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits."""
+    """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
+
+    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted.
+    """
 
     radix_pass: Call
     digit_bits: int
+    float_words: Call
+    assign_ranks: Call
 
     def order(self, *keys: np.ndarray) -> np.ndarray:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
-        order = self._by(keys[0], np.arange(len(keys[0])))
+        _, order = self._by(keys[0], np.arange(len(keys[0])))
         if len(keys) == 1 or _in_order([key[order] for key in keys]):
             return order  # few rows are equal in their first key, and those that are may be in order
         order = np.arange(len(keys[0]))
         for key in reversed(keys):
-            order = self._by(key[order], order)
+            _, order = self._by(key[order], order)
         return order
 
-    def _by(self, key: np.ndarray, order: np.ndarray) -> np.ndarray:
-        """Reorder rows by a key, given in their order."""
+    def ranks(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rank of each row among the distinct keys, and the first row of each rank."""
+        rows = len(keys)
+        ranks, first = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        if not rows:
+            return ranks, first
+        sorted_keys, order = self._by(keys, np.arange(rows))
+        given = {
+            "sorted_keys": sorted_keys,
+            "sorted_order": order,
+            "ranks": ranks,
+            "first": first,
+            "rows": rows,
+        }
+        return ranks, first[: self.assign_ranks(given)]
+
+    def words(self, floats: np.ndarray) -> np.ndarray:
+        """Whole numbers in the order of floats."""
+        words = np.empty(len(floats), np.int64)
+        self.float_words({"values": floats, "words": words, "rows": len(floats)})
+        return words
+
+    def _by(self, key: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Reorder rows by a key, given in their order; give the keys in order too."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
         now, then = (key, order), (np.empty_like(key), np.empty_like(order))
@@ -43,7 +70,7 @@ class Sorter:
             self.radix_pass({**given, "shift": shift})
             spare = (np.empty_like(key), np.empty_like(order)) if now[0] is key else now
             now, then = then, spare
-        return now[1]
+        return now
 
 
 def _in_order(keys: Sequence[np.ndarray]) -> bool:

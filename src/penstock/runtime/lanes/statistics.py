@@ -20,7 +20,7 @@ from penstock.runtime.lanes.reducers import KernelPass, active, chosen
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 
-_PER_QUESTION = {"quantile": 4, "mode": 1, "count_distinct": 1}
+_PER_QUESTION = {"quantile": 2, "mode": 1, "count_distinct": 1}
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class RankReducer:
         memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
         bounds = {"lo": frames.lo[begin:end] - first, "hi": frames.hi[begin:end] - first}
         given = {**bounds, "ranks": ranks, "distinct": len(values), "begin": 0, "end": end - begin}
+        given["values"] = self._numbers(values)
         bits = {"bits": np.zeros(self.bits_length(len(values)), np.uint64)}
         self.call({**given, **memories, **bits, **outputs})
         columns = iter(outputs.values())
@@ -77,6 +78,12 @@ class RankReducer:
             found.append(_ANSWERS[kind](values, dtype, *answer))
         return found
 
+    def _numbers(self, values: pa.Array) -> np.ndarray:
+        """The values by rank, where they are interpolated."""
+        if len(values) and any(kind == "quantile" for kind, _ in self.questions):
+            return _as_floats(values)
+        return np.zeros(1)
+
     def _outputs(self, frames: int) -> dict[str, np.ndarray]:
         count = sum(_PER_QUESTION[kind] for kind, _ in self.questions)
         names = [numbered("out", place) for place in range(count)]
@@ -84,29 +91,13 @@ class RankReducer:
         at = 0
         for kind, _ in self.questions:
             if kind == "quantile":
-                made[names[at + 2]] = np.empty(frames, np.float64)
+                made[names[at]] = np.empty(frames, np.float64)
             at += _PER_QUESTION[kind]
         return made
 
 
-def _between(
-    values: pa.Array,
-    dtype: pa.DataType,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    fraction: np.ndarray,
-    count: np.ndarray,
-) -> pa.Array:
-    """Interpolate; a quantile that is one of the values is that value, infinite or not."""
-    some = count > 0
-    if not len(values):
-        return pa.nulls(len(count), dtype)
-    numbers = _as_floats(values)
-    low, high = (numbers[np.where(some, rank, 0)] for rank in (lower, upper))
-    with np.errstate(invalid="ignore", over="ignore"):
-        between = low + (high - low) * fraction
-    exact = np.where((fraction == 0) | (low == high), low, between)
-    return to_arrow(exact, some, pa.float64())
+def _quantile(values: pa.Array, dtype: pa.DataType, found: np.ndarray, some: np.ndarray) -> pa.Array:
+    return to_arrow(found, some != 0, dtype)
 
 
 def _as_floats(values: pa.Array) -> np.ndarray:
@@ -125,7 +116,7 @@ def _how_many(values: pa.Array, dtype: pa.DataType, count: np.ndarray) -> pa.Arr
 
 
 _ANSWERS: dict[str, Callable[..., pa.Array]] = {
-    "quantile": _between,
+    "quantile": _quantile,
     "mode": _most_frequent,
     "count_distinct": _how_many,
 }

@@ -1,0 +1,42 @@
+"""Ranks from a sort: equal keys share one, and the smallest has 0."""
+
+from __future__ import annotations
+
+from penstock.kernels.cells import is_nan
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I64, Bitcast, Kernel, const, select
+
+_NAN_BITS = 0x7FF8000000000000
+
+
+def float_words() -> Kernel:
+    """Write whole numbers in the order of floats: NaN one value and the largest, -0.0 equal to 0.0.
+
+    The bits of floats are in order as they are, but for those below zero, whose order is turned.
+    """
+    k = KernelBuilder("float_words")
+    values, words, rows = k.buffer("values", F64), k.buffer("words", I64), k.scalar("rows")
+    with k.for_(0, rows, "i") as i:
+        value = k.var("value", values[i] + 0.0)
+        bits = k.var("bits", select(is_nan(value), const(_NAN_BITS, I64), Bitcast(value, I64)))
+        k.store(words, i, bits ^ ((bits >> 63) & ((1 << 63) - 1)))
+    k.ret(0)
+    return k.build()
+
+
+def assign_ranks() -> Kernel:
+    """Give each row the rank of its key, and each rank the first row that has it; return how many ranks there are."""
+    k = KernelBuilder("assign_ranks")
+    keys, order = k.buffer("sorted_keys", I64), k.buffer("sorted_order", I64)
+    ranks, first, rows = k.buffer("ranks", I64), k.buffer("first", I64), k.scalar("rows")
+    found, before = k.var("found", 0), k.var("before", 0)
+    with k.for_(0, rows, "i") as i:
+        key, row = k.var("key", keys[i]), k.var("row", order[i])
+        new = k.var("new", (i.eq(0) | key.ne(before)).to(I64))
+        k.set(found, found + new)
+        k.store(ranks, row, found - 1)
+        with k.if_(new.ne(0)):
+            k.store(first, found - 1, row)
+        k.set(before, key)
+    k.ret(found)
+    return k.build()
