@@ -4,7 +4,7 @@ Values come as *ranks*: 0 for the smallest distinct value of the rows, 1 for the
 hold none. A structure counts the ranks of the rows in the frame; answers are ranks again.
 
     RankCounts   how often each rank occurs, and how many of them do
-    RankSums     the counts in a tree whose nodes hold sums: the k-th smallest
+    RankCursors  cursors at the places of quantiles: the k-th smallest (`rank_cursors.py`)
     RankPeaks    the counts in a tree whose nodes hold maxima: the most frequent
 
 A tree has FANOUT children a node: 16 counts of 32 bits, one line of the cache. Level 0 are the counts by rank,
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, Buffer, Unary, Value, Var, maximum, minimum, select
+from penstock.loop.nodes import I32, I64, Buffer, Value, Var, maximum, select
 
 FANOUT = 16
 _BITS = 4
@@ -189,67 +189,6 @@ class _Tree:
 def _line_of(k: KernelBuilder, nodes: Value) -> Value:
     """Round up to whole lines, at least one."""
     return maximum(((nodes + (FANOUT - 1)) >> _BITS) << _BITS, FANOUT)
-
-
-class RankSums(_Tree):
-    """The counts of ranks and their sums; `count` is the sum of all."""
-
-    def __init__(self, k: KernelBuilder, distinct: Value, memory: Buffer) -> None:
-        super().__init__(k, distinct, memory)
-        self.count = k.var("count", 0)
-
-    def add(self, rank: Value) -> None:
-        """Count a rank that enters."""
-        self._change(rank, 1)
-
-    def remove(self, rank: Value) -> None:
-        """Count a rank that leaves."""
-        self._change(rank, -1)
-
-    def clear(self) -> None:
-        """Count nothing."""
-        super().clear()
-        self.k.set(self.count, 0)
-
-    def _change(self, rank: Value, by: int) -> None:
-        with self.upwards(rank) as (level, node):
-            place = self.k.var("place", self.base[level] + node)
-            self.k.store(self.memory, place, self.memory[place] + by)
-        self.k.set(self.count, self.count + by)
-
-    def kth(self, place: Value) -> Var:
-        """Find the rank at a place, 0 being the smallest; any rank where there is no such place.
-
-        Children whose ranks all come before the place are skipped without a branch: which child it is, is
-        as good as random.
-        """
-        k = self.k
-        left = k.var("left", minimum(place, self.count - 1).to(I32))
-        with self.downwards() as (node, counts):
-            before = k.var("before", 0, I32)
-            skipped, passed = k.var("skipped", 0, I32), k.var("passed", 0)
-            for count in counts[:-1]:
-                k.set(before, before + count)
-                k.set(skipped, select(before <= left, before, skipped))
-                k.set(passed, passed + (before <= left).to(I64))
-            k.set(node, node + passed)
-            k.set(left, left - skipped)
-        return node
-
-    def neighbours(self, fraction: float) -> tuple[Var, Var, Value]:
-        """Find the ranks on either side of a quantile's place, and how far the place lies between them.
-
-        Of n ranks the place is fraction * (n - 1). Any ranks where nothing is counted.
-        """
-        k = self.k
-        exact = k.var("exact", (self.count - 1).to(F64) * fraction)
-        whole = k.var("whole", Unary("floor", exact))
-        place = k.var("place", whole.to(I64))
-        lower = self.kth(place)
-        upper = k.var("upper", lower)
-        with k.if_(exact > whole):
-            k.set(upper, self.kth(place + 1))
-        return lower, upper, exact - whole
 
 
 class RankPeaks(_Tree):

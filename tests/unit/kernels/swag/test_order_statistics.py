@@ -17,13 +17,13 @@ from penstock.kernels.swag.order_statistics import (
     RankCounts,
     Ranked,
     RankPeaks,
-    RankSums,
     memory_length,
     order_statistics,
 )
 from penstock.kernels.swag.plain import Frames, Order
+from penstock.kernels.swag.rank_cursors import RankCursors, bits_length
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, Kernel, Type, Value
+from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value
 from tests.unit.kernels.running import run
 from tests.unit.kernels.swag.subjects import PROGRAMS, bounds, end, fifo, frame_buffers
 
@@ -39,20 +39,21 @@ def kernel_of(type: Type) -> Kernel:
     frames = frame_buffers(k)
     many, distinct = k.scalar("many"), k.scalar("distinct")
     ranks, out, parts = k.buffer("ranks", type), k.buffer("out", I64), k.buffer("parts", F64)
-    sums = RankSums(k, distinct, k.buffer("sums", I32))
+    cursors = RankCursors(k, distinct, k.buffer("places", I32), k.buffer("bits", U64))
+    quantiles = [cursors.cursor(fraction) for fraction in FRACTIONS]
     peaks = RankPeaks(k, distinct, k.buffer("peaks", I32))
     counts = RankCounts(k, distinct, k.buffer("counts", I32))
 
     def emit(f: Value) -> None:
-        found = [sums.count, counts.distinct, peaks.mode()]
-        for place, fraction in enumerate(FRACTIONS):
-            lower, upper, part = sums.neighbours(fraction)
+        found: list[Value] = [cursors.count, counts.distinct, peaks.mode()]
+        for place, quantile in enumerate(quantiles):
+            lower, upper, part = cursors.neighbours(quantile)
             k.store(parts, f * len(FRACTIONS) + place, part)
             found += [lower, upper]
         for place, value in enumerate(found):
             k.store(out, f * len(ANSWERS) + place, value)
 
-    columns = [Ranked(ranks, (sums, peaks, counts))]
+    columns = [Ranked(ranks, (cursors, peaks, counts))]
     order_statistics(k, frames, (k.var("begin", 0), many), columns, emit)
     return k.build()
 
@@ -63,9 +64,10 @@ def answers(type: Type, ranks: list[int], distinct: int, frames: Frames) -> tupl
     memory |= {"ranks": np.array([*ranks, -1], np.int32 if type == I32 else np.int64)}
     memory |= {"out": np.zeros((len(frames) + 1) * len(ANSWERS), np.int64)}
     memory |= {"parts": np.zeros((len(frames) + 1) * len(FRACTIONS))}
-    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("sums", "peaks", "counts")}
+    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("places", "peaks", "counts")}
+    memory |= {"bits": np.zeros(bits_length(distinct), np.uint64)}
     after = run(kernel_of(type), memory)[1]
-    assert not any(after[name].any() for name in ("sums", "peaks", "counts"))
+    assert not any(after[name].any() for name in ("places", "bits", "peaks", "counts"))
     shape = len(frames) + 1, -1
     return after["out"].reshape(shape).tolist()[:-1], after["parts"].reshape(shape).tolist()[:-1]
 
