@@ -30,7 +30,7 @@ MOST_RUNS = 64
 # A second thread has a table of its own to fill and to merge: with fewer rows for each key that costs more
 # than it saves (measured: at 20 rows a key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
-MOST_PANES_AHEAD = 32
+MOST_PANES_AHEAD = 1 << 14
 
 
 class WindowStage:

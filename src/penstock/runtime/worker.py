@@ -34,6 +34,7 @@ from penstock.runtime.table import Fragments, PaneTable, widened
 
 SAMPLE = 1 << 16
 COMPACT = 1 << 12
+CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
 LARGE_GRID = 1 << 26
 OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
@@ -63,7 +64,8 @@ class Worker:
         if self.table is None:
             layout = self.program.layout(self.nullable, not self.adaptive)
             keys = self.likely_keys or self.first_keys(batch, arguments)
-            self.table = PaneTable(layout, keys, self.expected_panes)
+            panes = min(self.expected_panes, max(CELLS_AHEAD // keys.columns, 2))
+            self.table = PaneTable(layout, keys, panes)
         self.rows += batch.num_rows
         done = 0
         while done < batch.num_rows:

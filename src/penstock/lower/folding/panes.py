@@ -9,6 +9,7 @@ from penstock.lower.calendar import floor_div
 from penstock.lower.folding.frame import Frame
 from penstock.lower.folding.rows import Chosen
 
+STRETCH = 256  # rows whose times are looked at before the question is asked whether the pane has ended
 SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
 
 
@@ -55,28 +56,38 @@ class CurrentPane:
         return Watch(self, k.var("outside", 0), k.var("last", self.end - 1))
 
     def check(self, n: Var) -> None:
-        """Look at the times of all rows, then settle."""
-        watch = self.watch()
-        with self.frame.k.for_(0, n, "r") as r:
-            watch.row(r)
-        self.settle(watch, n)
+        """Look at the times of the rows, a stretch at a time and not beyond the pane's end, then settle."""
+        k = self.frame.k
+        watch, seen = self.watch(), k.var("seen", 0)
+        with k.while_((seen < n) & watch.outside.eq(0)):
+            upto = k.var("upto", minimum(seen + STRETCH, n))
+            with k.for_(seen, upto, "r") as r:
+                watch.row(r)
+            with k.if_(watch.outside.eq(0)):
+                k.set(seen, upto)
+        self.settle(watch, n, seen=seen)
 
-    def settle(self, watch: Watch, n: Var, chosen: Chosen | None = None) -> None:
-        """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows."""
+    def settle(
+        self, watch: Watch, n: Var, chosen: Chosen | None = None, seen: Value | None = None
+    ) -> None:
+        """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows.
+
+        `seen` rows are known to lie in the pane.
+        """
         k = self.frame.k
         k.set(self.single, watch.outside.eq(0))
         with k.if_(~self.single):
-            run = self._run(n)
+            run = self._run(n, const(0, I64) if seen is None else seen)
             with k.if_(run >= SHORTEST_RUN):
                 k.set(n, run)
                 k.set(self.single, const(True, BOOL))
                 if chosen is not None:
                     chosen.forget_beyond(run)
 
-    def _run(self, n: Var) -> Var:
-        """How many rows lie in the pane before the first that does not."""
+    def _run(self, n: Var, seen: Value) -> Var:
+        """How many rows lie in the pane before the first that does not; `seen` ones do."""
         frame = self.frame
-        run = frame.k.var("run", 0)
+        run = frame.k.var("run", seen)
         more = (run < n) & self.inside(frame.time_at(frame.at + minimum(run, n - 1)))
         with frame.k.while_(more):
             frame.k.set(run, run + 1)
