@@ -130,7 +130,9 @@ class LaneProgram:
         match body:
             case ir.Reduce():
                 reductions = self._reductions(threads)
-                return framing, WindowResults(framing, reductions, made.keys, schema, sort, self.by_key)
+                return framing, WindowResults(
+                    framing, reductions, made.keys, schema, sort, self.by_key, threads
+                )
             case ir.Attach():
                 return framing, RowResults(
                     framing, self._reductions(threads), not self._carried, schema, sort

@@ -8,7 +8,7 @@ from __future__ import annotations
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
 
-DIGIT_BITS = 11
+DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS
 
 

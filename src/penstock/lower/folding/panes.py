@@ -67,9 +67,7 @@ class CurrentPane:
                 k.set(seen, upto)
         self.settle(watch, n, seen=seen)
 
-    def settle(
-        self, watch: Watch, n: Var, chosen: Chosen | None = None, seen: Value | None = None
-    ) -> None:
+    def settle(self, watch: Watch, n: Var, chosen: Chosen | None = None, seen: Value | None = None) -> None:
         """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows.
 
         `seen` rows are known to lie in the pane.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,8 @@ from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
 from penstock.runtime.lanes.rows import Rows, taken
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+
+_Found = TypeVar("_Found")
 
 # Fewer rows than this are not worth a second thread.
 ROWS_PER_THREAD = 1 << 17
@@ -149,19 +152,24 @@ class Layout:
     def _numbers(self, rows: Rows) -> np.ndarray:
         columns = [rows.batch.column(name) for name in self.keys]
         if len(columns) == 1:
-            dense = _dense(columns[0])
+            dense = _dense(columns[0], self._stretches(len(rows)))
             if dense is not None:
                 return dense
         return self.new_index(len(columns)).number(columns)
 
+    def _stretches(self, rows: int) -> list[tuple[int, int]]:
+        """Cut rows into one stretch for each thread that has enough to do."""
+        threads = max(min(self.threads, rows // ROWS_PER_THREAD), 1)
+        return list(pairwise(np.linspace(0, rows, threads + 1).astype(int).tolist()))
+
     def _partition(self, lanes: np.ndarray) -> _Partition:
         """Find where rows belong; each thread takes a stretch of them."""
-        threads = max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
-        cuts = np.linspace(0, len(lanes), threads + 1).astype(int).tolist()
-        counts, first = np.zeros((2, threads, int(lanes.max()) + 1 if len(lanes) else 0), np.int64)
+        cuts = self._stretches(len(lanes))
+        highest = _of_stretches(lambda begin, end: int(lanes[begin:end].max()), cuts) if len(lanes) else [-1]
+        counts, first = np.zeros((2, len(cuts), max(highest) + 1), np.int64)
         stretches = [
             {"lanes": lanes, "lo": begin, "hi": end, "counts": own, "first": seen}
-            for (begin, end), own, seen in zip(pairwise(cuts), counts, first, strict=True)
+            for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
         ]
         run_on_threads([partial(self.count_lanes, each) for each in stretches])
         return _Partition(stretches, counts, first, self.fill_lanes)
@@ -216,17 +224,38 @@ def _view(column: pa.Array) -> np.ndarray | None:
     return values_view(column)
 
 
-def _dense(column: pa.Array) -> np.ndarray | None:
+def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int, int]]) -> list[_Found]:
+    """What a function gives for each stretch, all at once."""
+    found: dict[int, _Found] = {}
+
+    def run(place: int) -> None:
+        found[place] = work(*stretches[place])
+
+    run_on_threads([partial(run, place) for place in range(len(stretches))])
+    return [found[place] for place in range(len(stretches))]
+
+
+def _dense(column: pa.Array, stretches: list[tuple[int, int]]) -> np.ndarray | None:
     """Number keys by subtraction, where they are whole numbers in a small range."""
     whole = pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)
     if not whole or column.null_count or not len(column):
         return None
     values = values_view(column)
-    least, most = int(values.min()), int(values.max())
+    ends = _of_stretches(lambda begin, end: _least_and_most(values[begin:end]), stretches)
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
     if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
         return None
-    found: np.ndarray = np.subtract(values, values.dtype.type(least), dtype=np.int64, casting="unsafe")
-    return found
+    numbers = np.empty(len(values), np.int64)
+
+    def subtract(begin: int, end: int) -> None:
+        np.subtract(values[begin:end], least, out=numbers[begin:end], dtype=np.int64, casting="unsafe")
+
+    _of_stretches(subtract, stretches)
+    return numbers
+
+
+def _least_and_most(values: np.ndarray) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
 
 
 def same_keys(columns: Sequence[pa.Array]) -> Sequence[pa.Array]:

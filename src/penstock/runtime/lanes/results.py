@@ -15,6 +15,7 @@ from penstock.runtime.lanes.lanes import Lanes, same_keys
 from penstock.runtime.lanes.look_back import LookBackFraming
 from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.reducers import Reducer, ranges
+from penstock.runtime.lanes.rows import taken
 from penstock.runtime.lanes.sorting import Sorter
 
 
@@ -47,20 +48,20 @@ class WindowResults:
     schema: pa.Schema
     sorter: Sorter
     by_key: bool
+    threads: int
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
         frames = self.framing.frames(lanes, watermark)
         if not len(frames):
             return []
         reduced = self.reductions.arrays(lanes, [frames])
-        rows = lanes.key_rows(frames.lo)
-        keys = key_arrays(lanes, rows, self.keys) if self.by_key else ()
-        order = by_bounds_and_keys(frames, keys, self.sorter) if keys else by_bounds(frames, self.sorter)
-        if order is not None:
-            frames, rows, chosen = frames.chosen(order), rows[order], indices(order)
-            reduced = [array.take(chosen) for array in reduced]
-        arrays = [*bound_arrays(frames, self.schema), *key_arrays(lanes, rows, self.keys), *reduced]
-        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
+        keys = key_arrays(lanes, lanes.key_rows(frames.lo), self.keys)
+        batch = pa.RecordBatch.from_arrays(
+            [*bound_arrays(frames, self.schema), *keys, *reduced], schema=self.schema
+        )
+        by_key = keys and self.by_key
+        order = by_bounds_and_keys(frames, keys, self.sorter) if by_key else by_bounds(frames, self.sorter)
+        return [batch if order is None else taken(batch, order, self.threads)]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,8 @@ from penstock.runtime.programs import Call
 
 # Below this, the passes over the digits cost more than comparisons.
 FEW = 1 << 12
+# Where less than one row in so many shares its first key, comparisons settle the rest.
+MANY = 4
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,14 @@ class Sorter:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
-        _, order = self._by(keys[0], np.arange(len(keys[0])))
-        if len(keys) == 1 or _in_order([key[order] for key in keys]):
-            return order  # few rows are equal in their first key, and those that are may be in order
+        sorted_key, order = self._by(keys[0], np.arange(len(keys[0])))
+        if len(keys) == 1:
+            return order
+        alike = _in_runs(sorted_key)
+        if MANY * len(alike) < len(order):  # the other keys matter for few rows only
+            rows = order[alike]
+            order[alike] = rows[np.lexsort([key[rows] for key in reversed(keys)])]
+            return order
         order = np.arange(len(keys[0]))
         for key in reversed(keys):
             _, order = self._by(key[order], order)
@@ -73,9 +79,7 @@ class Sorter:
         return now
 
 
-def _in_order(keys: Sequence[np.ndarray]) -> bool:
-    """Whether rows are in order of all their keys."""
-    fine = keys[-1][1:] >= keys[-1][:-1]
-    for key in reversed(keys[:-1]):
-        fine = (key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & fine)
-    return bool(fine.all())
+def _in_runs(key: np.ndarray) -> np.ndarray:
+    """The places of rows that share a key with a neighbour."""
+    equal = np.concatenate([[False], key[1:] == key[:-1], [False]])
+    return np.flatnonzero(equal[1:] | equal[:-1])
