@@ -116,8 +116,8 @@ class KernelReducer:
 
 
 def parts(frames: Frames, rows: int, most: int) -> list[tuple[int, int]]:
-    """Cut the frames over some rows into a run for each thread."""
-    threads = max(min(most, rows // WORK_PER_THREAD), 1)
+    """Cut the frames over some rows into a run for each thread; no run is empty, however long a frame is."""
+    threads = max(min(most, rows // WORK_PER_THREAD, len(frames)), 1)
     cuts = np.linspace(0, len(frames), threads + 1).astype(int)
     return [(int(begin), int(end)) for begin, end in pairwise(cuts)]
 
