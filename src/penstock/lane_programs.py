@@ -100,9 +100,8 @@ class LaneProgram:
 
     @property
     def _carried(self) -> bool:
-        return not isinstance(self.this.body, ir.Lookback) and isinstance(
-            getattr(self.this.body, "domain", None), ir.Carried
-        )
+        body = self.this.body
+        return isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, ir.Carried)
 
     @property
     def _lane_keys(self) -> tuple[str, ...]:

@@ -156,15 +156,10 @@ def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
             return list(source.schema.names)
         case ir.Reduce(domain=ir.Carried()):
             return [*dict.fromkeys([*time, *BOUNDS])]
-        case ir.Attach(fields=fields, domain=domain):
+        case ir.Attach(fields=fields) | ir.Lookback(fields=fields):
             read = {name for each in fields for name in ex.columns_of(each.expr)}
-            if not isinstance(domain, ir.Carried):
-                read -= set(BOUNDS)
-            else:
-                read |= set(BOUNDS)
-            return [name for name in source.schema.names if name in read or name in time]
-        case ir.Lookback(fields=fields):
-            read = {name for each in fields for name in ex.columns_of(each.expr)}
+            if isinstance(body, ir.Attach):  # bounds are the window's own, unless rows carry them
+                read = read | set(BOUNDS) if isinstance(body.domain, ir.Carried) else read - set(BOUNDS)
             return [name for name in source.schema.names if name in read or name in time]
         case _:
             return time

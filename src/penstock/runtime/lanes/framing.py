@@ -41,10 +41,6 @@ class Frames:
     def chosen(self, which: np.ndarray) -> Frames:
         return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
 
-    @property
-    def longest(self) -> int:
-        return int((self.hi - self.lo).max()) if len(self.lo) else 0
-
     def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
         """Give the frames begin … end as they lie, all at once or so many rows at a time."""
         cuts = self.cuts(begin, end, BLOCK) if by_blocks else [begin, end]
