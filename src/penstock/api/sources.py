@@ -18,7 +18,7 @@ from penstock.types.arrow import as_schema
 from penstock.types.duration import Duration, to_ticks
 
 if TYPE_CHECKING:
-    from penstock.sources.files import Paths
+    from penstock.sources.paths import Paths
 
 _ON_BAD = ("drop", "fail")
 
@@ -88,7 +88,7 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.files import open_files  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.dataset import open_files  # noqa: PLC0415 - file readers load when a file is read
 
     data = open_files(paths, format, None if schema is None else as_schema(schema))
     return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)

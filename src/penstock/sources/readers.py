@@ -1,4 +1,4 @@
-"""One reader for each file format. A reader streams: it never holds more than a part of the file."""
+"""One reader for each format that is read as whole files (`ahead.py` reads Parquet). A reader streams: it never holds more than a part of the file."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv, json, parquet
+from pyarrow import csv, json
+
+from penstock.sources.footers import footer
 
 _BLOCK = 1 << 24  # bytes of text parsed at a time: large batches, yet little beside the data itself
-
-
-def _unknown_rows(path: str) -> int | None:
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,33 +19,11 @@ class Reader:
     """How one format is read.
 
     `schema(path, declared)` learns the columns; text is read with the declared types if there are any.
-    `batches(path, columns, schema)` reads columns, in any order, perhaps with others. `rows(path)`
-    counts them if the file tells.
+    `batches(path, columns, schema)` reads columns, in any order, perhaps with others.
     """
 
     schema: Callable[[str, pa.Schema | None], pa.Schema]
     batches: Callable[[str, Sequence[str], pa.Schema], Iterator[pa.RecordBatch]]
-    rows: Callable[[str], int | None] = _unknown_rows
-
-
-def _parquet(path: str) -> Any:
-    return parquet.ParquetFile(path, memory_map=True)
-
-
-def _parquet_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    with _parquet(path) as file:
-        return file.schema_arrow
-
-
-def _parquet_rows(path: str) -> int | None:
-    with _parquet(path) as file:
-        return int(file.metadata.num_rows)
-
-
-def _parquet_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _parquet(path) as file:
-        for group in range(file.num_row_groups):
-            yield from file.read_row_group(group, columns=list(columns)).to_batches()
 
 
 def _ipc(path: str) -> Any:
@@ -121,9 +97,16 @@ def _json_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Itera
         yield from file
 
 
+TEXT = ("csv", "json")
 READERS: dict[str, Reader] = {
-    "parquet": Reader(_parquet_schema, _parquet_batches, _parquet_rows),
     "arrow": Reader(_ipc_schema, _ipc_batches),
     "csv": Reader(_csv_schema, _csv_batches),
     "json": Reader(_json_schema, _json_batches),
 }
+
+
+def stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
+    """Learn what columns a file has, text being read with the declared types if there are any."""
+    if format == "parquet":
+        return footer(path).schema.to_arrow_schema()
+    return READERS[format].schema(path, declared)

@@ -1,0 +1,141 @@
+"""Files as one dataset: one schema, and fragments that can be read apart, here or on other machines.
+
+Planning looks at names and footers alone. Every file is checked before any row of any is read: a column that
+is missing, or of another type, names its file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Expr
+from penstock.sources import footers, readers
+from penstock.sources.ahead import read_ahead
+from penstock.sources.conform import check
+from penstock.sources.failures import reading
+from penstock.sources.fragment import Fragment
+from penstock.sources.partitions import constant, with_partitions
+from penstock.sources.paths import Found, Paths, find, format_of
+from penstock.types.arrow import checked
+
+_THREADS = 8  # planning waits for disks more than for processors
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What is read: the declared schema, and all fragments in order of path and row.
+
+    >>> import tempfile, pyarrow.parquet as pq
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pq.write_table(pa.table({"t": [3, 1, 2, 9]}), folder + "/a.parquet", row_group_size=2)
+    ...     data = Dataset.of(folder, time="t")
+    ...     [(each.rows, each.time_min, each.time_max) for each in data.fragments]
+    ...     [batch.column("t").to_pylist() for batch in data.batches(["t"])]
+    [(2, 1, 3), (2, 2, 9)]
+    [[3, 1], [2, 9]]
+    """
+
+    schema: pa.Schema
+    fragments: tuple[Fragment, ...]
+
+    @staticmethod
+    def of(
+        paths: Paths, format: str | None = None, time: str | None = None, schema: pa.Schema | None = None
+    ) -> Dataset:
+        """Plan the reading of paths, folders and globs; `time` names the column to collect ranges of."""
+        return open_files(paths, format, schema).dataset(time)
+
+    @property
+    def rows(self) -> int | None:
+        counts = [each.rows for each in self.fragments]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    def batches(
+        self, columns: Sequence[str] | None = None, predicate: Expr | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read all fragments in order, some ahead on other threads, leaving out what surely fails the predicate."""
+        return read_ahead(self.fragments, self.schema, columns, predicate)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files of one format that share a schema: that of the first, or the one declared."""
+
+    found: tuple[Found, ...]
+    format: str
+    schema: pa.Schema
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        return tuple(each.path for each in self.found)
+
+    @property
+    def rows(self) -> int | None:
+        return self.dataset().rows if self.format == "parquet" else None
+
+    def dataset(self, time: str | None = None) -> Dataset:
+        """Look into every file, checking it and finding its fragments."""
+        field = None if time is None or time not in self.schema.names else self.schema.field(time)
+        _check_partitions(self.found, self.schema)
+        plan = self._row_groups if self.format == "parquet" else self._whole_file
+        with ThreadPoolExecutor(_THREADS) as pool:
+            parts = pool.map(lambda each: reading(each.path, lambda _: plan(each, field)), self.found)
+            return Dataset(self.schema, tuple(part for each in parts for part in each))
+
+    def batches(
+        self, columns: Sequence[str] | None = None, predicate: Expr | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        return self.dataset().batches(columns, predicate)
+
+    def _row_groups(self, found: Found, time: pa.Field | None) -> list[Fragment]:
+        metadata = footers.footer(found.path)
+        stored = metadata.schema.to_arrow_schema()
+        self._check(found, stored)
+        return footers.row_groups(found, metadata, time, stored)
+
+    def _whole_file(self, found: Found, time: pa.Field | None) -> list[Fragment]:
+        size = Path(found.path).stat().st_size
+        if size == 0 and self.format in readers.TEXT:
+            return []  # no rows, and no header either
+        self._check(found, readers.stored_schema(found.path, self.format, self.schema))
+        return [Fragment(found.path, self.format, partition=found.partition, size=size)]
+
+    def _check(self, found: Found, stored: pa.Schema) -> None:
+        given = {name for name, _ in found.partition}
+        inside = pa.schema([field for field in self.schema if field.name not in given])
+        check(stored, inside, f"the file {found.path!r}")
+
+
+def open_files(paths: Paths, given: str | None = None, schema: pa.Schema | None = None) -> Files:
+    """Find the files, and learn their schema from the first of them unless it is declared."""
+    found = find(paths)
+    format = format_of(found, given)
+    declared = schema if schema is not None else with_partitions(_first_schema(found, format), found)
+    return Files(found, format, checked(declared))
+
+
+def _first_schema(found: Sequence[Found], format: str) -> pa.Schema:
+    """Learn the schema from the first file that has one."""
+    text = format in readers.TEXT
+    first = next((each.path for each in found if not (text and reading(each.path, _is_empty))), found[0].path)
+    return reading(first, lambda path: readers.stored_schema(path, format, None))
+
+
+def _is_empty(path: str) -> bool:
+    return Path(path).stat().st_size == 0
+
+
+def _check_partitions(found: Sequence[Found], schema: pa.Schema) -> None:
+    """Refuse values of folders that are none of the declared type."""
+    seen: set[tuple[str, str | None]] = set()
+    for each in found:
+        for name, text in each.partition:
+            if (name, text) not in seen and name in schema.names:
+                seen.add((name, text))
+                constant(text, schema.field(name), each.path)

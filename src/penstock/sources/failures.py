@@ -1,0 +1,42 @@
+"""Errors about files: they name the file, and never quote a row of it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, SourceError
+
+T = TypeVar("T")
+
+# What Arrow says about a file beside the values in it. Anything else it says is left out.
+_SAFE = re.compile(
+    r"\[Errno \d+\].*|(?:CSV|JSON) parse error|In CSV column #\d+|CSV conversion error to [^:]*|Row #\d+"
+    r"|Expected \d+ columns, got \d+|Column\(.*\) changed from \w+ to \w+ in row \d+|Empty CSV file"
+    r"|Parquet (?:magic|file).*|(?:Not|Invalid|Corrupt|Unexpected|Couldn't|Could not).*|File is.*"
+)
+
+
+def reading(path: str, read: Callable[[str], T]) -> T:
+    """Read something of a file, naming the file if that fails."""
+    try:
+        return read(path)
+    except PenstockError:
+        raise
+    except (OSError, pa.ArrowException, UnicodeError) as reason:
+        raise unreadable(path, reason) from None
+
+
+def unreadable(path: str, reason: Exception) -> SourceError:
+    """Say why a file cannot be read, without the rows that Arrow's messages may quote."""
+    return SourceError(f"the file {path!r} cannot be read: {_silent(str(reason))}")
+
+
+def _silent(message: str) -> str:
+    parts = message.splitlines()[0].split(": ") if message else []
+    safe = list(itertools.takewhile(_SAFE.fullmatch, parts))
+    return ": ".join(safe) or "its content does not fit its format or its declared types"

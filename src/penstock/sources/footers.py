@@ -1,0 +1,160 @@
+"""Parquet footers: what a file says about its row groups before any row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from penstock.sources.fragment import Fragment
+from penstock.sources.paths import Found
+from penstock.sources.ranges import Range
+from penstock.types.arrow import kind_of, tick_unit, value_type
+from penstock.types.time import NANOSECONDS
+
+_WHOLE = ("int", "date", "timestamp", "duration")
+
+
+def open_parquet(path: str, metadata: Any = None) -> Any:
+    """Open a file. Its pages are mapped, not copied; threads read different row groups, not one together."""
+    return parquet.ParquetFile(path, metadata=metadata, memory_map=True, pre_buffer=False)
+
+
+def footer(path: str) -> Any:
+    """Read a file's footer."""
+    with open_parquet(path) as file:
+        return file.metadata
+
+
+def leaf_of(metadata: Any, name: str) -> int | None:
+    """Find a column among the leaves of a file's schema; None if its name could mean two of them."""
+    paths = [metadata.schema.column(place).path for place in range(len(metadata.schema))]
+    return paths.index(name) if paths.count(name) == 1 else None
+
+
+def row_groups(found: Found, metadata: Any, time: pa.Field | None, stored: pa.Schema) -> list[Fragment]:
+    """Describe each row group that holds a row, with its range of times in ticks of the declared type."""
+    leaf = None if time is None or time.name not in stored.names else leaf_of(metadata, time.name)
+    return [
+        _row_group(found, metadata.row_group(number), number, leaf, time, stored)
+        for number in range(metadata.num_row_groups)
+    ]
+
+
+def _row_group(
+    found: Found, group: Any, number: int, leaf: int | None, time: pa.Field | None, stored: pa.Schema
+) -> Fragment:
+    low = high = None
+    ordered = True if group.num_rows <= 1 else None
+    if leaf is not None and time is not None:
+        low, high = _bounds(group.column(leaf), value_type(stored.field(time.name).type), time.type)
+        ordered = ordered or _sorted_by(group, leaf)
+    return Fragment(
+        found.path,
+        "parquet",
+        (number, number + 1),
+        group.num_rows,
+        low if isinstance(low, int) else None,
+        high if isinstance(high, int) else None,
+        ordered,
+        found.partition,
+        group.total_byte_size,
+    )
+
+
+def _sorted_by(group: Any, leaf: int) -> bool | None:
+    """Tell whether the writer declared the rows of a group to be sorted by a column first."""
+    declared = group.sorting_columns
+    return True if declared and declared[0].column_index == leaf and not declared[0].descending else None
+
+
+def ranges(
+    metadata: Any, number: int, columns: Mapping[str, tuple[int | None, pa.DataType, pa.DataType]]
+) -> dict[str, Range]:
+    """Give what a row group says about columns: each (its leaf, stored type, declared type) by name."""
+    group = metadata.row_group(number)
+    return {
+        name: _range(group.column(leaf), stored, declared)
+        for name, (leaf, stored, declared) in columns.items()
+        if leaf is not None
+    }
+
+
+def _range(chunk: Any, stored: pa.DataType, declared: pa.DataType) -> Range:
+    statistics = chunk.statistics
+    if statistics is None:
+        return Range(declared)
+    low, high = _bounds(chunk, stored, declared)
+    counted = bool(statistics.has_null_count)
+    return Range(
+        declared,
+        low,
+        high,
+        nulls=not counted or statistics.null_count > 0,
+        empty=counted and statistics.null_count == chunk.num_values,
+    )
+
+
+def _bounds(chunk: Any, stored: pa.DataType, declared: pa.DataType) -> tuple[object, object]:
+    """Read the least and the largest value of a column chunk, as the declared type stores them."""
+    statistics = chunk.statistics
+    if statistics is None or not statistics.has_min_max or chunk.physical_type == "INT96":
+        return None, None
+    low = _value(statistics.min_raw, chunk.physical_type, stored, declared)
+    high = _value(statistics.max_raw, chunk.physical_type, stored, declared)
+    return (None, None) if low is None or high is None or high < low else (low, high)
+
+
+def _value(raw: Any, physical: str, stored: pa.DataType, declared: pa.DataType) -> Any:
+    """Read one statistic; None if it says nothing. Raw ones: Arrow's conversions go through pandas."""
+    match kind_of(stored):
+        case "uint":
+            return raw & (0xFFFFFFFF if physical == "INT32" else 0xFFFFFFFFFFFFFFFF)
+        case kind if kind in _WHOLE:
+            return _ticks(raw, stored, declared)
+        case "bool":
+            return bool(raw)
+        case "float":
+            return None if raw != raw else float(raw)  # noqa: PLR0124 - NaN, which old writers let in
+        case "string":
+            return _text(raw)
+        case _:
+            return None
+
+
+def _ticks(raw: int, stored: pa.DataType, declared: pa.DataType) -> int | None:
+    units = tick_unit(stored), tick_unit(declared)
+    if units[0] is None or units[1] is None:
+        return int(raw) if units[0] == units[1] else None
+    return int(raw) * NANOSECONDS[units[0]] // NANOSECONDS[units[1]]
+
+
+def _text(raw: bytes) -> str | None:
+    """Read a bound of texts. One that was cut within a character is no text any more."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def leaves(
+    metadata: Any, stored: pa.Schema, declared: pa.Schema, names: Sequence[str]
+) -> dict[str, tuple[int | None, pa.DataType, pa.DataType]]:
+    """Find columns in a file: what `ranges` needs to read their statistics."""
+    return {
+        name: (
+            leaf_of(metadata, name),
+            value_type(stored.field(name).type),
+            value_type(declared.field(name).type),
+        )
+        for name in names
+        if name in stored.names
+    }
+
+
+def numbers(fragment: Fragment, metadata: Any) -> Iterator[int]:
+    """Number the row groups of a fragment."""
+    begin, end = fragment.row_groups or (0, metadata.num_row_groups)
+    yield from range(begin, min(end, metadata.num_row_groups))

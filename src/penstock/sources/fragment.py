@@ -1,0 +1,144 @@
+"""A piece of a dataset: what one task reads, described without reading it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+
+from penstock.errors import SourceError
+from penstock.sources.paths import FORMATS, Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A file, or some of its row groups.
+
+    `row_groups` is a half-open range, None for a whole file; `rows` is None where the file does not tell.
+    `time_min` and `time_max` are ticks of the dataset's time column and enclose every time that is not null;
+    None if statistics do not tell. `ordered` is True if the file declares its rows to be sorted by time,
+    which is its writer's word, and None if nobody knows. `partition` are values that hold for every row.
+    `size` counts the bytes of all columns, uncompressed. `deletes` names what lists rows that are gone
+    (`deletes.py`), and `renamed` the columns that the file knows by another name: (ours, the file's).
+
+    >>> piece = Fragment("day=1/a.parquet", "parquet", (0, 2), rows=10, partition=(("day", "1"),))
+    >>> Fragment.from_json(piece.to_json()) == piece
+    True
+    """
+
+    path: str
+    format: str
+    row_groups: tuple[int, int] | None = None
+    rows: int | None = None
+    time_min: int | None = None
+    time_max: int | None = None
+    ordered: bool | None = None
+    partition: Partition = ()
+    size: int | None = None
+    deletes: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def to_json(self) -> str:
+        """Write the fragment as text, for example to send it to another machine."""
+        values = {name: getattr(self, name) for name in _NAMES}  # `asdict` copies, which takes longer than this
+        return json.dumps(values, ensure_ascii=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Fragment:
+        """Read what `to_json` wrote, refusing anything else."""
+        try:
+            return _checked(json.loads(text))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            raise SourceError(
+                "a fragment of a dataset cannot be read back: it was not written by this version"
+            ) from None
+
+    def joins(self, other: Fragment) -> bool:
+        """Tell whether another fragment goes on where this one ends."""
+        ends, begins = self.row_groups, other.row_groups
+        return (
+            (self.path, self.format, self.partition, self.deletes, self.renamed)
+            == (other.path, other.format, other.partition, other.deletes, other.renamed)
+            and ends is not None
+            and begins is not None
+            and ends[1] == begins[0]
+        )
+
+
+_NAMES = tuple(each.name for each in fields(Fragment))
+
+
+def joined(fragments: Iterable[Fragment], rows: int) -> Iterator[Fragment]:
+    """Join neighbours in a file as long as they hold at most so many rows together."""
+    held: list[Fragment] = []
+    count = 0
+    for each in fragments:
+        count += each.rows or 0
+        if held and not (held[-1].joins(each) and count <= rows):
+            yield _join(held)
+            held, count = [], each.rows or 0
+        held.append(each)
+    if held:
+        yield _join(held)
+
+
+def _join(parts: Sequence[Fragment]) -> Fragment:
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1 or first.row_groups is None or last.row_groups is None:
+        return first
+    return replace(
+        first,
+        row_groups=(first.row_groups[0], last.row_groups[1]),
+        rows=_of_all(sum, [each.rows for each in parts]),
+        size=_of_all(sum, [each.size for each in parts]),
+        time_min=_of_all(min, [each.time_min for each in parts]),
+        time_max=_of_all(max, [each.time_max for each in parts]),
+        ordered=_ordered(parts),
+    )
+
+
+def _of_all(choose: Callable[[Iterable[int]], int], numbers: Sequence[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return choose(known) if len(known) == len(numbers) else None
+
+
+def _ordered(parts: Sequence[Fragment]) -> bool | None:
+    follow = all(
+        before.time_max is not None and after.time_min is not None and before.time_max <= after.time_min
+        for before, after in pairwise(parts)
+    )
+    return True if follow and all(each.ordered for each in parts) else None
+
+
+def _checked(given: dict[str, object]) -> Fragment:
+    """Build a fragment of values of the right types."""
+    match given:
+        case {
+            "path": str(path),
+            "format": str(format),
+            "row_groups": None | [int(), int()] as groups,
+            "rows": None | int() as rows,
+            "time_min": None | int() as first,
+            "time_max": None | int() as last,
+            "ordered": None | bool() as ordered,
+            "partition": list(partition),
+            "size": None | int() as size,
+            "deletes": list(deletes),
+            "renamed": list(renamed),
+            **rest,
+        } if not rest and format in FORMATS:
+            range_ = None if groups is None else (int(groups[0]), int(groups[1]))
+            values = tuple(
+                (_text(name), None if value is None else _text(value)) for name, value in partition
+            )
+            names = tuple((_text(ours), _text(theirs)) for ours, theirs in renamed)
+            gone = tuple(_text(each) for each in deletes)
+            return Fragment(path, format, range_, rows, first, last, ordered, values, size, gone, names)
+    raise ValueError
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

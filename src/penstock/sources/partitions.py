@@ -1,0 +1,56 @@
+"""Columns that folders give: `day=2026-01-01/` holds for every row of the files in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SchemaMismatchError
+from penstock.sources.paths import Found, Partition, partition_fields
+
+
+def with_partitions(schema: pa.Schema, found: Sequence[Found]) -> pa.Schema:
+    """Add the columns of folders; a folder's value stands for a column of the same name in the file."""
+    for field in partition_fields(found):
+        place = schema.get_field_index(field.name)
+        schema = schema.append(field) if place < 0 else schema.set(place, field)
+    return schema
+
+
+def constant(text: str | None, field: pa.Field, path: str) -> pa.Scalar:
+    """Read a folder's value as the column's type."""
+    try:
+        return _texts(text).cast(field.type)[0]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise SchemaMismatchError(
+            f"the folder of {path!r} gives column {field.name!r} a value that is no {field.type}; "
+            "declare it as a string with schema="
+        ) from None
+
+
+def _texts(text: str | None) -> pa.Array:
+    """One text as an array. (`pa.array` would import pandas wherever that is installed.)"""
+    if text is None:
+        return pa.nulls(1, pa.string())
+    data = text.encode()
+    offsets = (0).to_bytes(4, "little") + len(data).to_bytes(4, "little")
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def completed(
+    batch: pa.RecordBatch, partition: Partition, schema: pa.Schema, columns: Sequence[str], path: str
+) -> pa.RecordBatch:
+    """Put the columns a file holds and those its folders give in order."""
+    given = dict(partition)
+    if not given.keys() & set(columns):
+        return batch
+    fields = [schema.field(name) for name in columns]
+    arrays: list[Any] = [
+        pa.repeat(constant(given[field.name], field, path), batch.num_rows)
+        if field.name in given
+        else batch.column(field.name)
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,172 @@
+"""Which files paths, folders and globs stand for, their format, and what their folders say about them.
+
+A folder is read with all folders below it. Names that begin with a dot or an underscore are no data
+(`_SUCCESS`, `_delta_log`), as everywhere in a lake. Folders named `column=value`, below a folder that was
+given or at or behind the first wildcard of a glob, give every row of their files that value.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from penstock.errors import SourceError, UnsupportedError
+
+Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Partition = tuple[tuple[str, str | None], ...]
+
+FORMATS = ("parquet", "arrow", "csv", "json")
+TABLES = ("delta", "iceberg")
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # what comes back the same when it is written again
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file, and the values its folders give."""
+
+    path: str
+    partition: Partition = ()
+
+
+def find(paths: Paths) -> tuple[Found, ...]:
+    """List the files that paths, folders and globs stand for, sorted within each."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    each = (file for one in given for file in _matches(os.fspath(one)))
+    found = tuple({file.path: file for file in each}.values())
+    if not found:
+        raise SourceError(
+            "no paths are given; give a path, a glob such as 'events/*.parquet', or a list of them"
+        )
+    _refuse_uneven(found)
+    return found
+
+
+def _matches(pattern: str) -> list[Found]:
+    if Path(pattern).is_file():
+        return [Found(pattern)]
+    if Path(pattern).is_dir():
+        files = [Found(path, _partition(path, pattern)) for path in _below(pattern)]
+        if not files:
+            raise SourceError(f"the folder {pattern!r} holds no files; check the path")
+        return files
+    root = _fixed(pattern)
+    found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+    paths = dict.fromkeys(path for each in found for path in _files(each))
+    if not paths:
+        raise SourceError(f"no file matches {pattern!r}; check the path and the working directory")
+    return [Found(path, _partition(path, root)) for path in paths]
+
+
+def _files(path: str) -> list[str]:
+    return list(_below(path)) if Path(path).is_dir() else [path]
+
+
+def _below(folder: str) -> Iterator[str]:
+    """Walk all folders below one, in the order of whole paths."""
+    for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+        if entry.name.startswith(("_", ".")) and "=" not in entry.name:
+            continue
+        if entry.is_dir():
+            yield from _below(entry.path)
+        else:
+            yield entry.path
+
+
+def _fixed(pattern: str) -> str:
+    """The part of a glob before its first wildcard."""
+    parts = Path(pattern).parts
+    until = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return str(Path(*parts[:until]))
+
+
+def _partition(path: str, root: str) -> Partition:
+    """Read the values that folders between the root and the file give."""
+    folders = Path(path).parent.parts[len(Path(root).parts) :]
+    pairs = (folder.partition("=") for folder in folders)
+    return tuple((unquote(name), _value(text)) for name, sign, text in pairs if sign and name)
+
+
+def _value(text: str) -> str | None:
+    return None if text == _NO_VALUE else unquote(text)
+
+
+def _refuse_uneven(found: Sequence[Found]) -> None:
+    """Refuse files of which some lie in folders that others lack: their rows would lack a column."""
+    first = found[0]
+    names = [name for name, _ in first.partition]
+    for each in found:
+        if [name for name, _ in each.partition] != names:
+            raise SourceError(
+                f"the file {each.path!r} lies in other partition folders than {first.path!r}; "
+                "read them apart, or by a glob that takes one kind"
+            )
+    if len(set(names)) < len(names):
+        raise SourceError(f"the file {first.path!r} lies in two folders for one column; rename one")
+
+
+def partition_fields(found: Sequence[Found]) -> list[pa.Field]:
+    """Infer the types of the values that folders give: integer, date or string."""
+    columns = ([name for name, _ in found[0].partition]) if found else []
+    return [
+        pa.field(name, _inferred([file.partition[place][1] for file in found]))
+        for place, name in enumerate(columns)
+    ]
+
+
+def _inferred(texts: Sequence[str | None]) -> pa.DataType:
+    known = {text for text in texts if text is not None}
+    if known and all(_INTEGER.fullmatch(text) for text in known):
+        return pa.int64()
+    if known and all(_DATE.fullmatch(text) for text in known):
+        return pa.date32()
+    return pa.string()
+
+
+def format_of(found: Sequence[Found], given: str | None) -> str:
+    """Tell the format of files, from their names unless it is given."""
+    if given in TABLES:
+        raise UnsupportedError(
+            f"format={given!r} is not in this version; read it with its own library and bind that"
+        )
+    if given is not None:
+        if given not in FORMATS:
+            raise SourceError(f"there is no format {given!r}; there are {', '.join(FORMATS)}")
+        return given
+    first = _by_suffix(found[0].path)
+    for each in found:
+        if _by_suffix(each.path) != first:
+            raise SourceError(
+                f"the files {found[0].path!r} and {each.path!r} have different formats; "
+                "give a glob that takes one kind, or format="
+            )
+    return first
+
+
+def _by_suffix(path: str) -> str:
+    suffixes = [suffix.lower() for suffix in Path(path).suffixes]
+    known = [suffix for suffix in suffixes if suffix in _SUFFIXES]
+    if not known:
+        raise SourceError(f"the name {path!r} does not tell the format; give format={'|'.join(FORMATS)!r}")
+    return _SUFFIXES[known[-1]]
