@@ -74,7 +74,7 @@ def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...
         made.ready, made.reductions, algorithms, shape_of(this.body), workshop, 1
     ).reducers():
         if isinstance(each, KernelReducer):
-            each.over.slide(frozenset())
+            (each.over.regular or each.over.slide)(frozenset())
     yield from workshop.kernels
 
 

@@ -15,15 +15,16 @@ from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.lane_reducers import LaneReducers, shape_of, sorter
 from penstock.loop.nodes import TYPES
-from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows
+from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
+from penstock.passes.choose_aggregator import regular
 from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.assembly import Windows
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.counting import CountFraming
 from penstock.runtime.lanes.distinct import Runs
 from penstock.runtime.lanes.framing import (
     CalendarFraming,
     CarriedFraming,
-    CountFraming,
     Framing,
     GridFraming,
     SessionFraming,
@@ -64,7 +65,8 @@ class LaneProgram:
     def stages(self, first: bool) -> list[StageSpec]:
         """Three stages. `first` says that rows are counted here."""
         body, made, this = self.this.body, self.made, self.this
-        rows = CompiledRows(made.samples, self.source, made.ready, self.workshop)
+        samples, rowsof = without_time(made) if self._implied else (made.samples, made.ready)
+        rows = CompiledRows(samples, self.source, rowsof, self.workshop)
         ready = StageSpec(
             made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, int(first))
         )
@@ -104,6 +106,20 @@ class LaneProgram:
         return isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, ir.Carried)
 
     @property
+    def _implied(self) -> bool:
+        """Whether times need not be written down: rows are numbered, and only few of their times are asked for."""
+        body, made = self.this.body, self.made
+        read = {name for each in made.reductions for name in (*each.args, each.where)}
+        return (
+            isinstance(body, ir.Reduce)
+            and regular(body)
+            and body.where is None
+            and isinstance(self.source.body, ir.Input)
+            and self.source.time.implied
+            and self.source.time.column not in read
+        )
+
+    @property
     def _lane_keys(self) -> tuple[str, ...]:
         """What tells lanes apart: under a carried domain the window too."""
         return (*self.made.keys, *BOUNDS) if self._carried else self.made.keys
@@ -111,7 +127,7 @@ class LaneProgram:
     @property
     def _clocks(self) -> tuple[Time, Time]:
         """What orders rows, and what tells when they may take part."""
-        time = self.made.ready.time
+        time = self.source.time if self._implied else self.made.ready.time
         if not self._carried:
             return time, time
         release = Time(BOUNDS[1], time.type, time.unit, shift=-1)

@@ -17,7 +17,7 @@ from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
-from penstock.lower.slide import Shape, SlideSpec, build_slide
+from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.lanes.reducers import (
     Cells,
@@ -126,7 +126,11 @@ class LaneReducers:
         """One kernel for some reductions."""
         columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
         types = tuple(each.type for each in reductions)
-        return KernelPass(tuple(columns), types, partial(self._slide, reductions, algorithm), self.threads)
+        slide = partial(self._slide, reductions)
+        if algorithm != COUNT_SLIDE:
+            return KernelPass(tuple(columns), types, partial(slide, algorithm), self.threads)
+        by_stacks = partial(slide, _OF_THE_REST)
+        return KernelPass(tuple(columns), types, by_stacks, self.threads, partial(slide, COUNT_SLIDE))
 
     def _ranks(self, group: list[Numbered]) -> RankReducer:
         """One kernel for all questions about the order of a column's values."""
@@ -183,6 +187,7 @@ def sorter(workshop: Workshop) -> Sorter:
 
 
 _FEW_ROWS = 4
+_OF_THE_REST = "two-stacks"  # for windows that the end of input cuts short: whatever merges can run so
 _OTHERS = frozenset({"first", "last", "list"})
 QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
 
@@ -223,7 +228,7 @@ def shape_of(body: ir.Body) -> Shape:
         case ir.Lookback(spans=spans):
             itself = all(span.closed in ("right", "both") and not span.delay for span in spans)
             return Shape(dense=True, may_be_empty=not itself)
-        case ir.Reduce(domain=Count(every=every)) | ir.Attach(domain=Count(every=every)):
-            return Shape(dense=every <= _FEW_ROWS)
+        case ir.Reduce(domain=Count() as count) | ir.Attach(domain=Count() as count):
+            return Shape(count.every <= _FEW_ROWS, count=None if body.keys else count)
         case _:
             return Shape()

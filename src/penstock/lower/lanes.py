@@ -74,6 +74,14 @@ def _stored(time: Time) -> Time:
     return replace(time, period=None, start=0)
 
 
+def without_time(made: Spelled) -> tuple[ir.Samples, ir.Object]:
+    """The rows that frames are made of, without the column of their time."""
+    fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
+    samples = replace(made.samples, fields=fields)
+    schema = pa.schema([made.ready.schema.field(each.name) for each in fields])
+    return samples, replace(made.ready, body=samples, schema=schema)
+
+
 @dataclass
 class _Columns:
     """The columns of the rows that frames are made of; what is not a column of the source gets a hidden name."""

@@ -13,9 +13,10 @@ from penstock.ir.nodes import Reduction
 from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.count_slide import count_slide
 from penstock.kernels.swag.prefix_sums import prefix_sums
 from penstock.kernels.swag.recompute import recompute
-from penstock.kernels.swag.slide import Row, Scratch, Slide
+from penstock.kernels.swag.slide import CountSlide, Row, Scratch, Slide
 from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
 from penstock.kernels.swag.two_stacks import two_stacks
 from penstock.loop.abi import ERRORS, Binding
@@ -28,6 +29,7 @@ from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import PRESENT, ROWS, Finish, Partial, monoid_of, partials_of
 from penstock.types.time import Time
+from penstock.types.windows import Count
 
 Algorithm = Callable[[Slide], tuple[Scratch, ...]]
 
@@ -41,14 +43,19 @@ ALGORITHMS: dict[str, Algorithm] = {
     "prefix-sums": prefix_sums,
     "subtract-on-evict": subtract_on_evict,
 }
+COUNT_SLIDE = "count-slide"
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of all frames: whether there are about as many as rows, and whether some may have none."""
+    """What is known of all frames: whether there are about as many as rows, and whether some may have none.
+
+    `count` is there where windows of rows lie in a single lane, so that places of frames need not be looked up.
+    """
 
     dense: bool = False
     may_be_empty: bool = False
+    count: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,7 @@ class SlideKernel:
 @lru_cache(maxsize=256)
 def build_slide(spec: SlideSpec) -> SlideKernel:
     """Write the sliding kernel for a specification; a second run of a query finds it written."""
-    return _Sliding(spec).write()
+    return (_Counting if spec.algorithm == COUNT_SLIDE else _Sliding)(spec).write()
 
 
 def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
@@ -112,12 +119,16 @@ class _Sliding:
         self.spec = spec
         self.k = k = KernelBuilder("slide")
         self.head = k.buffer("head", I64)
-        self.lo, self.hi = k.buffer("lo", I64), k.buffer("hi", I64)
+        self.bounds = self._bounds()
         self.begin, self.end = k.scalar("begin"), k.scalar("end")
         self.columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, k.scalar("first_row"))
         self.partials = _partials(spec)
         self.values, self.valid = self._buffers()
         self.errors = k.var("errors", False, BOOL)
+
+    def _bounds(self) -> tuple[Buffer, ...]:
+        """Where frames begin and end."""
+        return self.k.buffer("lo", I64), self.k.buffer("hi", I64)
 
     def _buffers(self) -> tuple[list[Buffer], list[Buffer | None]]:
         machines = [machine_type(dtype) or I32 for dtype in self.spec.types]
@@ -137,10 +148,7 @@ class _Sliding:
 
     def write(self) -> SlideKernel:
         k = self.k
-        algebra = slide_monoids(self.spec)
-        bounds = self.lo, self.hi, self.begin, self.end
-        slide = Slide(k, *bounds, algebra, self._row, self._emit, self.spec.shape.dense)
-        scratch = ALGORITHMS[self.spec.algorithm](slide)
+        scratch = self._slid(slide_monoids(self.spec))
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.ret(0)
         outputs = tuple(
@@ -148,6 +156,17 @@ class _Sliding:
             for place, (values, valid) in enumerate(zip(self.values, self.valid, strict=True))
         )
         return SlideKernel(k.build(), outputs, tuple(self.columns.bindings), scratch)
+
+    def _slid(self, algebra: Sequence[Monoid]) -> tuple[Scratch, ...]:
+        lo, hi = self.bounds
+        frames = lo, hi, self.begin, self.end
+        slide = Slide(self.k, *frames, algebra, self._row, self._emit, self.spec.shape.dense)
+        return ALGORITHMS[self.spec.algorithm](slide)
+
+    def _rows(self, frame: Value) -> Value:
+        """How many rows a frame has."""
+        lo, hi = self.bounds
+        return hi[frame] - lo[frame]
 
     def _row(self, row: Value) -> Row:
         lowering = self.columns.lowering(row, self._fail)
@@ -159,7 +178,7 @@ class _Sliding:
     def _emit(self, frame: Value, states: Sequence[Values]) -> None:
         """Write a frame's results. One without rows has none, except that it counts them."""
         spec, k = self.spec, self.k
-        rows = k.var("rows", self.hi[frame] - self.lo[frame])
+        rows = k.var("rows", self._rows(frame))
         some = k.var("some", rows > 0)
         finish = Finish(
             k,
@@ -180,3 +199,25 @@ class _Sliding:
         if reduction.function in DEFINED_WITHOUT_ROWS:
             return const(True, BOOL) if cell.valid is None else cell.valid
         return narrow(cell.valid, some)
+
+
+class _Counting(_Sliding):
+    """The kernel over windows of rows in a single lane, frame f being the `size` rows from f * `every` on."""
+
+    @property
+    def _count(self) -> Count:
+        count = self.spec.shape.count
+        assert count is not None, "only windows of rows lie at regular places"
+        return count
+
+    def _bounds(self) -> tuple[Buffer, ...]:
+        return ()
+
+    def _slid(self, algebra: Sequence[Monoid]) -> tuple[Scratch, ...]:
+        size, every = self._count.size, self._count.every
+        return count_slide(
+            CountSlide(self.k, size, every, self.begin, self.end, algebra, self._row, self._emit)
+        )
+
+    def _rows(self, frame: Value) -> Value:
+        return const(self._count.size, I64)

@@ -12,6 +12,7 @@ own:
 * `subtract-on-evict`: one running state, for what can be taken out again without loss;
 * `prefix-sums`: what all rows before a frame's ends add up to, subtracted: for sums of floats over rows;
 * `two-stacks`: for everything else that can be merged;
+* `count-slide`: windows of rows without keys lie at regular places: vectors over neighbouring windows;
 * `order-statistics`: the values of a window in order, for what has no state of a fixed size;
 * `frame ends`: nothing but the positions of a frame's first and last row.
 
@@ -47,7 +48,7 @@ from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Calendar, Count
 
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
-PREFIX_SUMS = "prefix-sums"
+PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
 RECOMPUTE, SUBTRACT, TWO_STACKS = FORCED = "recompute", "subtract-on-evict", "two-stacks"
 # Merging so many panes anew is cheaper than keeping track of what enters and leaves (measured: equal at 5).
 FEW_PANES = 4
@@ -81,7 +82,7 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
     facts = [_Facts(each, schema) for each in body.reductions]
     if isinstance(body, Reduce) and in_panes(body, program):
         return tuple(_in_panes(each, body.domain, force) for each in facts)
-    return tuple(_in_lanes(each, overlaps(body), force) for each in facts)
+    return tuple(_in_lanes(each, body, force) for each in facts)
 
 
 # --- the way ------------------------------------------------------------------------------------------------
@@ -127,6 +128,11 @@ def overlaps(body: Windowed) -> bool:
             return step != every
         case _:
             return False
+
+
+def regular(body: Windowed) -> bool:
+    """Tell whether windows begin at every so many-th sample of all: windows of rows, not by key."""
+    return not isinstance(body, Lookback) and isinstance(body.domain, Count) and not body.keys
 
 
 # --- the algorithm ------------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ def _in_panes(facts: _Facts, domain: Domain, force: str | None) -> Choice:
     return Choice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
 
 
-def _in_lanes(facts: _Facts, overlapping: bool, force: str | None) -> Choice:
+def _in_lanes(facts: _Facts, body: Windowed, force: str | None) -> Choice:
     if facts.is_ends:
         return Choice(FRAME_ENDS, "lanes", "the places of a window's first and last row tell it")
     if not facts.algebra.commutative and facts.algebra.holistic:
@@ -222,7 +228,11 @@ def _in_lanes(facts: _Facts, overlapping: bool, force: str | None) -> Choice:
     if facts.algebra.holistic:
         reason = f"{_name(facts)} needs the values of a window in order"
         return Choice(ORDER_STATISTICS, "lanes", reason + _instead(force, ORDER_STATISTICS))
-    if force is None and not overlapping:
+    if force is None and regular(body) and facts.algebra.associative:
+        shared = "neighbours share panes" if overlaps(body) else "each row is read once"
+        reason = f"windows of rows without keys lie at regular places: nothing is looked up, {shared}"
+        return Choice(COUNT_SLIDE, "lanes", reason)
+    if force is None and not overlaps(body):
         return Choice(RECOMPUTE, "lanes", "windows do not overlap: each row is read once")
     if force == RECOMPUTE:
         return Choice(RECOMPUTE, "lanes", "asked for")

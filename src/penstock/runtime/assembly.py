@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, numbered
-from penstock.runtime.buffers import filled, numpy_type, time_array, to_arrow
+from penstock.runtime.buffers import filled, numpy_type, room, time_array, to_arrow
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
@@ -278,11 +278,11 @@ class _Emission:
         names = [numbered("out_word", place) for place in range(len(self.program.keys))]
         names += ["out_nulls"] if self.nullable else []
         names += [] if self.program.carried else [numbered("out_bound", place) for place in range(2)]
-        outputs = {name: np.empty(capacity, np.int64) for name in names}
+        outputs = {name: room(capacity) for name in names}
         for each in self.kernel.outputs:
-            outputs[each.values] = np.empty(capacity, numpy_type(each.type))
+            outputs[each.values] = room(capacity, numpy_type(each.type))
             if each.valid is not None:
-                outputs[each.valid] = np.empty(capacity, np.uint8)
+                outputs[each.valid] = room(capacity, np.uint8)
         return outputs
 
     def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:

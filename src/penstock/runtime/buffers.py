@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
+
+_LARGE = 1 << 16  # bytes
 
 _NUMPY = {
     "bool": np.uint8,
@@ -38,6 +41,18 @@ def filled(type: Type, identity: float, cells: int) -> np.ndarray:
     if identity == 0:
         return np.zeros(size, numpy_type(type))
     return np.full(size, identity, numpy_type(type))
+
+
+def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
+    """Memory for so many values, their contents undefined.
+
+    Large ones come from Arrow's pool: it hands out pages again that somebody has used before, while fresh ones
+    from the system cost more than what most kernels do with them.
+    """
+    dtype = np.dtype(dtype)
+    if count * dtype.itemsize < _LARGE:
+        return np.empty(count, dtype)
+    return np.frombuffer(pa.allocate_buffer(count * dtype.itemsize), dtype)
 
 
 def packed(flags: np.ndarray) -> pa.Buffer:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import OverflowError, SourceError
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import indices, numpy_type, ticks_of, time_array, to_arrow
+from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.interner import Interner
@@ -167,11 +167,11 @@ class RowsStage:
         self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow
     ) -> tuple[dict[str, np.ndarray], int]:
         rows = batch.num_rows
-        outputs: dict[str, np.ndarray] = {"out_row": np.empty(rows, np.int64)}
+        outputs: dict[str, np.ndarray] = {"out_row": room(rows)}
         for each in kernel.outputs:
-            outputs[each.values] = np.empty(rows, numpy_type(each.type))
+            outputs[each.values] = room(rows, numpy_type(each.type))
             if each.valid is not None:
-                outputs[each.valid] = np.empty(rows, np.uint8)
+                outputs[each.valid] = room(rows, np.uint8)
         head = np.zeros(WORDS, np.int64)
         given = BatchArguments(batch, self.interners).fill(kernel.bindings)
         limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}

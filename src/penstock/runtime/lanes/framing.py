@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from penstock.errors import OverflowError, WindowError
 from penstock.runtime.assembly import Windows
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import room, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
@@ -28,15 +28,22 @@ Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
 @dataclass
 class Frames:
-    """Rows lo … hi of each window, and the window's bounds."""
+    """Rows lo … hi of each window, and the window's bounds. `in_order`: both bounds are known never to fall."""
 
     lo: np.ndarray
     hi: np.ndarray
     start: np.ndarray
     end: np.ndarray
+    in_order: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.lo)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many rows each window has."""
+        found: np.ndarray = self.hi - self.lo
+        return found
 
     def chosen(self, which: np.ndarray) -> Frames:
         return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
@@ -128,7 +135,7 @@ class SessionFraming(Released):
 
     def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first row of each session, the row behind its last, and when it ends."""
-        times, starts = lanes.times, np.empty(len(lanes) + 1, np.int64)
+        times, starts = lanes.times, room(len(lanes) + 1)
         given = {"times": times, "bounds": lanes.bounds, "lanes": lanes.count, "gap": self.gap, "lo": starts}
         found = self.call(given)
         starts[found] = len(times)
@@ -147,41 +154,6 @@ class SessionFraming(Released):
 
     def ahead(self, watermark: int) -> int:
         return watermark if watermark in (NEVER, FOREVER) else watermark - 1
-
-
-@dataclass(frozen=True)
-class CountFraming(Released):
-    """Windows of rows. What is kept of a lane begins with the first row of a window, so nothing is counted."""
-
-    size: int
-    every: int
-    partial: bool
-
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        rows = np.diff(lanes.bounds)
-        each = -(-rows // self.every)  # windows that have begun
-        lane = np.repeat(np.arange(lanes.count), each)
-        place = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
-        lo = lanes.bounds[lane] + place * self.every
-        hi = np.minimum(lo + self.size, lanes.bounds[lane + 1])
-        full = hi - lo == self.size
-        new = full & lanes.fresh[hi - 1]
-        if self.partial and watermark == FOREVER:
-            new |= ~full
-        lo, hi = lo[new], hi[new]
-        times = within_reach(lanes.times, 0, 1)
-        return Frames(lo, hi, times[lo], times[hi - 1] + 1)
-
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        rows = np.diff(lanes.bounds)
-        reach = max(self.size, self.every)
-        first = np.maximum(-(-(rows - reach + 1) // self.every), 0) * self.every  # of the oldest open window
-        place = np.arange(len(lanes)) - np.repeat(lanes.bounds[:-1], rows)
-        kept: np.ndarray = place >= np.repeat(first, rows)
-        return kept
-
-    def ahead(self, watermark: int) -> int:
-        return NEVER if self.partial and watermark != FOREVER else watermark
 
 
 @dataclass(frozen=True)
@@ -341,7 +313,7 @@ def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndar
     given = {**given, "times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
     nothing = {name: np.zeros(1, np.int64) for name in ("lo", "hi", "number")}
     found = call({**given, **nothing, "capacity": 0})
-    lo, hi, number = (np.empty(found, np.int64) for _ in range(3))
+    lo, hi, number = (room(found) for _ in range(3))
     call({**given, "lo": lo, "hi": hi, "number": number, "capacity": found})
     return lo, hi, number
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.buffers import indices, room, to_arrow, values_view
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
-from penstock.runtime.lanes.rows import Rows, taken
+from penstock.runtime.lanes.rows import Rows, every_few, taken
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 
@@ -70,9 +70,18 @@ class Lanes:
             return self.came.fresh
         return self.came.fresh if self.places is None else self.came.fresh[self.places]
 
+    @property
+    def seen(self) -> int:
+        """How many rows a window has seen."""
+        return self.came.seen_before
+
+    def times_at(self, begin: int, count: int, step: int, shift: int = 0) -> np.ndarray:
+        """The times of every `step`-th row of lanes, moved by some ticks."""
+        return every_few(self.times, begin, count, step, shift)
+
     def column(self, name: str) -> pa.Array:
         if name not in self.columns:
-            column = self.came.batch.column(name)
+            column = self.came.column(name)
             self.columns[name] = column if self.places is None else column.take(indices(self.places))
         return self.columns[name]
 
@@ -104,6 +113,24 @@ class Lanes:
         return lane
 
 
+class AsCame(Lanes):
+    """All rows in one lane, in the order they came: nothing is moved, and no time is looked at before it is needed."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.came, self.order, self.ranking, self.first, self.columns = rows, None, None, None, {}
+        self.bounds = np.array([0, len(rows)] if len(rows) else [0], np.int64)
+
+    @property
+    def times(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to lanes
+        return self.came.times
+
+    def __len__(self) -> int:
+        return len(self.came)
+
+    def times_at(self, begin: int, count: int, step: int, shift: int = 0) -> np.ndarray:
+        return self.came.times_at(begin, count, step, shift)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Puts rows into lanes by their keys; `columns` will be asked for, so they are carried along at once."""
@@ -118,9 +145,10 @@ class Layout:
 
     def lanes(self, rows: Rows) -> Lanes:
         order = rows.order(self.sorter)
+        if not self.keys and order is None:
+            return AsCame(rows)
         if not self.keys:
-            bounds = np.array([0, len(rows)] if len(rows) else [0], np.int64)
-            return Lanes(rows, bounds, rows.times if order is None else rows.times[order], order)
+            return Lanes(rows, np.array([0, len(rows)]), rows.times[order], order)
         numbers = self._numbers(rows)
         if order is not None:
             return self._by_sorting(rows, order, numbers[order])
@@ -202,7 +230,7 @@ class _Partition:
         """The values of columns, lane by lane."""
         total = self.counts.sum(axis=0)
         places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
-        made = [np.empty(len(each), each.dtype) for each in columns]
+        made = [room(len(each), each.dtype) for each in columns]
         call = self.fill_lanes(tuple(each.dtype for each in columns))
         given = {numbered("in", place): each for place, each in enumerate(columns)}
         given |= {numbered("out", place): each for place, each in enumerate(made)}
@@ -245,7 +273,7 @@ def _dense(column: pa.Array, stretches: list[tuple[int, int]]) -> np.ndarray | N
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
         return None
-    numbers = np.empty(len(values), np.int64)
+    numbers = room(len(values))
 
     def subtract(begin: int, end: int) -> None:
         np.subtract(values[begin:end], least, out=numbers[begin:end], dtype=np.int64, casting="unsafe")

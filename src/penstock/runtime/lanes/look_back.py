@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from penstock.runtime.buffers import room
 from penstock.runtime.flow import NEVER
 from penstock.runtime.lanes.framing import Frames, Released, Stretch, within_reach
 from penstock.runtime.lanes.lanes import Lanes
@@ -75,7 +76,7 @@ class Behind(Frames):
 
     @cached_property
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        lo, hi = np.empty(len(self), np.int64), np.empty(len(self), np.int64)
+        lo, hi = room(len(self)), room(len(self))
         if len(self):
             self._find(0, len(self), lo, hi)
         return lo, hi
@@ -96,7 +97,7 @@ class Behind(Frames):
 
     def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
         """Find the frames begin … end block by block, each in the memory of the one before."""
-        lo, hi = np.empty((2, MOST), np.int64)
+        lo, hi = room(2 * MOST).reshape(2, MOST)
         block = BLOCK
         while begin < end:
             rows = min(block, end - begin)

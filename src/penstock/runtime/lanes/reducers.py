@@ -19,8 +19,9 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import filled, indices, numpy_type, to_arrow
+from penstock.runtime.buffers import filled, indices, numpy_type, room, to_arrow
 from penstock.runtime.engine import run_on_threads
+from penstock.runtime.lanes.counting import Regular
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import plain
@@ -29,6 +30,8 @@ from penstock.runtime.worker import OVERFLOW
 
 # Fewer rows and frames than this are not worth a second thread.
 WORK_PER_THREAD = 1 << 16
+# The first call of a kernel over regular frames has so many rows, and so many times those of a frame.
+FEWEST_ROWS, SEVERAL = 1 << 17, 8
 
 
 class Reducer(Protocol):
@@ -78,25 +81,52 @@ class SlideCall:
 class KernelPass:
     """Reductions with states of fixed size, all in one pass of a kernel over the frames.
 
-    `slide(nullable)` gives the kernel for columns of which some hold nulls.
+    `slide(nullable)` gives the kernel for columns of which some hold nulls; `regular(nullable)`, where there is
+    one, that for frames at regular places.
     """
 
     columns: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     slide: Callable[[frozenset[str]], SlideCall]
     threads: int
+    regular: Callable[[frozenset[str]], SlideCall] | None = None
 
     def arrays(self, batch: pa.RecordBatch, frames: Frames) -> list[pa.Array]:
         nullable = frozenset(name for name in self.columns if batch.column(name).null_count)
-        kernel = self.slide(nullable)
+        if self.regular is None or not isinstance(frames, Regular):
+            return self._swept(self.slide(nullable), batch, frames)
+        full = self._counted(self.regular(nullable), batch, frames)
+        if not frames.cut:
+            return full
+        rest = self._swept(self.slide(nullable), batch, frames.rest)
+        return [pa.concat_arrays(both) for both in zip(full, rest, strict=True)]
+
+    def _swept(self, kernel: SlideCall, batch: pa.RecordBatch, frames: Frames) -> list[pa.Array]:
+        """Look frames up one by one."""
         given = BatchArguments(batch, {}).fill(kernel.output.bindings)
         outputs = _outputs(kernel.output, len(frames))
         run_on_threads(
             [
                 partial(_sweep, kernel, given, outputs, frames, *part)
-                for part in parts(frames, batch.num_rows + len(frames), self.threads)
+                for part in parts(len(frames), batch.num_rows + len(frames), self.threads)
             ]
         )
+        return self._results(kernel, outputs)
+
+    def _counted(self, kernel: SlideCall, batch: pa.RecordBatch, frames: Regular) -> list[pa.Array]:
+        """Run over full frames by their numbers."""
+        batch = batch.slice(frames.first)
+        given = BatchArguments(batch, {}).fill(kernel.output.bindings)
+        outputs = _outputs(kernel.output, frames.full)
+        run_on_threads(
+            [
+                partial(_count, kernel, {**given, **outputs}, frames, *part)
+                for part in parts(frames.full, batch.num_rows, self.threads)
+            ]
+        )
+        return self._results(kernel, outputs)
+
+    def _results(self, kernel: SlideCall, outputs: Mapping[str, np.ndarray]) -> list[pa.Array]:
         return [
             to_arrow(outputs[each.values], None if each.valid is None else outputs[each.valid], dtype)
             for each, dtype in zip(kernel.output.outputs, self.types, strict=True)
@@ -115,19 +145,19 @@ class KernelReducer:
         return self.over.arrays(lanes.batch(self.over.columns), frames)
 
 
-def parts(frames: Frames, rows: int, most: int) -> list[tuple[int, int]]:
+def parts(frames: int, rows: int, most: int) -> list[tuple[int, int]]:
     """Cut the frames over some rows into a run for each thread; no run is empty, however long a frame is."""
-    threads = max(min(most, rows // WORK_PER_THREAD, len(frames)), 1)
-    cuts = np.linspace(0, len(frames), threads + 1).astype(int)
+    threads = max(min(most, rows // WORK_PER_THREAD, frames), 1)
+    cuts = np.linspace(0, frames, threads + 1).astype(int)
     return [(int(begin), int(end)) for begin, end in pairwise(cuts)]
 
 
 def _outputs(call: OutputCall, frames: int) -> dict[str, np.ndarray]:
     made: dict[str, np.ndarray] = {}
     for each in call.outputs:
-        made[each.values] = np.empty(frames, numpy_type(each.type))
+        made[each.values] = room(frames, numpy_type(each.type))
         if each.valid is not None:
-            made[each.valid] = np.empty(frames, np.uint8)
+            made[each.valid] = room(frames, np.uint8)
     return made
 
 
@@ -154,6 +184,22 @@ def _sweep(
         raise OverflowError(OVERFLOW)
 
 
+def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begin: int, end: int) -> None:
+    """Run a kernel over the frames begin … end, more of them with each call: the first tells whether it is slow.
+
+    Each call begins with the rows of a frame, so it is over several frames' rows at the least.
+    """
+    head = np.zeros(WORDS, np.int64)
+    scratch = {each.parameter: each.made(frames.size, 0) for each in kernel.scratch}
+    many = max(FEWEST_ROWS, SEVERAL * frames.size) // frames.every + 1
+    while begin < end:
+        upto = min(begin + many, end)
+        kernel.output.call({**given, **scratch, "begin": begin, "end": upto, "head": head, "first_row": 0})
+        begin, many = upto, 2 * many
+    if head[ERRORS]:
+        raise OverflowError(OVERFLOW)
+
+
 @dataclass(frozen=True)
 class CountReducer:
     """How many rows a frame has: its length."""
@@ -162,7 +208,7 @@ class CountReducer:
     span: int
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        return [to_arrow(frames.hi - frames.lo, None, pa.int64())]
+        return [to_arrow(frames.lengths, None, pa.int64())]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import flags, indices, room, ticks_of
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import Flow
 from penstock.runtime.lanes.ranks import plain, ranked
@@ -19,6 +19,9 @@ from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.state.kept import Kept, array_of, complete, integers
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
+
+# So many times stay in the first-level cache while they are compared.
+_BLOCK = 1 << 13
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,18 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.times)
+
+    @property
+    def seen_before(self) -> int:
+        """How many rows are not new."""
+        return len(self) - int(np.count_nonzero(self.fresh))
+
+    def column(self, name: str) -> pa.Array:
+        return self.batch.column(name)
+
+    def times_at(self, begin: int, count: int, step: int, shift: int) -> np.ndarray:
+        """The times of every `step`-th row, moved by some ticks."""
+        return every_few(self.times, begin, count, step, shift)
 
     def chosen(self, which: np.ndarray, threads: int = 1) -> Rows:
         """Some of the rows, by a mask or by their places."""
@@ -76,7 +91,7 @@ class Rows:
     def order(self, sorter: Sorter) -> np.ndarray | None:
         """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
         if self.sequence is None and self.branch is None:
-            if len(self) < 2 or bool((self.times[1:] >= self.times[:-1]).all()):
+            if never_falls(self.times):
                 return None
             return sorter.order(self.times)
         branch = [] if self.branch is None else [self.branch]
@@ -87,6 +102,19 @@ class Rows:
             return []
         known = self.sequence.is_valid().to_numpy(zero_copy_only=False)
         return [ranked(self.sequence, known, sorter)[0]]  # null is -1, so it comes first
+
+
+def every_few(times: np.ndarray, begin: int, count: int, step: int, shift: int) -> np.ndarray:
+    """Every `step`-th of some times, moved by some ticks."""
+    some = times[begin : begin + count * step : step][:count]
+    return np.add(some, shift, out=room(count)) if shift else some
+
+
+def never_falls(times: np.ndarray) -> bool:
+    """Whether times are in order; looked at a cacheful at a time, and no further than they are."""
+    later, earlier = times[1:], times[:-1]
+    parts = (slice(begin, begin + _BLOCK) for begin in range(0, len(later), _BLOCK))
+    return all(bool((later[part] >= earlier[part]).all()) for part in parts)
 
 
 def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from penstock.runtime.buffers import room
 from penstock.runtime.programs import Call
 
 # Below this, the passes over the digits cost more than comparisons.
@@ -46,7 +47,7 @@ class Sorter:
     def ranks(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rank of each row among the distinct keys, and the first row of each rank."""
         rows = len(keys)
-        ranks, first = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        ranks, first = room(rows), room(rows)
         if not rows:
             return ranks, first
         sorted_keys, order = self._by(keys, np.arange(rows))
@@ -61,7 +62,7 @@ class Sorter:
 
     def words(self, floats: np.ndarray) -> np.ndarray:
         """Whole numbers in the order of floats."""
-        words = np.empty(len(floats), np.int64)
+        words = room(len(floats))
         self.float_words({"values": floats, "words": words, "rows": len(floats)})
         return words
 
@@ -69,12 +70,12 @@ class Sorter:
         """Reorder rows by a key, given in their order; give the keys in order too."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
-        now, then = (key, order), (np.empty_like(key), np.empty_like(order))
+        now, then = (key, order), (room(len(key)), room(len(key)))
         given = {"counts": np.empty(1 << self.digit_bits, np.int64), "rows": len(key), "least": least}
         for shift in range(0, (most - least).bit_length(), self.digit_bits):
             given |= {"keys": now[0], "order": now[1], "sorted_keys": then[0], "sorted_order": then[1]}
             self.radix_pass({**given, "shift": shift})
-            spare = (np.empty_like(key), np.empty_like(order)) if now[0] is key else now
+            spare = (room(len(key)), room(len(key))) if now[0] is key else now
             now, then = then, spare
         return now
 

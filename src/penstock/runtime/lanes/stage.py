@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.framing import Gate
+from penstock.runtime.lanes.implied import arrived_implied
 from penstock.runtime.lanes.lanes import Lanes, Layout
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.metrics import Metrics
@@ -29,7 +30,7 @@ class LaneStage:
     `emission(lanes, watermark)` gives the results that are new at a watermark; `repeats_rows` says that they
     are the rows of windows, with their own times, which are old by then. Rows are ordered by `time`, and take
     part once the watermark has passed their `release`: the same, unless they wait for the end of a window they
-    carry.
+    carry. Rows of an implied time come without its column.
     """
 
     gate: Gate
@@ -108,7 +109,8 @@ class LaneStage:
     def _add(self, flows: list[Flow]) -> None:
         some = [flow for flow in flows if flow.batch.num_rows]
         if some:
-            self.rows = self.rows.followed_by(arrived(some, self.schema, self.time))
+            take_in = arrived if self.time.period is None else arrived_implied
+            self.rows = self.rows.followed_by(take_in(some, self.schema, self.time))
 
     # -- windows -------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import to_arrow, values_view
+from penstock.runtime.buffers import room, to_arrow, values_view
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.lanes.framing import BLOCK, Frames
 from penstock.runtime.lanes.lanes import Lanes
@@ -87,11 +87,11 @@ class RankReducer:
     def _outputs(self, frames: int) -> dict[str, np.ndarray]:
         count = sum(_PER_QUESTION[kind] for kind, _ in self.questions)
         names = [numbered("out", place) for place in range(count)]
-        made = {name: np.empty(frames, np.int64) for name in names}
+        made = {name: room(frames) for name in names}
         at = 0
         for kind, _ in self.questions:
             if kind == "quantile":
-                made[names[at]] = np.empty(frames, np.float64)
+                made[names[at]] = room(frames, np.float64)
             at += _PER_QUESTION[kind]
         return made
 
