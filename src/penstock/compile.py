@@ -8,6 +8,7 @@ from functools import cache, lru_cache, partial
 
 import pyarrow as pa
 
+from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
 from penstock.lane_programs import LaneProgram, distinct_runs
@@ -18,6 +19,7 @@ from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
 from penstock.passes.order import order_of_keys_is_seen
 from penstock.passes.pipeline import optimise
+from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
 from penstock.plan.verify import verify as verify_plan
@@ -69,6 +71,11 @@ class Compiled:
             name: tuple(column for column in source.schema.names if column in found[name])
             for name, source in declared.items()
         }
+
+    @property
+    def predicates(self) -> dict[str, Expr]:
+        """What is true of every row of a stream that the query looks at, for streams with rows it does not."""
+        return scan_predicates(self.program)
 
     @property
     def signature(self) -> dict[str, str]:

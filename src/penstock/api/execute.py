@@ -14,11 +14,13 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.sources.arrow import bind
-from penstock.sources.bound import Bound
+from penstock.sources.bound import Bound, OnFiles
 from penstock.sources.conform import check, conformer
 
 if TYPE_CHECKING:
+    from penstock.compile import Compiled
     from penstock.runtime.metrics import Metrics
+    from penstock.runtime.session import Session
 
 
 def collect(
@@ -28,10 +30,12 @@ def collect(
     plan = stream.plan
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
-    session = compiled.open(engine or Engine(), bounded=True)
+    chosen = engine or Engine()
+    session = compiled.open(chosen, bounded=True)
     batches: list[pa.RecordBatch] = []
     for source in sources_of(plan):
-        for group in grouped(read(source, bound[source.name], compiled.columns[source.name])):
+        rows = needed_rows(source, bound[source.name], compiled, session, chosen)
+        for group in grouped(rows):
             batches += session.push(source.name, *group)
     batches += session.finish()
     if metrics is not None:
@@ -39,11 +43,30 @@ def collect(
     return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
 
 
+def needed_rows(
+    source: Source, data: Bound, compiled: Compiled, session: Session, engine: Engine
+) -> Iterator[pa.RecordBatch]:
+    """Read all rows the query looks at, and let the session count those that files could leave out."""
+    columns = compiled.columns[source.name]
+    if not isinstance(data, OnFiles):
+        yield from read(source, data, columns)
+        return
+    plan, pushed = data.dataset(), 0
+    for batch in plan.batches(list(columns), compiled.predicates.get(source.name), engine.workers):
+        pushed += batch.num_rows
+        yield _conformed(batch, source, columns)
+    session.skip(source.name, 0 if plan.rows is None else plan.rows - pushed)
+
+
 def read(source: Source, data: Bound, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Read the columns a query needs, in the types the stream declares."""
-    where = f"the data of stream {source.name!r}"
     for batch in data.batches(list(columns)):
-        yield conformer(batch.schema, source.schema, columns, where)(batch)
+        yield _conformed(batch, source, columns)
+
+
+def _conformed(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+    where = f"the data of stream {source.name!r}"
+    return conformer(batch.schema, source.schema, columns, where)(batch)
 
 
 def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[list[pa.RecordBatch]]:

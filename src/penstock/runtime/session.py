@@ -79,6 +79,13 @@ class Session:
             self._advance(name, stage.watermark)
         return self._taken()
 
+    def skip(self, stream: str, rows: int) -> None:
+        """Count rows that need not be pushed, since the query would surely filter them out wherever it reads them."""
+        stage = self._stages[self._source(stream)]
+        assert isinstance(stage, SourceStage)
+        self.metrics.read += rows * stage.readers
+        self.metrics.filtered += rows * stage.readers
+
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""
         self._whole = False

@@ -1,7 +1,7 @@
 """Reading fragments: one after the other, or some ahead on other threads.
 
-Row groups are independent, so each thread decodes one by itself. That beat threads that share a row group's
-columns, and every other reader there is (decision 20).
+Row groups are independent, so each thread decodes one by itself: that beat threads that share the columns of one
+(decision 20).
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import footers, readers
 from penstock.sources.conform import conformer
+from penstock.sources.decode import LARGEST, RUN, decode, decoder_for
 from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.partitions import completed, constant
 from penstock.sources.ranges import Range, may_pass
-
-JOB_ROWS = 1 << 20  # small row groups are read together: opening a file costs as much as thousands of rows
-LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are read in parts
 
 
 class Footer:
@@ -49,18 +47,20 @@ def read(
     columns: Sequence[str] | None = None,
     predicate: Expr | None = None,
     footer: Footer | None = None,
+    decoder: str | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the named columns of a fragment, in the types of the schema and in order of rows.
 
     Holds one row group at a time. Row groups in which surely no row passes the predicate are left out; rows that
-    fail it may still be among those that are read.
+    fail it may still be among those that are read. `decoder` is "polars" or "arrow", by default what is faster.
     """
     names = list(schema.names if columns is None else columns)
     given = {name for name, _ in fragment.partition}
     inside = [name for name in names if name not in given]
     where = f"the file {fragment.path!r}"
+    chosen = decoder or decoder_for(fragment.rows)
     try:
-        for batch in _stored(fragment, schema, inside, predicate, footer or Footer(fragment.path)):
+        for batch in _stored(fragment, schema, inside, predicate, footer or Footer(fragment.path), chosen):
             plain = conformer(batch.schema, schema, inside, where)(batch)
             yield completed(plain, fragment.partition, schema, names, fragment.path)
     except PenstockError:
@@ -70,28 +70,31 @@ def read(
 
 
 def _stored(
-    fragment: Fragment, schema: pa.Schema, columns: list[str], predicate: Expr | None, footer: Footer
+    fragment: Fragment,
+    schema: pa.Schema,
+    columns: list[str],
+    predicate: Expr | None,
+    footer: Footer,
+    decoder: str,
 ) -> Iterator[pa.RecordBatch]:
     if fragment.format == "parquet":
-        return _row_groups(fragment, schema, columns, predicate, footer)
+        return _row_groups(fragment, schema, columns, predicate, footer, decoder)
     if not may_pass(predicate, known_by_folders(fragment, schema)):
         return iter(())
     return readers.READERS[fragment.format].batches(fragment.path, columns, schema)
 
 
 def _row_groups(
-    fragment: Fragment, schema: pa.Schema, columns: list[str], predicate: Expr | None, footer: Footer
+    fragment: Fragment,
+    schema: pa.Schema,
+    columns: list[str],
+    predicate: Expr | None,
+    footer: Footer,
+    decoder: str,
 ) -> Iterator[pa.RecordBatch]:
     metadata = footer.get()
     chosen = list(passing(fragment, schema, predicate, metadata))
-    if not chosen:
-        return
-    with footers.open_parquet(fragment.path, metadata) as file:
-        for number in chosen:
-            if metadata.row_group(number).num_rows > LARGEST:
-                yield from file.iter_batches(LARGEST, row_groups=[number], columns=columns, use_threads=False)
-            else:
-                yield from file.read_row_group(number, columns=columns, use_threads=False).to_batches()
+    yield from decode(fragment.path, metadata, chosen, columns, decoder)
 
 
 def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metadata: Any) -> Iterator[int]:
@@ -131,6 +134,7 @@ def read_ahead(
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments in order, decoding a few ahead so that whoever takes the batches need not wait."""
     workers = threads or len(os.sched_getaffinity(0))
+    decoder = decoder_for(sum(each.rows or 0 for each in fragments))
     pool = ThreadPoolExecutor(workers, thread_name_prefix="penstock-read")
     waiting: deque[Future[list[pa.RecordBatch]]] = deque()
     try:
@@ -138,10 +142,10 @@ def read_ahead(
             if not _fits(part):
                 while waiting:
                     yield from waiting.popleft().result()
-                yield from read(part, schema, columns, predicate, footer)
+                yield from read(part, schema, columns, predicate, footer, decoder)
                 continue
             waiting.append(
-                pool.submit(lambda p, f: list(read(p, schema, columns, predicate, f)), part, footer)
+                pool.submit(lambda p, f: list(read(p, schema, columns, predicate, f, decoder)), part, footer)
             )
             if len(waiting) > workers:
                 yield from waiting.popleft().result()
@@ -159,7 +163,7 @@ def _fits(fragment: Fragment) -> bool:
 
 
 def _jobs(fragments: Sequence[Fragment]) -> Iterator[tuple[Fragment, Footer]]:
-    for path, parts in groupby(joined(fragments, JOB_ROWS), key=lambda each: each.path):
+    for path, parts in groupby(joined(fragments, RUN), key=lambda each: each.path):
         footer = Footer(path)
         for part in parts:
             yield part, footer

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
+
+from penstock.expr.nodes import Expr
 
 
 class Bound(Protocol):
@@ -21,3 +23,27 @@ class Bound(Protocol):
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Read the named columns, in that order; all of them if none are named."""
+
+
+class Prunable(Protocol):
+    """Data that can leave out pieces in which surely no row passes a predicate."""
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows there are, those left out included, if that is known."""
+
+    def batches(
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Expr | None = None,
+        threads: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the named columns in order; rows that fail the predicate may be among them."""
+
+
+@runtime_checkable
+class OnFiles(Protocol):
+    """Data that lies in files and is planned before it is read."""
+
+    def dataset(self, time: str | None = None) -> Prunable:
+        """Look into every file, checking it and finding its pieces."""

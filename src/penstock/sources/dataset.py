@@ -57,10 +57,13 @@ class Dataset:
         return sum(known) if len(known) == len(counts) else None
 
     def batches(
-        self, columns: Sequence[str] | None = None, predicate: Expr | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Expr | None = None,
+        threads: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read all fragments in order, some ahead on other threads, leaving out what surely fails the predicate."""
-        return read_ahead(self.fragments, self.schema, columns, predicate)
+        return read_ahead(self.fragments, self.schema, columns, predicate, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,8 @@ class Files:
             parts = pool.map(lambda each: reading(each.path, lambda _: plan(each, field)), self.found)
             return Dataset(self.schema, tuple(part for each in parts for part in each))
 
-    def batches(
-        self, columns: Sequence[str] | None = None, predicate: Expr | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        return self.dataset().batches(columns, predicate)
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self.dataset().batches(columns)
 
     def _row_groups(self, found: Found, time: pa.Field | None) -> list[Fragment]:
         metadata = footers.footer(found.path)

@@ -1,0 +1,64 @@
+"""Tell which rows of a stream no part of the query looks at, so that files can leave them out.
+
+    ~w1 @ size 10s = { where kind == 1 ... }   →   in0: kind == 1 or ts is null
+    ~w2 @ size 60s = { where kind == 2 ... }       (with both: kind == 1 or kind == 2 or ts is null)
+
+Rows without a time are counted as malformed, so they are always read. A predicate that can fail is not handed on:
+it must meet every row, to fail on the one it fails on. Implied times count rows, so all have to be read.
+"""
+
+from __future__ import annotations
+
+from penstock.expr.nodes import Call, Column, Expr
+from penstock.ir.nodes import (
+    Apply,
+    Attach,
+    Body,
+    Input,
+    Lookback,
+    Object,
+    Program,
+    Reduce,
+    Samples,
+    sources_of,
+)
+from penstock.passes.totality import is_total
+
+
+def scan_predicates(program: Program) -> dict[str, Expr]:
+    """Give, by stream, what is true of every row that can matter; streams of which all rows do are left out."""
+    found: dict[str, list[Expr | None]] = {}
+    for each in program.objects:
+        if isinstance(each.body, Input):
+            found.setdefault(each.body.stream, []).append(_asked_of(each, program))
+    known = {stream: [part for part in parts if part is not None] for stream, parts in found.items()}
+    return {
+        stream: _either(parts)
+        for stream, parts in known.items()
+        if parts and len(parts) == len(found[stream])
+    }
+
+
+def _asked_of(this: Object, program: Program) -> Expr | None:
+    """What some reader of an input asks of its rows; None if one of them takes every row."""
+    readers = [each.body for each in program.objects if this.name in sources_of(each.body)]
+    asked = [_where(body) for body in readers]
+    known = [where for where in asked if where is not None and is_total(where, this.schema)]
+    if this.time.implied or program.output == this.name or not known or len(known) < len(asked):
+        return None
+    return _either([*known, Call("is_null", (Column(this.time.column),))])
+
+
+def _where(body: Body) -> Expr | None:
+    match body:
+        case Samples() | Reduce() | Attach() | Lookback() | Apply():
+            return body.where
+        case _:
+            return None
+
+
+def _either(parts: list[Expr]) -> Expr:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = Call("or", (whole, part))
+    return whole
