@@ -1,7 +1,7 @@
 """Tell which rows of a stream no part of the query looks at, so that files can leave them out.
 
-    ~w1 @ size 10s = { where kind == 1 ... }   →   in0: kind == 1 or ts is null
-    ~w2 @ size 60s = { where kind == 2 ... }       (with both: kind == 1 or kind == 2 or ts is null)
+    ~w1 @ size 10s = { where kind == 1 ... }   →   in0: kind == 1 or is_null(ts)
+    ~w2 @ size 60s = { where kind == 2 ... }       (with both: kind == 1 or kind == 2 or is_null(ts))
 
 Rows without a time are counted as malformed, so they are always read. A predicate that can fail is not handed on:
 it must meet every row, to fail on the one it fails on. Implied times count rows, so all have to be read.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ _WHOLE = ("int", "date", "timestamp", "duration")
 
 def open_parquet(path: str, metadata: Any = None) -> Any:
     """Open a file. Its pages are mapped, not copied; threads read different row groups, not one together."""
-    return parquet.ParquetFile(path, metadata=metadata, memory_map=True, pre_buffer=False)
+    whole = str(Path(path).absolute())  # a relative one may be taken for an address: "s3:a.parquet"
+    return parquet.ParquetFile(whole, metadata=metadata, memory_map=True, pre_buffer=False)
 
 
 def footer(path: str) -> Any:
