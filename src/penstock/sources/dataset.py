@@ -37,7 +37,7 @@ class Dataset:
     ...     [(each.rows, each.time_min, each.time_max) for each in data.fragments]
     ...     [batch.column("t").to_pylist() for batch in data.batches(["t"])]
     [(2, 1, 3), (2, 2, 9)]
-    [[3, 1], [2, 9]]
+    [[3, 1, 2, 9]]
     """
 
     schema: pa.Schema
