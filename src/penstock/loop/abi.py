@@ -14,7 +14,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT = range(7)
+STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT, OTHER = range(8)  # OTHER: a join's second input
 WORDS = 8
 
 DONE = 0

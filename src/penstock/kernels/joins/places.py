@@ -1,0 +1,100 @@
+"""Where a word's rows are kept: by the word itself, or by the slot a hash table gives it.
+
+A place indexes arrays of counts or bounds. A word that is not there leads to a place without rows, so no
+caller has to ask. A slot holds word + 1, and 0 when it is free; the one word whose mark would be 0, the
+greatest of all, has a place of its own behind the slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.kernels.joins.words import hashed, to_place
+from penstock.loop.build import KernelBuilder
+from penstock.loop.joins import JoinSpec
+from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
+
+Find = Callable[[Value], Value]
+
+
+def dense(shift: Value | None = None) -> Find:
+    """The word is the place, without the digits that chose its partition."""
+    return lambda word: word.to(I64) if shift is None else word.to(I64) >> shift
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Open addressing with linear probing, for one thread at a time."""
+
+    k: KernelBuilder
+    slots: Buffer
+    mask: Value
+
+    @staticmethod
+    def declare(k: KernelBuilder, spec: JoinSpec) -> Slots:
+        return Slots(k, k.buffer("slots", spec.word), k.scalar("mask"))
+
+    def find(self, word: Value) -> Value:
+        """The word's slot, or a free one."""
+        return self._place(*self._search(word))
+
+    def insert(self, word: Value) -> Value:
+        """The word's slot, taken now if need be."""
+        mark, at = self._search(word)
+        self.k.store(self.slots, at, mark)
+        return self._place(mark, at)
+
+    def _search(self, word: Value) -> tuple[Var, Var]:
+        k = self.k
+        mark, at = k.var("mark", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        with k.while_(self.slots[at].ne(0) & self.slots[at].ne(mark)):
+            k.set(at, (at + 1) & self.mask)
+        return mark, at
+
+    def _place(self, mark: Value, at: Value) -> Value:
+        return self.k.var("place", select(mark.eq(0), self.mask + 1, at))
+
+
+@dataclass(frozen=True)
+class SharedSlots(Slots):
+    """The same, filled by several threads with no other means than an atomic maximum.
+
+    Along a search marks fall: a greater mark takes the place of a lesser one, which moves on. Whatever the order
+    in which threads come, the same table results (Shun and Blelloch's phase-concurrent table, with Amble and
+    Knuth's order). Marks move while the table fills, so counting waits until all are in.
+    """
+
+    @staticmethod
+    def declare(k: KernelBuilder, spec: JoinSpec) -> SharedSlots:
+        return SharedSlots(k, k.buffer("slots", spec.word), k.scalar("mask"))
+
+    def find(self, word: Value) -> Value:
+        k = self.k
+        mark, at = k.var("mark", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        with k.while_(self.slots[at] > mark):
+            k.set(at, (at + 1) & self.mask)
+        there = select(self.slots[at].eq(mark), at, self.mask + 2)
+        return k.var("place", select(mark.eq(0), self.mask + 1, there))
+
+    def insert(self, word: Value) -> Value:
+        k = self.k
+        carried, at = k.var("carried", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        going = k.var("going", const(True, BOOL))
+        with k.while_(going):
+            old = k.atomic("max", self.slots, at, carried, "old")
+            assert old is not None
+            k.set(going, old.ne(0) & old.ne(carried))
+            k.set(carried, minimum(old, carried))
+            k.set(at, (at + 1) & self.mask)
+        return at
+
+
+def table_of(k: KernelBuilder, spec: JoinSpec) -> Slots:
+    """Declare the hash table that fits."""
+    return SharedSlots.declare(k, spec) if spec.shared else Slots.declare(k, spec)
+
+
+def find_in(k: KernelBuilder, spec: JoinSpec) -> Find:
+    """Declare what finds the places of words that may be there."""
+    return dense() if spec.dense else table_of(k, spec).find

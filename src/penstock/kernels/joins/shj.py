@@ -1,0 +1,159 @@
+"""The symmetric hash join: a row enters its side's table and looks into the other's, as it arrives.
+
+Both sides' tables share their slots, so that one search does both. A slot is two words: the code, and two
+32-bit numbers, one for each side: how many rows (counting), or the row that came last + 1 (pairing), from which
+`next` leads to the one before. Both are 0 in a free slot.
+"""
+
+from __future__ import annotations
+
+from penstock.kernels.joins.words import Pairs, hashed, to_place
+from penstock.loop.abi import KEYS, NEED_KEYS, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.joins import JoinSpec
+from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Value, Var, const
+
+LOW = (1 << 32) - 1
+
+
+def shj_push(spec: JoinSpec, side: int) -> Kernel:
+    """Let rows of one side (0 left, 1 right) arrive. Stops where the table or the output is full.
+
+    Rows are numbered from `base` on, or (routed) carry their numbers in `numbers`.
+    """
+    k = KernelBuilder("shj_push")
+    codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
+    numbers = k.buffer("numbers", U32) if spec.routed and spec.pairs else None
+    base = k.scalar("base") if spec.pairs and numbers is None else None
+    table, mask, room = k.buffer("table", U64), k.scalar("mask"), k.scalar("key_capacity")
+    chains = (k.buffer("own_next", U32), k.buffer("other_next", U32)) if spec.pairs else None
+    pairs = Pairs.declare(k) if spec.pairs else None
+    head = k.buffer("head", I64) if pairs is None else pairs.head
+    keys, total = k.var("keys", head[KEYS]), k.var("total", head[6])
+    with k.for_(lo, hi, "i") as i:
+        with k.if_(keys >= room):
+            _stop(k, head, keys, total, pairs, i)
+        code = k.var("code", Bitcast(codes[i], U64))
+        at = search(k, table, mask, code)
+        held = k.var("held", table[at + 1])
+        k.set(keys, keys + held.eq(0).to(I64))
+        k.store(table, at, code)
+        other = k.var("there", _half(held, 1 - side))
+        if pairs is None or chains is None:
+            k.set(total, total + other)
+            k.store(table, at + 1, held + const(1 << (32 * side), U64))
+        else:
+            number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is there
+            row = k.var("row", number)
+            _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
+            k.store(chains[0], row, _half(held, side).to(U32))
+            k.store(table, at + 1, _with_half(held, side, row + 1))
+    if pairs is not None:
+        k.store(head, KEYS, keys)
+        pairs.finish(hi)
+    else:
+        k.store(head, KEYS, keys)
+        k.store(head, 6, total)
+        k.store(head, STATUS, 0)
+        k.ret(hi)
+    return k.build()
+
+
+def _stop(k: KernelBuilder, head: Buffer, keys: Var, total: Var, pairs: Pairs | None, row: Value) -> None:
+    k.store(head, KEYS, keys)
+    k.store(head, 6, total if pairs is None else pairs.used)
+    k.store(head, STATUS, NEED_KEYS)
+    k.ret(row)
+
+
+def _emit(
+    k: KernelBuilder,
+    pairs: Pairs,
+    chain: tuple[Buffer, Value],
+    row: Value,
+    side: int,
+    undo: tuple[Var, Value, Value],
+) -> None:
+    """Follow the other side's chain. Short of room, take back what this row has done, and stop."""
+    following, first = chain
+    keys, held, position = undo
+    before, at = k.var("before", pairs.used), k.var("chained", first)
+    with k.while_(at.ne(0)):
+        with k.if_(pairs.used >= pairs.capacity):
+            k.set(pairs.used, before)
+            k.store(pairs.head, KEYS, keys - held.eq(0).to(I64))
+            pairs.stop(position)
+        pairs.add(*((row, at - 1) if side == 0 else (at - 1, row)))
+        k.set(at, following[at - 1].to(I64))
+
+
+def search(k: KernelBuilder, table: Buffer, mask: Value, code: Value) -> Var:
+    """Where the two words of a code's slot begin: taken, or free."""
+    slot = k.var("slot", to_place(hashed(code), mask))
+    at = k.var("at", slot << 1)
+    with k.while_(table[at + 1].ne(0) & table[at].ne(code)):
+        k.set(slot, (slot + 1) & mask)
+        k.set(at, slot << 1)
+    return at
+
+
+def _half(held: Value, side: int) -> Value:
+    return Bitcast(held >> const(32, U64) if side else held & const(LOW, U64), I64)
+
+
+def _with_half(held: Value, side: int, half: Value) -> Value:
+    other = held & const(LOW if side else LOW << 32, U64)
+    moved = Bitcast(half, U64)
+    return other | (moved << const(32, U64) if side else moved)
+
+
+def shj_grow() -> Kernel:
+    """Carry all slots into a larger table, whose slots are free."""
+    k = KernelBuilder("shj_grow")
+    table, slots = k.buffer("table", U64), k.scalar("slots")
+    larger, mask = k.buffer("larger", U64), k.scalar("mask")
+    with k.for_(0, slots, "s") as s:
+        held = k.var("held", table[(s << 1) + 1])
+        with k.if_(held.ne(0)):
+            code = k.var("code", table[s << 1])
+            at = search(k, larger, mask, code)
+            k.store(larger, at, code)
+            k.store(larger, at + 1, held)
+    k.ret(slots)
+    return k.build()
+
+
+def route_count() -> Kernel:
+    """Count the rows `lo … hi` of each group of workers: a hash of the code chooses it (join-biclique)."""
+    k = KernelBuilder("route_count")
+    codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
+    groups, counts = k.scalar("groups"), k.buffer("counts", I64)
+    with k.for_(lo, hi, "i") as i:
+        group = k.var("group", _group(codes[i], groups))
+        k.store(counts, group, counts[group] + 1)
+    k.ret(hi)
+    return k.build()
+
+
+def route_rows(spec: JoinSpec) -> Kernel:
+    """Carry codes, and the numbers of rows for pairs, to their groups."""
+    k = KernelBuilder("route_rows")
+    codes, lo, hi = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi")
+    groups, cursors, base = k.scalar("groups"), k.buffer("cursors", I64), k.scalar("base")
+    routed = k.buffer("routed", I64)
+    numbers = k.buffer("numbers", U32) if spec.pairs else None
+    with k.for_(lo, hi, "i") as i:
+        group = k.var("group", _group(codes[i], groups))
+        at = k.var("at", cursors[group])
+        k.store(routed, at, codes[i])
+        if numbers is not None:
+            k.store(numbers, at, (base + i).to(U32))
+        k.store(cursors, group, at + 1)
+    k.ret(hi)
+    return k.build()
+
+
+def _group(code: Value, groups: Value) -> Value:
+    """Spread hashes evenly over any number of groups; the bits used are not those that choose slots."""
+    low = hashed(Bitcast(code, U64)) & const(LOW, U64)
+    return Bitcast((low * Bitcast(groups, U64)) >> const(32, U64), I64)

@@ -1,0 +1,109 @@
+"""From codes to words, and the loops that all join kernels share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from penstock.kernels.tables.probe import hash_word
+from penstock.loop.abi import NEED_OUTPUT, OUTPUT, STATUS
+from penstock.loop.build import KernelBuilder
+from penstock.loop.joins import JoinSpec
+from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Kernel, Value, Var, const, maximum, minimum
+
+
+def range_of() -> Kernel:
+    """Widen `bounds`, the least and the greatest code seen, by the rows `lo … hi`."""
+    k = KernelBuilder("range_of")
+    codes, lo, hi, bounds = k.buffer("codes", I64), k.scalar("lo"), k.scalar("hi"), k.buffer("bounds", I64)
+    least, most = k.var("least", bounds[0]), k.var("most", bounds[1])
+    with k.for_(lo, hi) as i:
+        k.set(least, minimum(least, codes[i]))
+        k.set(most, maximum(most, codes[i]))
+    k.store(bounds, 0, least)
+    k.store(bounds, 1, most)
+    k.ret(hi)
+    return k.build()
+
+
+@dataclass(frozen=True)
+class Column:
+    """Codes of the rows `lo … hi`, read as words."""
+
+    k: KernelBuilder
+    spec: JoinSpec
+    codes: Buffer
+    least: Var
+    lo: Var
+    hi: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder, spec: JoinSpec) -> Column:
+        return Column(k, spec, k.buffer("codes", I64), k.scalar("least"), k.scalar("lo"), k.scalar("hi"))
+
+    def word(self, at: Value) -> Var:
+        return self.k.var("word", Bitcast(self.codes[at] - self.least, U64).to(self.spec.word))
+
+    @contextmanager
+    def rows(self) -> Iterator[tuple[Var, Var]]:
+        """Walk over (row, word)."""
+        with self.k.for_(self.lo, self.hi, "row") as row:
+            yield row, self.word(row)
+
+
+def hashed(word: Value) -> Value:
+    """64 well-mixed bits: the low ones choose a partition, the high ones a slot."""
+    return hash_word(word.to(U64))
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Where matches go: arrays of row numbers, filled up to `used`."""
+
+    k: KernelBuilder
+    left: Buffer
+    right: Buffer
+    capacity: Var
+    head: Buffer
+    used: Var
+
+    @staticmethod
+    def declare(k: KernelBuilder) -> Pairs:
+        left, right = k.buffer("out_left", I64), k.buffer("out_right", I64)
+        capacity, head = k.scalar("out_capacity"), k.buffer("head", I64)
+        return Pairs(k, left, right, capacity, head, k.var("used", head[OUTPUT]))
+
+    def require(self, room: Value, position: Value) -> None:
+        """Stop at `position`, with nothing of it applied, unless there is room for so many more."""
+        with self.k.if_(self.used + room > self.capacity):
+            self.stop(position)
+
+    def stop(self, position: Value) -> None:
+        self.k.store(self.head, OUTPUT, self.used)
+        self.k.store(self.head, STATUS, NEED_OUTPUT)
+        self.k.ret(position)
+
+    def run(self, rows: Buffer, start: Value, stop: Value, other: Value) -> None:
+        """Pair the rows at `start … stop` with one row of the other side."""
+        k = self.k
+        base = k.var("base", self.used - start)
+        with k.for_(start, stop, "j") as j:
+            k.store(self.left, base + j, rows[j].to(I64))
+            k.store(self.right, base + j, other)
+        k.set(self.used, base + stop)
+
+    def add(self, left: Value, right: Value) -> None:
+        self.k.store(self.left, self.used, left)
+        self.k.store(self.right, self.used, right)
+        self.k.set(self.used, self.used + 1)
+
+    def finish(self, position: Value) -> None:
+        self.k.store(self.head, OUTPUT, self.used)
+        self.k.store(self.head, STATUS, 0)
+        self.k.ret(position)
+
+
+def to_place(hash: Value, mask: Value) -> Value:
+    """The slot where a search begins."""
+    return Bitcast(hash >> const(32, U64), I64) & mask
