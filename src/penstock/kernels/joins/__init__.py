@@ -1,0 +1,53 @@
+"""The kernels of the eight intra-window join algorithms, by name (Zhang et al., SIGMOD 2021, section 3).
+
+    npj     npj_insert npj_count npj_starts npj_fill npj_probe
+    prj     prj_histogram prj_scatter prj_join
+    mway    sort_run merge_many match_sorted
+    mpass   sort_run merge_two match_sorted
+    shj_*   shj_push_left shj_push_right shj_grow, and for jb route_count route_rows
+    pmj_*   sort_run match_sorted merge_many match_across, and for jb as above
+
+All read key codes, 64-bit numbers, and give row numbers or counts: `loop/joins.py` says what they assume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from penstock.kernels.joins.matching import match_across, match_sorted
+from penstock.kernels.joins.merging import merge_many, merge_two
+from penstock.kernels.joins.npj import npj_count, npj_fill, npj_insert, npj_probe, npj_starts
+from penstock.kernels.joins.prj import prj_histogram, prj_join, prj_scatter
+from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_push
+from penstock.kernels.joins.sorting import sort_run
+from penstock.kernels.joins.words import range_of
+from penstock.loop.joins import JoinSpec
+from penstock.loop.nodes import Kernel
+
+KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
+    "range_of": lambda _: range_of(),
+    "npj_insert": npj_insert,
+    "npj_count": npj_count,
+    "npj_starts": lambda _: npj_starts(),
+    "npj_fill": npj_fill,
+    "npj_probe": npj_probe,
+    "prj_histogram": prj_histogram,
+    "prj_scatter": prj_scatter,
+    "prj_join": prj_join,
+    "sort_run": sort_run,
+    "merge_two": merge_two,
+    "merge_many": merge_many,
+    "match_sorted": match_sorted,
+    "match_across": match_across,
+    "shj_push_left": partial(shj_push, side=0),
+    "shj_push_right": partial(shj_push, side=1),
+    "shj_grow": lambda _: shj_grow(),
+    "route_count": lambda _: route_count(),
+    "route_rows": route_rows,
+}
+
+
+def build(name: str, spec: JoinSpec) -> Kernel:
+    """Write the kernel of a name for what may be assumed."""
+    return KERNELS[name](spec)

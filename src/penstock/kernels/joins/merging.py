@@ -45,7 +45,8 @@ def merge_two(spec: JoinSpec) -> Kernel:
     a, a_end = (k.var("a", k.scalar("from_a")), k.var("a_end", k.scalar("end_a")))
     b, b_end = (k.var("b", k.scalar("from_b")), k.var("b_end", k.scalar("end_b")))
     to = k.var("to", k.scalar("target"))
-    last = k.var("last", to + (a_end - a) + (b_end - b))
+    end = k.var("end", to + (a_end - a) + (b_end - b))
+    last = k.var("last", end)
     safe = k.var("safe", minimum(a_end - a, b_end - b) >> 1)
     with k.while_(safe > 0):
         with k.for_(0, safe, "turn", scalar=True):
@@ -54,11 +55,11 @@ def merge_two(spec: JoinSpec) -> Kernel:
         k.set(safe, minimum(a_end - a, b_end - b) >> 1)
     with k.while_((a < a_end) & (b < b_end)):
         _least(k, moves, a, b, to)
-    for at, end in ((a, a_end), (b, b_end)):
-        with k.for_(at, end, "rest") as rest:
+    for at, stop in ((a, a_end), (b, b_end)):
+        with k.for_(at, stop, "rest") as rest:
             moves.move(rest, to + (rest - at))
-        k.set(to, to + (end - at))
-    k.ret(to)
+        k.set(to, to + (stop - at))
+    k.ret(end)
     return k.build()
 
 

@@ -1,0 +1,51 @@
+"""Join the eight algorithms' kernels with their drivers: what `algorithm=` selects by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.kernels.joins import build
+from penstock.loop.joins import JoinSpec
+from penstock.programs import Workshop
+from penstock.runtime.joining.eager import Eager
+from penstock.runtime.joining.memory import Kernels
+from penstock.runtime.joining.npj import NoPartitioning
+from penstock.runtime.joining.pmj import ProgressiveMerge
+from penstock.runtime.joining.prj import Radix
+from penstock.runtime.joining.shj import SymmetricHash
+from penstock.runtime.joining.sort_merge import MultiPass, MultiWay
+from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner
+from penstock.runtime.programs import Call
+
+LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
+    "npj": NoPartitioning,
+    "prj": Radix,
+    "mway": MultiWay,
+    "mpass": MultiPass,
+}
+EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
+    "shj_jm": lambda kernels: Eager("shj_jm", kernels, SymmetricHash, biclique=False),
+    "shj_jb": lambda kernels: Eager("shj_jb", kernels, SymmetricHash, biclique=True),
+    "pmj_jm": lambda kernels: Eager("pmj_jm", kernels, ProgressiveMerge, biclique=False),
+    "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
+}
+ALGORITHMS = (*LAZY, *EAGER)
+
+
+def kernels_of(workshop: Workshop) -> Kernels:
+    """Kernels on demand, each compiled once."""
+
+    def kernel(name: str, spec: JoinSpec) -> Call:
+        return workshop.call(("join", name, spec), lambda: build(name, spec))
+
+    return kernel
+
+
+def lazy_joiner(name: str, workshop: Workshop) -> LazyJoiner:
+    """The joiner of a lazy algorithm, with memory of its own."""
+    return LAZY[name](kernels_of(workshop))
+
+
+def eager_joiner(name: str, workshop: Workshop) -> EagerJoiner:
+    """The joiner of an eager algorithm."""
+    return EAGER[name](kernels_of(workshop))

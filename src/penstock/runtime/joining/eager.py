@@ -1,0 +1,130 @@
+"""The eager joiners: a way to distribute rows among workers, and what each worker does with its share.
+
+Join-matrix (jm) looks at no row: every worker gets all left rows and an equal share of the right ones. Join-biclique
+(jb) sends a row to the group of workers that its code's hash chooses; within a group, as jm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from penstock.loop.joins import JoinSpec
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.joining.memory import FEW_ROWS, Kernels, check_size, nothing, portions, together
+from penstock.runtime.joining.piece import Found, Piece
+from penstock.runtime.joins.joiner import Emit, Pairs
+
+
+class Worker(Protocol):
+    """A stream join on one thread."""
+
+    def push(self, side: int, piece: Piece) -> Found: ...
+
+    def close(self) -> Found: ...
+
+
+MakeWorker = Callable[[Kernels, JoinSpec], Worker]
+
+
+@dataclass(frozen=True)
+class Eager:
+    """An eager joiner by name. `group` is the number of workers in a group of jb."""
+
+    name: str
+    kernels: Kernels
+    worker: MakeWorker
+    biclique: bool
+    group: int = 1
+
+    def open(self, threads: int, emit: Emit = "pairs") -> EagerWindow:
+        """Begin a window."""
+        groups = max(threads // self.group, 1) if self.biclique else 1
+        spec = JoinSpec(pairs=emit == "pairs", routed=groups > 1)
+        return EagerWindow(self.kernels, spec, self.worker, groups, max(threads // groups, 1))
+
+
+class EagerWindow:
+    """One window while its rows arrive, spread over groups of workers."""
+
+    def __init__(self, kernels: Kernels, spec: JoinSpec, make: MakeWorker, groups: int, each: int) -> None:
+        self._kernels, self._spec = kernels, spec
+        self._groups = [[make(kernels, spec) for _ in range(each)] for _ in range(groups)]
+        self._rows = [0, 0]
+
+    def push_left(self, codes: np.ndarray) -> Pairs:
+        """Take left rows; give the pairs that are new and known."""
+        return as_pairs(self.push(0, codes))
+
+    def push_right(self, codes: np.ndarray) -> Pairs:
+        """Take right rows; give the pairs that are new and known."""
+        return as_pairs(self.push(1, codes))
+
+    def close(self) -> Pairs:
+        """Learn that the window is complete; give the pairs that are left."""
+        return as_pairs(self.finish())
+
+    def push(self, side: int, codes: np.ndarray) -> Found:
+        """Take rows of side 0 (left) or 1 (right); give pairs, or how many, as asked for in `open`."""
+        codes = np.ascontiguousarray(codes, np.int64)
+        check_size(self._rows[side] + len(codes))
+        base = self._rows[side]
+        self._rows[side] += len(codes)
+        work = [
+            partial(worker.push, side, piece)
+            for workers, routed in zip(self._groups, self._route(codes, base), strict=True)
+            for worker, piece in zip(workers, shares(side, routed, len(workers)), strict=True)
+            if piece.rows
+        ]
+        return self._run(work, len(codes))
+
+    def finish(self) -> Found:
+        """What is left, once no row will come any more."""
+        return self._run([worker.close for group in self._groups for worker in group], sum(self._rows))
+
+    def _route(self, codes: np.ndarray, base: int) -> list[Piece]:
+        """Give each group its rows. A single group gets them all as they are."""
+        groups, last = len(self._groups), base + len(codes)
+        if groups == 1:
+            return [Piece(codes, 0, len(codes), base, last)]
+        counts = np.zeros(groups, np.int64)
+        given = {"codes": codes, "lo": 0, "hi": len(codes), "groups": groups, "base": base}
+        self._kernels("route_count", JoinSpec())({**given, "counts": counts})
+        ends = np.cumsum(counts)
+        routed, numbers = np.empty(len(codes), np.int64), np.empty(len(codes), np.uint32)
+        route = self._kernels("route_rows", replace(self._spec, routed=False))
+        route({**given, "cursors": ends - counts, "routed": routed, "numbers": numbers})
+        spans = zip((ends - counts).tolist(), ends.tolist(), strict=True)
+        return [Piece(routed, lo, hi, 0, last, numbers) for lo, hi in spans]
+
+    def _run(self, work: list[Callable[[], Found]], rows: int) -> Found:
+        """Run the workers' calls, each on its thread unless there is little to do; gather what they found."""
+        found: list[Found] = []
+        calls = [lambda each=each: found.append(each()) for each in work]  # type: ignore[misc]  # as above
+        if rows < FEW_ROWS:
+            for call in calls:
+                call()
+        elif calls:
+            run_on_threads(calls)
+        if not self._spec.pairs:
+            return sum(each for each in found if isinstance(each, int))
+        parts = [each for each in found if not isinstance(each, int)]
+        return together(parts) if parts else nothing()
+
+
+def shares(side: int, piece: Piece, workers: int) -> list[Piece]:
+    """What each worker of a group gets: of the left rows all, of the right ones a share."""
+    if side == 0:
+        return [piece] * workers
+    return [
+        replace(piece, lo=piece.lo + lo, hi=piece.lo + hi) for lo, hi in portions(piece.rows, workers)
+    ]
+
+
+def as_pairs(found: Found) -> Pairs:
+    assert not isinstance(found, int), "a window opened to count is asked for pairs"
+    return found

@@ -1,0 +1,103 @@
+"""The memory of a join: arrays that stay from window to window, and outputs that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from penstock.errors import EngineError
+from penstock.loop.abi import DONE, OUTPUT, STATUS, WORDS
+from penstock.loop.joins import JoinSpec
+from penstock.runtime.programs import Call
+
+Kernels = Callable[[str, JoinSpec], Call]
+"""A kernel of `kernels/joins` by name, made for a spec."""
+
+MOST_ROWS = (1 << 32) - 2  # of one side: rows are numbered in 32 bits, and 0 means none
+FEW_ROWS = 1 << 15  # below this, starting threads costs more than they bring
+
+
+class Arena:
+    """Arrays by name, kept at the largest size asked for: fresh pages cost more than joining does."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, np.ndarray] = {}
+
+    def array(self, name: str, size: int, dtype: Any) -> np.ndarray:
+        """An array of this size with any contents."""
+        kept = self._kept.get(name)
+        if kept is None or len(kept) < size or kept.dtype != dtype:
+            kept = self._kept[name] = np.empty(size, dtype)
+        return kept[:size]
+
+    def zeros(self, name: str, size: int, dtype: Any) -> np.ndarray:
+        array = self.array(name, size, dtype)
+        array.fill(0)
+        return array
+
+
+class PairsOut:
+    """Arrays that a kernel fills with matches, doubled whenever it says that they are full."""
+
+    def __init__(self, capacity: int) -> None:
+        self._left, self._right = (np.empty(max(capacity, 1), np.int64) for _ in range(2))
+        self.head = np.zeros(WORDS, np.int64)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "out_left": self._left,
+            "out_right": self._right,
+            "out_capacity": len(self._left),
+            "head": self.head,
+        }
+
+    def grow(self) -> None:
+        used = int(self.head[OUTPUT])
+        for name in ("_left", "_right"):
+            old = getattr(self, name)
+            new = np.empty(2 * len(old), np.int64)
+            new[:used] = old[:used]
+            setattr(self, name, new)
+
+    @property
+    def taken(self) -> tuple[np.ndarray, np.ndarray]:
+        used = int(self.head[OUTPUT])
+        return self._left[:used], self._right[:used]
+
+
+def fill(call: Call, values: Mapping[str, Any], out: PairsOut, position: str = "lo") -> None:
+    """Call a kernel, and again from where it stopped, until all its matches have found room."""
+    at = values[position]
+    while True:
+        at = call({**values, **out.arguments, position: at})
+        if out.head[STATUS] == DONE:
+            return
+        out.grow()
+
+
+def together(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs of several threads, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    left, right = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    return left, right
+
+
+def nothing() -> tuple[np.ndarray, np.ndarray]:
+    return np.empty(0, np.int64), np.empty(0, np.int64)
+
+
+def portions(rows: int, parts: int) -> list[tuple[int, int]]:
+    """Cut rows into pieces of almost equal length."""
+    cuts = [rows * part // parts for part in range(parts + 1)]
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def check_size(*sides: int) -> None:
+    if max(sides) > MOST_ROWS:
+        raise EngineError(f"a join takes at most {MOST_ROWS:,} rows of a side in one window; use a shorter window")
