@@ -25,7 +25,10 @@ def dense(shift: Value | None = None) -> Find:
 
 @dataclass(frozen=True)
 class Slots:
-    """Open addressing with linear probing, for one thread at a time."""
+    """Open addressing with linear probing, for one thread at a time.
+
+    Searches begin at `near`, if the caller has computed that (and fetched it) before.
+    """
 
     k: KernelBuilder
     slots: Buffer
@@ -35,19 +38,23 @@ class Slots:
     def declare(k: KernelBuilder, spec: JoinSpec) -> Slots:
         return Slots(k, k.buffer("slots", spec.word), k.scalar("mask"))
 
-    def find(self, word: Value) -> Value:
-        """The word's slot, or a free one."""
-        return self._place(*self._search(word))
+    def near(self, word: Value) -> Value:
+        """Where a search begins."""
+        return to_place(hashed(word), self.mask)
 
-    def insert(self, word: Value) -> Value:
+    def find(self, word: Value, near: Value | None = None) -> Value:
+        """The word's slot, or a free one."""
+        return self._place(*self._search(word, near))
+
+    def insert(self, word: Value, near: Value | None = None) -> Value:
         """The word's slot, taken now if need be."""
-        mark, at = self._search(word)
+        mark, at = self._search(word, near)
         self.k.store(self.slots, at, mark)
         return self._place(mark, at)
 
-    def _search(self, word: Value) -> tuple[Var, Var]:
+    def _search(self, word: Value, near: Value | None) -> tuple[Var, Var]:
         k = self.k
-        mark, at = k.var("mark", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        mark, at = k.var("mark", word + 1), k.var("at", self.near(word) if near is None else near)
         with k.while_(self.slots[at].ne(0) & self.slots[at].ne(mark)):
             k.set(at, (at + 1) & self.mask)
         return mark, at
@@ -69,17 +76,17 @@ class SharedSlots(Slots):
     def declare(k: KernelBuilder, spec: JoinSpec) -> SharedSlots:
         return SharedSlots(k, k.buffer("slots", spec.word), k.scalar("mask"))
 
-    def find(self, word: Value) -> Value:
+    def find(self, word: Value, near: Value | None = None) -> Value:
         k = self.k
-        mark, at = k.var("mark", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        mark, at = k.var("mark", word + 1), k.var("at", self.near(word) if near is None else near)
         with k.while_(self.slots[at] > mark):
             k.set(at, (at + 1) & self.mask)
         there = select(self.slots[at].eq(mark), at, self.mask + 2)
         return k.var("place", select(mark.eq(0), self.mask + 1, there))
 
-    def insert(self, word: Value) -> Value:
+    def insert(self, word: Value, near: Value | None = None) -> Value:
         k = self.k
-        carried, at = k.var("carried", word + 1), k.var("at", to_place(hashed(word), self.mask))
+        carried, at = k.var("carried", word + 1), k.var("at", self.near(word) if near is None else near)
         going = k.var("going", const(True, BOOL))
         with k.while_(going):
             old = k.atomic("max", self.slots, at, carried, "old")
@@ -90,11 +97,8 @@ class SharedSlots(Slots):
         return at
 
 
-def table_of(k: KernelBuilder, spec: JoinSpec) -> Slots:
-    """Declare the hash table that fits."""
+def table_of(k: KernelBuilder, spec: JoinSpec) -> Slots | None:
+    """Declare the hash table that fits, if there is one."""
+    if spec.dense:
+        return None
     return SharedSlots.declare(k, spec) if spec.shared else Slots.declare(k, spec)
-
-
-def find_in(k: KernelBuilder, spec: JoinSpec) -> Find:
-    """Declare what finds the places of words that may be there."""
-    return dense() if spec.dense else table_of(k, spec).find

@@ -7,7 +7,7 @@ Both sides' tables share their slots, so that one search does both. A slot is tw
 
 from __future__ import annotations
 
-from penstock.kernels.joins.words import Pairs, hashed, to_place
+from penstock.kernels.joins.words import BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.joins import JoinSpec
@@ -30,24 +30,32 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
     pairs = Pairs.declare(k) if spec.pairs else None
     head = k.buffer("head", I64) if pairs is None else pairs.head
     keys, total = k.var("keys", head[KEYS]), k.var("total", head[6])
-    with k.for_(lo, hi, "i") as i:
-        with k.if_(keys >= room):
-            _stop(k, head, keys, total, pairs, i)
-        code = k.var("code", Bitcast(codes[i], U64))
-        at = search(k, table, mask, code)
-        held = k.var("held", table[at + 1])
-        k.set(keys, keys + held.eq(0).to(I64))
-        k.store(table, at, code)
-        other = k.var("there", _half(held, 1 - side))
-        if pairs is None or chains is None:
-            k.set(total, total + other)
-            k.store(table, at + 1, held + const(1 << (32 * side), U64))
-        else:
-            number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is there
-            row = k.var("row", number)
-            _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
-            k.store(chains[0], row, _half(held, side).to(U32))
-            k.store(table, at + 1, _with_half(held, side, row + 1))
+    slots = k.local("near", I64, BLOCK)
+    fetched = k.var("fetched", const(0, U64))
+    with blocks(k, lo, hi) as (first, end):
+        with k.for_(first, end, "i") as i:
+            slot = k.var("slot", to_place(hashed(Bitcast(codes[i], U64)), mask))
+            k.store(slots, i - first, slot)
+            k.set(fetched, fetched ^ table[(slot << 1) + 1])
+        with k.for_(first, end, "i") as i:
+            with k.if_(keys >= room):
+                _stop(k, head, keys, total, pairs, i)
+            code = k.var("code", Bitcast(codes[i], U64))
+            at = search(k, table, mask, code, slots[i - first])
+            held = k.var("held", table[at + 1])
+            k.set(keys, keys + held.eq(0).to(I64))
+            k.store(table, at, code)
+            other = k.var("there", _half(held, 1 - side))
+            if pairs is None or chains is None:
+                k.set(total, total + other)
+                k.store(table, at + 1, held + const(1 << (32 * side), U64))
+            else:
+                number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is there
+                row = k.var("row", number)
+                _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
+                k.store(chains[0], row, _half(held, side).to(U32))
+                k.store(table, at + 1, _with_half(held, side, row + 1))
+    k.store(head, 2, Bitcast(fetched, I64))
     if pairs is not None:
         k.store(head, KEYS, keys)
         pairs.finish(hi)
@@ -87,9 +95,9 @@ def _emit(
         k.set(at, following[at - 1].to(I64))
 
 
-def search(k: KernelBuilder, table: Buffer, mask: Value, code: Value) -> Var:
-    """Where the two words of a code's slot begin: taken, or free."""
-    slot = k.var("slot", to_place(hashed(code), mask))
+def search(k: KernelBuilder, table: Buffer, mask: Value, code: Value, near: Value | None = None) -> Var:
+    """Where the two words of a code's slot begin: taken, or free. `near` is where to begin, if known."""
+    slot = k.var("slot", to_place(hashed(code), mask) if near is None else near)
     at = k.var("at", slot << 1)
     with k.while_(table[at + 1].ne(0) & table[at].ne(code)):
         k.set(slot, (slot + 1) & mask)

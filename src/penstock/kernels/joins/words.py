@@ -104,6 +104,18 @@ class Pairs:
         self.k.ret(position)
 
 
+BLOCK = 64
+"""Rows whose slots are fetched together before any is used."""
+
+
+@contextmanager
+def blocks(k: KernelBuilder, lo: Value, hi: Value) -> Iterator[tuple[Var, Var]]:
+    """Walk over rows a block at a time: (first, end)."""
+    with k.for_(0, (hi - lo + (BLOCK - 1)) >> (BLOCK.bit_length() - 1), "block", scalar=True) as block:
+        first = k.var("first", lo + block * BLOCK)
+        yield first, k.var("end", minimum(first + BLOCK, hi))
+
+
 def to_place(hash: Value, mask: Value) -> Value:
     """The slot where a search begins."""
     return Bitcast(hash >> const(32, U64), I64) & mask

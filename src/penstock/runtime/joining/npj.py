@@ -56,7 +56,7 @@ class NoPartitioning(Lazy):
         spec, rows, arena = shared(window), len(window.build), self.arena
         slots = slots_for(rows)
         cells = window.span + 1 if spec.dense else slots + SPARE
-        given: dict[str, Any] = {"codes": window.build, "least": window.least}
+        given: dict[str, Any] = {"codes": window.build, "least": window.least, "sink": np.empty(1, np.uint64)}
         with self.phase("build"):
             given["bounds"] = arena.zeros("bounds", cells + 1, np.uint32)
             if not spec.dense:
@@ -72,7 +72,7 @@ class NoPartitioning(Lazy):
     def _runs(self, window: Window, given: dict[str, Any], spec: JoinSpec) -> dict[str, Any]:
         """Lay the rows of each place side by side."""
         with self.phase("build"):
-            bounds, rows = given["bounds"], self.arena.array("rows", max(len(window.build), 1), np.uint32)
+            bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
             self.kernels("npj_starts", JoinSpec())({"bounds": bounds, "places": len(bounds)})
             self._each("npj_fill", spec, window, {**given, "rows": rows})
         return {"rows": rows}
