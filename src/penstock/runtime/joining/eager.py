@@ -7,7 +7,7 @@ Join-matrix (jm) looks at no row: every worker gets all left rows and an equal s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from penstock.loop.joins import JoinSpec
 from penstock.runtime.engine import run_on_threads
-from penstock.runtime.joining.memory import FEW_ROWS, Kernels, check_size, nothing, portions, together
+from penstock.runtime.joining.memory import FEW_ROWS, Kernels, Spare, check_size, nothing, portions, together
 from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joins.joiner import Emit, Pairs
 
@@ -28,7 +28,7 @@ class Worker(Protocol):
     def close(self) -> Found: ...
 
 
-MakeWorker = Callable[[Kernels, JoinSpec], Worker]
+MakeWorker = Callable[[Kernels, JoinSpec, Spare], Worker]
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,30 @@ class Eager:
     worker: MakeWorker
     biclique: bool
     group: int = 1
+    spares: list[Spare] = field(default_factory=list)
 
     def open(self, threads: int, emit: Emit = "pairs") -> EagerWindow:
         """Begin a window."""
         groups = max(threads // self.group, 1) if self.biclique else 1
         spec = JoinSpec(pairs=emit == "pairs", routed=groups > 1)
-        return EagerWindow(self.kernels, spec, self.worker, groups, max(threads // groups, 1))
+        return EagerWindow(self, spec, groups, max(threads // groups, 1))
+
+    def take_spare(self) -> Spare:
+        """Memory that no open window uses."""
+        try:
+            return self.spares.pop()
+        except IndexError:
+            return Spare()
 
 
 class EagerWindow:
     """One window while its rows arrive, spread over groups of workers."""
 
-    def __init__(self, kernels: Kernels, spec: JoinSpec, make: MakeWorker, groups: int, each: int) -> None:
-        self._kernels, self._spec = kernels, spec
-        self._groups = [[make(kernels, spec) for _ in range(each)] for _ in range(groups)]
+    def __init__(self, joiner: Eager, spec: JoinSpec, groups: int, each: int) -> None:
+        self._joiner, self._kernels, self._spec = joiner, joiner.kernels, spec
+        self._spares = [joiner.take_spare() for _ in range(groups * each)]
+        workers = [joiner.worker(joiner.kernels, spec, spare) for spare in self._spares]
+        self._groups = [workers[at : at + each] for at in range(0, groups * each, each)]
         self._rows = [0, 0]
 
     def push_left(self, codes: np.ndarray) -> Pairs:
@@ -84,7 +94,10 @@ class EagerWindow:
 
     def finish(self) -> Found:
         """What is left, once no row will come any more."""
-        return self._run([worker.close for group in self._groups for worker in group], sum(self._rows))
+        found = self._run([worker.close for group in self._groups for worker in group], sum(self._rows))
+        self._joiner.spares.extend(self._spares)
+        self._spares, self._groups = [], []
+        return found
 
     def _route(self, codes: np.ndarray, base: int) -> list[Piece]:
         """Give each group its rows. A single group gets them all as they are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,27 @@ class Arena:
             kept = self._kept[name] = np.empty(size, dtype)
         return kept[:size]
 
+    def keep(self, name: str, array: np.ndarray) -> None:
+        """Take over an array made elsewhere."""
+        self._kept[name] = array
+
     def zeros(self, name: str, size: int, dtype: Any) -> np.ndarray:
         array = self.array(name, size, dtype)
         array.fill(0)
         return array
+
+
+@dataclass
+class Spare:
+    """What a worker of an eager join leaves to the worker of a later window: memory, and the size of its table."""
+
+    arena: Arena = field(default_factory=Arena)
+    slots: int = 0
+
+
+def slots_for(rows: int) -> int:
+    """A power of two, at least twice as many."""
+    return 1 << (2 * max(rows, 2) - 1).bit_length()
 
 
 class PairsOut:

@@ -11,13 +11,8 @@ import numpy as np
 from penstock.loop.joins import SPARE, JoinSpec
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.lazy import Lazy
-from penstock.runtime.joining.memory import PairsOut, fill, portions, together
+from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window, shared
-
-
-def slots_for(rows: int) -> int:
-    """A power of two, at least twice as many."""
-    return 1 << (2 * max(rows, 2) - 1).bit_length()
 
 
 class NoPartitioning(Lazy):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from penstock.loop.joins import MOST_RUNS, JoinSpec
-from penstock.runtime.joining.memory import Arena, Kernels, PairsOut, nothing, portions, together
+from penstock.runtime.joining.memory import Kernels, PairsOut, Spare, nothing, portions, together
 from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joining.sort_merge import match, merge_all, passes_for
 
@@ -19,9 +19,9 @@ _LEAST = -(1 << 63)  # words are codes from the least on: they order as codes do
 class ProgressiveMerge:
     """Waits for `step` rows of both sides together, sorts and joins them, and keeps them sorted."""
 
-    def __init__(self, kernels: Kernels, spec: JoinSpec, step: int = STEP) -> None:
+    def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare, step: int = STEP) -> None:
         self._kernels, self._spec, self._step = kernels, spec, step
-        self._arena = Arena()
+        self._arena = spare.arena
         self._waiting: tuple[list[Piece], list[Piece]] = ([], [])
         self._rows_waiting = 0
         self._runs: tuple[list[Any], list[Any]] = ([], [])

@@ -12,8 +12,7 @@ import numpy as np
 from penstock.loop.joins import SPARE
 from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.lazy import Lazy
-from penstock.runtime.joining.memory import PairsOut, fill, portions, together
-from penstock.runtime.joining.npj import slots_for
+from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window
 
 TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second cache for the rows that pass by

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, OUTPUT, STATUS
 from penstock.loop.joins import JoinSpec
-from penstock.runtime.joining.memory import Kernels, PairsOut, nothing
+from penstock.runtime.joining.memory import Kernels, PairsOut, Spare, nothing, slots_for
 from penstock.runtime.joining.piece import Found, Piece
 
 FIRST_SLOTS = 1 << 10
@@ -17,9 +17,9 @@ FIRST_SLOTS = 1 << 10
 class SymmetricHash:
     """Takes rows of either side at any time; what they match is known at once."""
 
-    def __init__(self, kernels: Kernels, spec: JoinSpec) -> None:
-        self._kernels, self._spec = kernels, spec
-        self._table = np.zeros(2 * FIRST_SLOTS, np.uint64)
+    def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare) -> None:
+        self._kernels, self._spec, self._spare = kernels, spec, spare
+        self._table = spare.arena.zeros("table", 2 * max(spare.slots, FIRST_SLOTS), np.uint64)
         self._next = [np.empty(0, np.uint32), np.empty(0, np.uint32)]
         self._keys = 0
 
@@ -41,6 +41,8 @@ class SymmetricHash:
         return out.taken if self._spec.pairs else int(out.head[OUTPUT])
 
     def close(self) -> Found:
+        self._spare.arena.keep("table", self._table)
+        self._spare.slots = slots_for(self._keys)
         return nothing() if self._spec.pairs else 0
 
     def _arguments(self, side: int, piece: Piece) -> dict[str, Any]:
