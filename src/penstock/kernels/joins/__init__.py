@@ -13,6 +13,7 @@ All read key codes, 64-bit numbers, and give row numbers or counts: `loop/joins.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from penstock.kernels.joins.matching import match_across, match_sorted
@@ -39,7 +40,7 @@ KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
     "merge_two": merge_two,
     "merge_many": merge_many,
     "match_sorted": match_sorted,
-    "match_across": match_across,
+    "match_across": lambda spec: match_across(replace(spec, pairs=True)),
     "shj_push_left": partial(shj_push, side=0),
     "shj_push_right": partial(shj_push, side=1),
     "shj_grow": lambda _: shj_grow(),

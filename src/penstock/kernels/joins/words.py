@@ -116,6 +116,6 @@ def blocks(k: KernelBuilder, lo: Value, hi: Value) -> Iterator[tuple[Var, Var]]:
         yield first, k.var("end", minimum(first + BLOCK, hi))
 
 
-def to_place(hash: Value, mask: Value) -> Value:
+def to_place(hashed: Value, mask: Value) -> Value:
     """The slot where a search begins."""
-    return Bitcast(hash >> const(32, U64), I64) & mask
+    return Bitcast(hashed >> const(32, U64), I64) & mask

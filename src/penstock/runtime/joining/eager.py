@@ -6,7 +6,7 @@ Join-matrix (jm) looks at no row: every worker gets all left rows and an equal s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -31,7 +31,7 @@ class Worker(Protocol):
 MakeWorker = Callable[[Kernels, JoinSpec, Spare], Worker]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Eager:
     """An eager joiner by name. `group` is the number of workers in a group of jb."""
 
@@ -114,15 +114,18 @@ class EagerWindow:
         spans = zip((ends - counts).tolist(), ends.tolist(), strict=True)
         return [Piece(routed, lo, hi, 0, last, numbers) for lo, hi in spans]
 
-    def _run(self, work: list[Callable[[], Found]], rows: int) -> Found:
+    def _run(self, work: Sequence[Callable[[], Found]], rows: int) -> Found:
         """Run the workers' calls, each on its thread unless there is little to do; gather what they found."""
         found: list[Found] = []
-        calls = [lambda each=each: found.append(each()) for each in work]  # type: ignore[misc]  # as above
+
+        def gather(call: Callable[[], Found]) -> None:
+            found.append(call())
+
         if rows < FEW_ROWS:
-            for call in calls:
-                call()
-        elif calls:
-            run_on_threads(calls)
+            for call in work:
+                gather(call)
+        elif work:
+            run_on_threads([partial(gather, call) for call in work])
         if not self._spec.pairs:
             return sum(each for each in found if isinstance(each, int))
         parts = [each for each in found if not isinstance(each, int)]
@@ -133,9 +136,7 @@ def shares(side: int, piece: Piece, workers: int) -> list[Piece]:
     """What each worker of a group gets: of the left rows all, of the right ones a share."""
     if side == 0:
         return [piece] * workers
-    return [
-        replace(piece, lo=piece.lo + lo, hi=piece.lo + hi) for lo, hi in portions(piece.rows, workers)
-    ]
+    return [replace(piece, lo=piece.lo + lo, hi=piece.lo + hi) for lo, hi in portions(piece.rows, workers)]
 
 
 def as_pairs(found: Found) -> Pairs:

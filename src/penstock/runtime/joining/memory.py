@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -113,9 +114,11 @@ def nothing() -> tuple[np.ndarray, np.ndarray]:
 def portions(rows: int, parts: int) -> list[tuple[int, int]]:
     """Cut rows into pieces of almost equal length."""
     cuts = [rows * part // parts for part in range(parts + 1)]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def check_size(*sides: int) -> None:
     if max(sides) > MOST_ROWS:
-        raise EngineError(f"a join takes at most {MOST_ROWS:,} rows of a side in one window; use a shorter window")
+        raise EngineError(
+            f"a join takes at most {MOST_ROWS:,} rows of a side in one window; use a shorter window"
+        )

@@ -74,9 +74,7 @@ class NoPartitioning(Lazy):
 
     def _each(self, name: str, spec: JoinSpec, window: Window, given: dict[str, Any]) -> None:
         call = self.kernels(name, spec)
-        on_portions(
-            len(window.build), window.threads, lambda lo, hi: call({**given, "lo": lo, "hi": hi})
-        )
+        on_portions(len(window.build), window.threads, lambda lo, hi: call({**given, "lo": lo, "hi": hi}))
 
 
 def on_portions(rows: int, threads: int, work: Callable[[int, int], Any]) -> None:

@@ -13,17 +13,21 @@ from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joining.sort_merge import match, merge_all, passes_for
 
 STEP = 1 << 17  # rows of both sides that make a run: sorted within the cache
+SHARE = 4  # a run is at least this part of what came before it, or the last merge would have very many
 _LEAST = -(1 << 63)  # words are codes from the least on: they order as codes do
 
 
 class ProgressiveMerge:
-    """Waits for `step` rows of both sides together, sorts and joins them, and keeps them sorted."""
+    """Waits for `step` rows of both sides together, sorts and joins them, and keeps them sorted.
+
+    Later runs are longer: the paper found a fifth of the window best, and how long that is nobody knows before.
+    """
 
     def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare, step: int = STEP) -> None:
         self._kernels, self._spec, self._step = kernels, spec, step
         self._arena = spare.arena
         self._waiting: tuple[list[Piece], list[Piece]] = ([], [])
-        self._rows_waiting = 0
+        self._rows_waiting = self._rows_sorted = 0
         self._runs: tuple[list[Any], list[Any]] = ([], [])
         self._tags = [np.empty(0, np.uint32), np.empty(0, np.uint32)]
         self._counted = 0
@@ -32,7 +36,8 @@ class ProgressiveMerge:
         """Let rows wait; once there are enough, join them as a run."""
         self._waiting[side].append(piece)
         self._rows_waiting += piece.rows
-        return self._join_run() if self._rows_waiting >= self._step else self._nothing()
+        enough = max(self._step, self._rows_sorted // SHARE)
+        return self._join_run() if self._rows_waiting >= enough else self._nothing()
 
     def close(self) -> Found:
         """Join the last run, then merge all runs and give what lies across them."""
@@ -52,6 +57,7 @@ class ProgressiveMerge:
 
     def _join_run(self) -> Found:
         left, right = (self._sorted(side) for side in (0, 1))
+        self._rows_sorted += self._rows_waiting
         self._rows_waiting = 0
         self._runs[0].append(left)
         self._runs[1].append(right)
@@ -110,7 +116,9 @@ class ProgressiveMerge:
             total = self._match("match_sorted", left, right, {})
             assert isinstance(total, int)
             return total - self._counted
-        return self._match("match_across", left, right, {"left_runs": self._tags[0], "right_runs": self._tags[1]})
+        return self._match(
+            "match_across", left, right, {"left_runs": self._tags[0], "right_runs": self._tags[1]}
+        )
 
     def _merged(self, side: int) -> tuple[np.ndarray, np.ndarray | None]:
         """Merge a side's runs: at once, or in groups if they are very many."""
@@ -141,7 +149,12 @@ class ProgressiveMerge:
     ) -> Found:
         values: dict[str, Any] = {**more}
         for side, (words, rows) in (("left", left), ("right", right)):
-            values |= {f"{side}_words": words, f"{side}_rows": rows, f"{side}_lo": 0, f"{side}_hi": len(words)}
+            values |= {
+                f"{side}_words": words,
+                f"{side}_rows": rows,
+                f"{side}_lo": 0,
+                f"{side}_hi": len(words),
+            }
         call = self._kernels(name, self._spec)
         if not self._spec.pairs:
             return call(values)

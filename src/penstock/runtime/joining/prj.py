@@ -61,7 +61,11 @@ class Radix(Lazy):
         """As many digits as make a partition's table fit."""
         if self._bits is not None:
             return self._bits
-        size = 4 * window.span if window.spec.dense else (12 if window.spec.wide else 8) * slots_for(len(window.build))
+        size = (
+            4 * window.span
+            if window.spec.dense
+            else (12 if window.spec.wide else 8) * slots_for(len(window.build))
+        )
         return min(max((size // TABLE_BYTES).bit_length(), 0), MOST_BITS)
 
     def _partition(self, window: Window) -> tuple[dict[str, Any], list[tuple[int, int]]]:

@@ -67,5 +67,3 @@ class SymmetricHash:
         grow = self._kernels("shj_grow", JoinSpec())
         grow({"table": self._table, "slots": slots, "larger": larger, "mask": 4 * slots - 1})
         self._table = larger
-
-

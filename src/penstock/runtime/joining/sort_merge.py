@@ -89,15 +89,12 @@ class SortMerge(Lazy):
         left, right = self._sides(window)
         call = self.kernels("match_sorted", window.spec)
         counts: list[int] = []
+
+        def work(part: int) -> None:
+            counts.append(call({**left.arguments("left", part), **right.arguments("right", part)}))
+
         with self.phase("probe"):
-            run_on_threads(
-                [
-                    lambda part=part: counts.append(  # type: ignore[misc]  # a default argument binds the loop's value
-                        call({**left.arguments("left", part), **right.arguments("right", part)})
-                    )
-                    for part in range(window.threads)
-                ]
-            )
+            run_on_threads([partial(work, part) for part in range(window.threads)])
         return sum(counts)
 
     def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
@@ -107,7 +104,9 @@ class SortMerge(Lazy):
         with self.phase("probe"):
             run_on_threads(
                 [
-                    partial(match, call, {**left.arguments("left", part), **right.arguments("right", part)}, out)
+                    partial(
+                        match, call, {**left.arguments("left", part), **right.arguments("right", part)}, out
+                    )
                     for part, out in enumerate(outs)
                 ]
             )
@@ -117,9 +116,7 @@ class SortMerge(Lazy):
         sides = (("left", window.build), ("right", window.probe))
         with self.phase("sort"):
             halves = [self._halves(window.spec, side, len(codes)) for side, codes in sides]
-            runs = [
-                self._sort(window, codes, each) for (_, codes), each in zip(sides, halves, strict=True)
-            ]
+            runs = [self._sort(window, codes, each) for (_, codes), each in zip(sides, halves, strict=True)]
         with self.phase("merge"):
             splits = splitters(
                 [(each.words[0], run) for each, several in zip(halves, runs, strict=True) for run in several],

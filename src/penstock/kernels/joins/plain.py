@@ -1,0 +1,75 @@
+"""The algorithms of this folder as ordinary Python: to read first, and to check the kernels against.
+
+Each gives the pairs of rows (left, right) whose codes are equal, in an order of its own.
+
+>>> left, right = [7, 8, 7], [8, 7]
+>>> [sorted(join(left, right)) for join in (no_partitioning, radix, sort_merge)]
+[[(0, 1), (1, 0), (2, 1)], [(0, 1), (1, 0), (2, 1)], [(0, 1), (1, 0), (2, 1)]]
+>>> sorted(pair for arrived in symmetric_hash([(0, 7), (1, 8), (0, 8), (1, 7), (0, 7)]) for pair in arrived)
+[(0, 1), (1, 0), (2, 1)]
+>>> [sorted(pairs) for pairs in progressive_merge([(0, 7), (1, 8), (0, 8), (1, 7), (0, 7)], step=3)]
+[[(1, 0)], [(2, 1)], [(0, 1)]]
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
+
+Pair = tuple[int, int]
+Numbered = list[tuple[int, int]]  # (code, row), sorted
+
+
+def no_partitioning(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
+    """Build one table, probe it."""
+    table: dict[int, list[int]] = defaultdict(list)
+    for row, code in enumerate(left):
+        table[code].append(row)
+    return ((match, row) for row, code in enumerate(right) for match in table.get(code, ()))
+
+
+def radix(left: Sequence[int], right: Sequence[int], bits: int = 2) -> Iterator[Pair]:
+    """Cut both sides by digits of the code, then join partition by partition."""
+    for digit in range(1 << bits):
+        mine, theirs = (
+            [row for row, code in enumerate(side) if code % (1 << bits) == digit] for side in (left, right)
+        )
+        for a, b in no_partitioning([left[row] for row in mine], [right[row] for row in theirs]):
+            yield mine[a], theirs[b]
+
+
+def sort_merge(left: Sequence[int], right: Sequence[int]) -> Iterator[Pair]:
+    """Sort both sides, walk them together."""
+    return match(*(sorted((code, row) for row, code in enumerate(side)) for side in (left, right)))
+
+
+def match(left: Numbered, right: Numbered) -> Iterator[Pair]:
+    """Pair the rows of equal codes of two sorted sides."""
+    groups = {code: [row for _, row in rows] for code, rows in groupby(right, key=lambda each: each[0])}
+    return ((row, other) for code, row in left for other in groups.get(code, ()))
+
+
+def symmetric_hash(arrivals: Iterable[tuple[int, int]]) -> Iterator[list[Pair]]:
+    """For each arrival (side, code): enter the side's table, look into the other's."""
+    tables: tuple[dict[int, list[int]], ...] = (defaultdict(list), defaultdict(list))
+    rows = [0, 0]
+    for side, code in arrivals:
+        tables[side][code].append(rows[side])
+        matches = tables[1 - side].get(code, [])
+        yield [(rows[0], each) if side == 0 else (each, rows[1]) for each in matches]
+        rows[side] += 1
+
+
+def progressive_merge(arrivals: Sequence[tuple[int, int]], step: int) -> Iterator[list[Pair]]:
+    """Sort and join every `step` arrivals as a run; at the end, give the pairs of different runs."""
+    rows, runs = [0, 0], []
+    for begin in range(0, len(arrivals), step):
+        run: tuple[Numbered, Numbered] = ([], [])
+        for side, code in arrivals[begin : begin + step]:
+            run[side].append((code, rows[side]))
+            rows[side] += 1
+        runs.append((sorted(run[0]), sorted(run[1])))
+        yield list(match(*runs[-1]))
+    apart = (pair for pair in product(enumerate(runs), repeat=2) if pair[0][0] != pair[1][0])
+    yield [pair for (_, (left, _)), (_, (_, right)) in apart for pair in match(left, right)]
