@@ -76,11 +76,14 @@ def scan(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    version: int | None = None,
+    snapshot: int | None = None,
 ) -> Stream:
-    r"""Make a stream of files: a path, a glob or a list of them, read when the query runs.
+    r"""Make a stream of files: a path, a folder, a glob or a list of them, read when the query runs.
 
     The format (parquet, arrow, csv or json) follows from the names unless it is given; `schema=` gives
-    the types of text formats, which else follow from the first file.
+    the types of text formats, which else follow from the first file. Folders named `column=value` give columns.
+    With format="delta" or "iceberg", the path is that of a table, as of a `version=` or a `snapshot=`.
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -88,9 +91,9 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.dataset import open_files  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.opening import open_data  # noqa: PLC0415 - file readers load when a file is read
 
-    data = open_files(paths, format, None if schema is None else as_schema(schema))
+    data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
     return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)
 
 

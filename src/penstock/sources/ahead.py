@@ -21,6 +21,7 @@ from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import footers, readers
 from penstock.sources.conform import conformer
 from penstock.sources.decode import LARGEST, RUN, decode, decoder_for
+from penstock.sources.deletes import left, unpacked
 from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.partitions import completed, constant
@@ -93,8 +94,19 @@ def _row_groups(
     decoder: str,
 ) -> Iterator[pa.RecordBatch]:
     metadata = footer.get()
-    chosen = list(passing(fragment, schema, predicate, metadata))
-    yield from decode(fragment.path, metadata, chosen, columns, decoder)
+    names, gone = dict(fragment.renamed), unpacked(fragment.deletes)
+    ours = {theirs: name for name, theirs in names.items()}
+    theirs = [names.get(name, name) for name in columns]
+    numbers = list(passing(fragment, schema, predicate, metadata))
+    for start, batch in decode(fragment.path, metadata, numbers, theirs, decoder, _legacy_unit(schema)):
+        named = batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
+        yield left(named, start, gone)
+
+
+def _legacy_unit(schema: pa.Schema) -> str | None:
+    """Read timestamps of 96 bits as microseconds where those are declared: years beyond 2262 fit."""
+    declared = {field.type.unit for field in schema if pa.types.is_timestamp(field.type)}
+    return "us" if declared == {"us"} else None
 
 
 def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metadata: Any) -> Iterator[int]:
@@ -104,8 +116,9 @@ def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metad
         yield from numbers
         return
     folders = known_by_folders(fragment, schema)
-    asked = [name for name in columns_of(predicate) if name in schema.names]
-    leaves = footers.leaves(metadata, metadata.schema.to_arrow_schema(), schema, asked)
+    names = dict(fragment.renamed)
+    asked = {name: names.get(name, name) for name in columns_of(predicate) if name in schema.names}
+    leaves = footers.leaves(metadata, schema, asked)
     for number in numbers:
         if may_pass(predicate, {**footers.ranges(metadata, number, leaves), **folders}):
             yield number

@@ -23,7 +23,7 @@ from penstock.sources.partitions import constant, with_partitions
 from penstock.sources.paths import Found, Paths, find, format_of
 from penstock.types.arrow import checked
 
-_THREADS = 8  # planning waits for disks more than for processors
+THREADS = 8  # planning waits for disks more than for processors
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Files:
         field = None if time is None or time not in self.schema.names else self.schema.field(time)
         _check_partitions(self.found, self.schema)
         plan = self._row_groups if self.format == "parquet" else self._whole_file
-        with ThreadPoolExecutor(_THREADS) as pool:
+        with ThreadPoolExecutor(THREADS) as pool:
             parts = pool.map(lambda each: reading(each.path, lambda _: plan(each, field)), self.found)
             return Dataset(self.schema, tuple(part for each in parts for part in each))
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sources.footers import open_parquet
+from penstock.sources.footers import legacy_times, open_parquet
 from penstock.types.arrow import kind_of
 
 RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
@@ -24,21 +24,31 @@ _NUMBERS = frozenset({"bool", "int", "uint", "float"})
 
 
 def decode(
-    path: str, metadata: Any, numbers: Sequence[int], columns: Sequence[str], decoder: str
-) -> Iterator[pa.RecordBatch]:
-    """Read columns of some row groups, in order, at most `LARGEST` rows at a time."""
+    path: str,
+    metadata: Any,
+    numbers: Sequence[int],
+    columns: Sequence[str],
+    decoder: str,
+    legacy_unit: str | None = None,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Read columns of some row groups, in order, at most `LARGEST` rows at a time, each with its first row's number."""
     starts = _starts(metadata)
     polars = decoder == "polars" and _readable(metadata, columns)
-    with open_parquet(path, metadata) as file:
+    with open_parquet(path, metadata, legacy_unit) as file:
         for run in _runs(metadata, numbers):
-            rows = starts[run[-1] + 1] - starts[run[0]]
-            if rows > LARGEST:
-                yield from file.iter_batches(LARGEST, row_groups=run, columns=columns, use_threads=False)
-                continue
-            made = _by_polars(path, starts[run[0]], rows, file.schema_arrow, columns) if polars else None
-            if made is None:
-                made = file.read_row_groups(run, columns=columns, use_threads=False).to_batches()
-            yield from made
+            start, rows = starts[run[0]], starts[run[-1] + 1] - starts[run[0]]
+            fast = polars and rows <= LARGEST
+            made = _by_polars(path, start, rows, file.schema_arrow, columns) if fast else None
+            for batch in _by_arrow(file, run, rows, columns) if made is None else made:
+                yield start, batch
+                start += batch.num_rows
+
+
+def _by_arrow(file: Any, run: list[int], rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if rows > LARGEST:
+        yield from file.iter_batches(LARGEST, row_groups=run, columns=columns, use_threads=False)
+    else:
+        yield from file.read_row_groups(run, columns=columns, use_threads=False).to_batches()
 
 
 def decoder_for(rows: int | None) -> str:
@@ -76,10 +86,7 @@ def _runs(metadata: Any, numbers: Sequence[int]) -> Iterator[list[int]]:
 def _readable(metadata: Any, columns: Sequence[str]) -> bool:
     """Tell whether Polars reads all columns exactly as Arrow does."""
     stored = metadata.schema.to_arrow_schema()
-    leaves = {metadata.schema.column(place).path: place for place in range(len(metadata.schema))}
-    legacy = {
-        name for name, place in leaves.items() if metadata.schema.column(place).physical_type == "INT96"
-    }
+    legacy = legacy_times(metadata)
     return bool(columns) and all(
         _plain_name(name) and name not in legacy and _same_in_both(stored.field(name).type)
         for name in columns

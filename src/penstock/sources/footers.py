@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,27 @@ from penstock.types.time import NANOSECONDS
 _WHOLE = ("int", "date", "timestamp", "duration")
 
 
-def open_parquet(path: str, metadata: Any = None) -> Any:
-    """Open a file. Its pages are mapped, not copied; threads read different row groups, not one together."""
+def open_parquet(path: str, metadata: Any = None, legacy_unit: str | None = None) -> Any:
+    """Open a file. Its pages are mapped, not copied; threads read different row groups, not one together.
+
+    Timestamps of 96 bits are read in `legacy_unit`, nanoseconds by default.
+    """
     whole = str(Path(path).absolute())  # a relative one may be taken for an address: "s3:a.parquet"
-    return parquet.ParquetFile(whole, metadata=metadata, memory_map=True, pre_buffer=False)
+    return parquet.ParquetFile(
+        whole, metadata=metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit=legacy_unit
+    )
 
 
 def footer(path: str) -> Any:
     """Read a file's footer."""
     with open_parquet(path) as file:
         return file.metadata
+
+
+def legacy_times(metadata: Any) -> list[str]:
+    """Name the columns that hold timestamps of 96 bits."""
+    columns = (metadata.schema.column(place) for place in range(len(metadata.schema)))
+    return [column.path for column in columns if column.physical_type == "INT96"]
 
 
 def leaf_of(metadata: Any, name: str) -> int | None:
@@ -142,17 +153,18 @@ def _text(raw: bytes) -> str | None:
 
 
 def leaves(
-    metadata: Any, stored: pa.Schema, declared: pa.Schema, names: Sequence[str]
+    metadata: Any, declared: pa.Schema, names: Mapping[str, str]
 ) -> dict[str, tuple[int | None, pa.DataType, pa.DataType]]:
-    """Find columns in a file: what `ranges` needs to read their statistics."""
+    """Find columns in a file by the names it gives them: what `ranges` needs to read their statistics."""
+    stored = metadata.schema.to_arrow_schema()
     return {
-        name: (
-            leaf_of(metadata, name),
-            value_type(stored.field(name).type),
-            value_type(declared.field(name).type),
+        ours: (
+            leaf_of(metadata, theirs),
+            value_type(stored.field(theirs).type),
+            value_type(declared.field(ours).type),
         )
-        for name in names
-        if name in stored.names
+        for ours, theirs in names.items()
+        if theirs in stored.names
     }
 
 

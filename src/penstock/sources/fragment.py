@@ -19,8 +19,8 @@ class Fragment:
     `time_min` and `time_max` are ticks of the dataset's time column and enclose every time that is not null;
     None if statistics do not tell. `ordered` is True if the file declares its rows to be sorted by time,
     which is its writer's word, and None if nobody knows. `partition` are values that hold for every row.
-    `size` counts the bytes of all columns, uncompressed. `deletes` names what lists rows that are gone
-    (`deletes.py`), and `renamed` the columns that the file knows by another name: (ours, the file's).
+    `rows` are those left when the rows that `deletes` lists (`deletes.py`) are gone. `size` counts the bytes of all
+    columns, uncompressed. `renamed` lists columns that the file knows by another name: (ours, the file's).
 
     >>> piece = Fragment("day=1/a.parquet", "parquet", (0, 2), rows=10, partition=(("day", "1"),))
     >>> Fragment.from_json(piece.to_json()) == piece
@@ -59,8 +59,8 @@ class Fragment:
         """Tell whether another fragment goes on where this one ends."""
         ends, begins = self.row_groups, other.row_groups
         return (
-            (self.path, self.format, self.partition, self.deletes, self.renamed)
-            == (other.path, other.format, other.partition, other.deletes, other.renamed)
+            (self.path, self.format, self.partition, self.renamed)
+            == (other.path, other.format, other.partition, other.renamed)
             and ends is not None
             and begins is not None
             and ends[1] == begins[0]
@@ -96,6 +96,7 @@ def _join(parts: Sequence[Fragment]) -> Fragment:
         time_min=_of_all(min, [each.time_min for each in parts]),
         time_max=_of_all(max, [each.time_max for each in parts]),
         ordered=_ordered(parts),
+        deletes=tuple(text for each in parts for text in each.deletes),
     )
 
 

@@ -21,6 +21,8 @@ def with_partitions(schema: pa.Schema, found: Sequence[Found]) -> pa.Schema:
 
 def constant(text: str | None, field: pa.Field, path: str) -> pa.Scalar:
     """Read a folder's value as the column's type."""
+    if text is None:
+        return pa.nulls(1, field.type)[0]
     try:
         return _texts(text).cast(field.type)[0]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -30,10 +32,8 @@ def constant(text: str | None, field: pa.Field, path: str) -> pa.Scalar:
         ) from None
 
 
-def _texts(text: str | None) -> pa.Array:
+def _texts(text: str) -> pa.Array:
     """One text as an array. (`pa.array` would import pandas wherever that is installed.)"""
-    if text is None:
-        return pa.nulls(1, pa.string())
     data = text.encode()
     offsets = (0).to_bytes(4, "little") + len(data).to_bytes(4, "little")
     return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -48,9 +48,13 @@ def completed(
         return batch
     fields = [schema.field(name) for name in columns]
     arrays: list[Any] = [
-        pa.repeat(constant(given[field.name], field, path), batch.num_rows)
+        _repeated(given[field.name], field, batch.num_rows, path)
         if field.name in given
         else batch.column(field.name)
         for field in fields
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _repeated(text: str | None, field: pa.Field, rows: int, path: str) -> pa.Array:
+    return pa.nulls(rows, field.type) if text is None else pa.repeat(constant(text, field, path), rows)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from penstock.errors import SourceError, UnsupportedError
+from penstock.errors import SourceError
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Partition = tuple[tuple[str, str | None], ...]
@@ -146,13 +146,9 @@ def _inferred(texts: Sequence[str | None]) -> pa.DataType:
 
 def format_of(found: Sequence[Found], given: str | None) -> str:
     """Tell the format of files, from their names unless it is given."""
-    if given in TABLES:
-        raise UnsupportedError(
-            f"format={given!r} is not in this version; read it with its own library and bind that"
-        )
     if given is not None:
         if given not in FORMATS:
-            raise SourceError(f"there is no format {given!r}; there are {', '.join(FORMATS)}")
+            raise SourceError(f"there is no format {given!r}; there are {', '.join(FORMATS + TABLES)}")
         return given
     first = _by_suffix(found[0].path)
     for each in found:

@@ -1,0 +1,1 @@
+"""Tables of a lake: their own metadata says which files they are, which rows are gone, and what columns mean."""

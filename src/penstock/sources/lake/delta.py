@@ -1,0 +1,125 @@
+"""Delta tables, through the `deltalake` package: the log gives files, partition values and deletion vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import SourceError, UnsupportedError
+from penstock.sources.deletes import Numbers
+from penstock.sources.lake.table import DataFile, LakeTable, by_name, local_path
+from penstock.sources.paths import Partition
+from penstock.types.arrow import checked
+
+# What a reader must understand and does: anything else in a table's protocol could mean other rows.
+_UNDERSTOOD = frozenset(
+    {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+    | {"typeWidening", "typeWidening-preview"}
+)
+_PHYSICAL = "delta.columnMapping.physicalName"
+
+
+def open_delta(path: str, version: int | None = None) -> LakeTable:
+    """Read a table's log up to a version, the newest by default."""
+    table = _loaded(path, version)
+    _refuse_features(path, table)
+    schema = checked(pa.schema(table.schema().to_arrow()))
+    physical = _physical_names(table)
+    added, gone = _added(path, table, physical), _gone(path, table)
+    missing = gone.keys() - added.keys()
+    if missing:
+        raise SourceError(f"the log of {path!r} deletes rows of a file it does not list: {min(missing)!r}")
+    files = tuple(DataFile(file, partition, gone.get(file)) for file, partition in added.items())
+    return LakeTable(schema, files, by_name(schema, physical))
+
+
+def _loaded(path: str, version: int | None) -> Any:
+    try:
+        import deltalake  # noqa: PLC0415 - an optional dependency
+        from deltalake.exceptions import DeltaError  # noqa: PLC0415
+    except ImportError:
+        raise UnsupportedError(
+            "format='delta' needs the package deltalake; install penstock[delta]"
+        ) from None
+    if not Path(path).is_dir():
+        raise SourceError(f"there is no folder {path!r}; give the folder of a Delta table")
+    try:
+        return deltalake.DeltaTable(str(Path(path).absolute()), version=version)
+    except (DeltaError, OSError, ValueError) as reason:
+        at = "" if version is None else f" at version {version}"
+        raise SourceError(
+            f"{path!r} cannot be read as a Delta table{at}: {_first_line(reason)}; check the path and the version"
+        ) from None
+
+
+def _first_line(reason: Exception) -> str:
+    """What the log's reader says: it has seen no rows."""
+    return next(iter(str(reason).splitlines()), type(reason).__name__)
+
+
+def _refuse_features(path: str, table: Any) -> None:
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.reader_features or ()) - _UNDERSTOOD)
+    if unknown or protocol.min_reader_version > 3:
+        what = ", ".join(unknown) or f"reader version {protocol.min_reader_version}"
+        raise UnsupportedError(
+            f"the Delta table {path!r} needs what this version cannot read: {what}; read it with Spark and bind that"
+        )
+
+
+def _physical_names(table: Any) -> dict[str, str]:
+    """The names under which files hold columns, where those were mapped."""
+    mode = (table.metadata().configuration or {}).get("delta.columnMapping.mode", "none")
+    if mode == "none":
+        return {}
+    fields = json.loads(table.schema().to_json())["fields"]
+    return {each["name"]: each["metadata"].get(_PHYSICAL, each["name"]) for each in fields}
+
+
+def _added(path: str, table: Any, physical: Mapping[str, str]) -> dict[str, Partition]:
+    """Every file of the version with its partition values as texts, in order of paths."""
+    actions = pa.table(table.get_add_actions(flatten=False))
+    files = [local_path(unquote(each), path) for each in actions["path"].to_pylist()]
+    return dict(sorted(zip(files, _partitions(actions, physical), strict=True)))
+
+
+def _partitions(actions: pa.Table, physical: Mapping[str, str]) -> list[Partition]:
+    if "partition" not in actions.column_names:
+        return [()] * actions.num_rows
+    values = actions["partition"].combine_chunks()
+    logical = {theirs: ours for ours, theirs in physical.items()}
+    names = [logical.get(field.name, field.name) for field in values.type]
+    texts = [_texts(column, name) for column, name in zip(values.flatten(), names, strict=True)]
+    return [tuple(zip(names, row, strict=True)) for row in zip(*texts, strict=True)]
+
+
+def _texts(column: pa.Array, name: str) -> list[str | None]:
+    try:
+        return [None if each is None else str(each) for each in column.cast(pa.string()).to_pylist()]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise UnsupportedError(
+            f"the table is partitioned by {name!r} of type {column.type}, which this version cannot read"
+        ) from None
+
+
+def _gone(path: str, table: Any) -> dict[str, Numbers]:
+    """The rows that deletion vectors mark, by file."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    marks = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
+    files = (local_path(_plain(each), path) for each in marks["filepath"].to_pylist())
+    return {
+        file: np.flatnonzero(~keep.values.to_numpy(zero_copy_only=False)).astype(np.int64)
+        for file, keep in zip(files, marks["selection_vector"], strict=True)
+    }
+
+
+def _plain(uri: str) -> str:
+    """Read the encoded characters of an address; a plain path has none."""
+    return unquote(uri) if "://" in uri else uri

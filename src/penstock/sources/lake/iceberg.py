@@ -1,0 +1,186 @@
+"""Iceberg tables, through the `pyiceberg` package: manifests give files and the rows that are gone.
+
+Columns are found by their ids, never by their names: a column that was dropped and another that took its name
+are two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import PenstockError, SourceError, UnsupportedError
+from penstock.sources.deletes import Numbers
+from penstock.sources.failures import reading
+from penstock.sources.footers import open_parquet
+from penstock.sources.lake.table import DataFile, LakeTable, Resolve, local_path
+from penstock.types.arrow import checked
+
+_ID = b"PARQUET:field_id"
+_VERSION = re.compile(r"(?:v(\d+)|(\d+)-.*)(?:\.gz)?\.metadata\.json")
+
+
+def open_iceberg(path: str, snapshot: int | None = None) -> LakeTable:
+    """Read a table's metadata (its folder, or a metadata file) as of a snapshot, the current one by default."""
+    try:
+        return _opened(path, snapshot)
+    except PenstockError:
+        raise
+    except ImportError:
+        raise UnsupportedError(
+            "format='iceberg' needs the package pyiceberg; install penstock[iceberg]"
+        ) from None
+    except NotImplementedError:
+        raise _unreadable_deletes(path) from None
+    except Exception as reason:  # noqa: BLE001 - pyiceberg's errors have no root, and broken metadata breaks anywhere
+        raise SourceError(
+            f"{path!r} cannot be read as an Iceberg table: {type(reason).__name__}; "
+            "give the table's folder or its newest metadata file"
+        ) from None
+
+
+def _opened(path: str, snapshot: int | None) -> LakeTable:
+    from pyiceberg.table import StaticTable  # noqa: PLC0415 - an optional dependency
+
+    table = StaticTable.from_metadata(_metadata_file(path))
+    if snapshot is not None and table.metadata.snapshot_by_id(snapshot) is None:
+        raise SourceError(f"the Iceberg table {path!r} has no snapshot {snapshot}")
+    scan = table.scan(snapshot_id=snapshot)
+    fields = scan.projection()
+    files = tuple(sorted((_file(task, path) for task in _tasks(scan, path)), key=lambda each: each.path))
+    return LakeTable(_schema(fields), files, _by_id(fields))
+
+
+def _metadata_file(path: str) -> str:
+    """Find the newest metadata of a table given by its folder."""
+    whole = Path(path).absolute()
+    if whole.is_file():
+        return str(whole)
+    hint = whole / "metadata" / "version-hint.text"
+    named = hint.read_text(encoding="utf-8").strip() if hint.is_file() else None
+    found = [each for each in (whole / "metadata").glob("*.metadata.json") if _VERSION.fullmatch(each.name)]
+    if named is not None:
+        found = [
+            each
+            for each in found
+            if each.name in {named, f"v{named}.metadata.json", f"{named}.metadata.json"}
+        ]
+    newest = max((_number(each) for each in found), default=-1)
+    chosen = [each for each in found if _number(each) == newest]
+    if len(chosen) != 1:
+        what = "no metadata" if not chosen else "several newest metadata files"
+        raise SourceError(f"the folder {path!r} has {what}; give the metadata file of an Iceberg table")
+    return str(chosen[0])
+
+
+def _number(path: Path) -> int:
+    found = _VERSION.fullmatch(path.name)
+    return -1 if found is None else int(found[1] or found[2])
+
+
+def _tasks(scan: Any, path: str) -> Iterable[Any]:
+    """Plan the files. Deletes by equal values are refused, by pyiceberg or here."""
+    try:
+        return list(scan.plan_files())
+    except ValueError as reason:
+        if "equality" in str(reason).lower():
+            raise _unreadable_deletes(path) from None
+        raise
+
+
+def _unreadable_deletes(path: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the Iceberg table {path!r} deletes rows by equality, which this version cannot honour; "
+        "compact it (rewrite_data_files), or read it with Spark and bind that"
+    )
+
+
+def _file(task: Any, path: str) -> DataFile:
+    _refuse_format(task.file, path)
+    gone = [_positions(each, task.file.file_path, path) for each in task.delete_files]
+    numbers = np.unique(np.concatenate(gone)) if gone else None
+    return DataFile(local_path(task.file.file_path, path), gone=numbers)
+
+
+def _refuse_format(file: Any, path: str) -> None:
+    if file.file_format.name != "PARQUET":
+        raise UnsupportedError(
+            f"the Iceberg table {path!r} has {file.file_format.name} files, and this version reads Parquet alone"
+        )
+
+
+def _positions(deletes: Any, file: str, path: str) -> Numbers:
+    """Read the numbers of a file's rows that a delete file or a deletion vector lists."""
+    if deletes.content.name != "POSITION_DELETES":
+        raise _unreadable_deletes(path)
+    where = local_path(deletes.file_path, path)
+    if deletes.file_format.name == "PUFFIN":
+        return reading(where, lambda _: _vector(where, file))
+    _refuse_format(deletes, path)
+    return reading(where, lambda _: _listed(where, file))
+
+
+def _listed(where: str, file: str) -> Numbers:
+    with open_parquet(where) as opened:
+        table = opened.read(["file_path", "pos"], use_threads=False)
+    import pyarrow.compute as pc  # noqa: PLC0415 - takes long to load
+
+    chosen = table.filter(pc.equal(table["file_path"], file))
+    return np.asarray(chosen["pos"].to_numpy(), np.int64)
+
+
+def _vector(where: str, file: str) -> Numbers:
+    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415
+    from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
+
+    vectors = deletion_vectors_from_puffin_file(PuffinFile(Path(where).read_bytes()))
+    parts = [each.to_vector().to_numpy() for each in vectors if each.referenced_data_file == file]
+    return np.concatenate([*parts, np.zeros(0, np.int64)]).astype(np.int64)
+
+
+# --- columns --------------------------------------------------------------------------------------------
+
+
+def _schema(fields: Any) -> pa.Schema:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow  # noqa: PLC0415
+
+    return checked(pa.schema([each.with_type(_small(each.type)) for each in schema_to_pyarrow(fields)]))
+
+
+def _small(dtype: pa.DataType) -> pa.DataType:
+    """Take texts for the ones everybody else writes."""
+    if pa.types.is_large_string(dtype):
+        return pa.string()
+    return pa.binary() if pa.types.is_large_binary(dtype) else dtype
+
+
+def _by_id(fields: Any) -> Resolve:
+    wanted = {each.field_id: each for each in fields.fields}
+
+    def resolve(stored: pa.Schema, path: str) -> dict[str, str]:
+        ids = {
+            int(each.metadata[_ID]): each.name for each in stored if each.metadata and _ID in each.metadata
+        }
+        if not ids:
+            raise UnsupportedError(
+                f"the columns of the file {path!r} carry no Iceberg ids (it was added to the table as it was), "
+                "so this version cannot tell them; rewrite it (rewrite_data_files)"
+            )
+        _refuse_defaults([each for number, each in wanted.items() if number not in ids])
+        return {each.name: ids[number] for number, each in wanted.items() if number in ids}
+
+    return resolve
+
+
+def _refuse_defaults(absent: Iterable[Any]) -> None:
+    for each in absent:
+        if getattr(each, "initial_default", None) is not None:
+            raise UnsupportedError(
+                f"column {each.name!r} was added with a default value, which this version cannot fill in; "
+                "rewrite the older files (rewrite_data_files)"
+            )

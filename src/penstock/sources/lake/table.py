@@ -1,0 +1,124 @@
+"""A version of a table: its schema, and its Parquet files with what the table's metadata says about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SourceError, UnsupportedError
+from penstock.sources import footers
+from penstock.sources.conform import check
+from penstock.sources.dataset import THREADS, Dataset
+from penstock.sources.deletes import Numbers, packed, within
+from penstock.sources.failures import reading
+from penstock.sources.fragment import Fragment
+from penstock.sources.paths import Found, Partition
+
+Resolve = Callable[[pa.Schema, str], dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file: values that hold for all its rows, and the numbers of rows that are gone."""
+
+    path: str
+    partition: Partition = ()
+    gone: Numbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """A version of a table, bound to a stream like any other data.
+
+    `resolve` finds, for the schema a file stores, under which name it holds each of the table's columns. Columns a
+    file does not hold were added to the table later: they are null in all its rows.
+    """
+
+    schema: pa.Schema
+    files: tuple[DataFile, ...]
+    resolve: Resolve = field(compare=False)
+
+    @property
+    def rows(self) -> int | None:
+        return self.dataset().rows
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        return self.dataset().batches(columns)
+
+    def dataset(self, time: str | None = None) -> Dataset:
+        """Look into every file, checking it and finding its fragments."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            parts = pool.map(
+                lambda each: reading(each.path, lambda _: self._fragments(each, time)), self.files
+            )
+            return Dataset(self.schema, tuple(part for each in parts for part in each))
+
+    def _fragments(self, file: DataFile, time: str | None) -> list[Fragment]:
+        metadata = footers.footer(file.path)
+        stored = metadata.schema.to_arrow_schema()
+        given = {name for name, _ in file.partition}
+        names = {
+            ours: theirs for ours, theirs in self.resolve(stored, file.path).items() if ours not in given
+        }
+        self._check(file, _named(_instants(stored, metadata), names))
+        absent = [(name, None) for name in self.schema.names if name not in given and name not in names]
+        found = Found(file.path, (*file.partition, *absent))
+        clock = None if time is None or time not in names else self.schema.field(time).with_name(names[time])
+        parts = footers.row_groups(found, metadata, clock, stored)
+        renamed = tuple((ours, theirs) for ours, theirs in names.items() if ours != theirs)
+        named = [replace(part, renamed=renamed) for part in parts]
+        return named if file.gone is None else list(_without(named, file, file.gone))
+
+    def _check(self, file: DataFile, stored: pa.Schema) -> None:
+        inside = pa.schema([each for each in self.schema if each.name in stored.names])
+        check(stored, inside, f"the file {file.path!r}")
+
+
+def _named(stored: pa.Schema, names: dict[str, str]) -> pa.Schema:
+    """A file's schema under the table's names."""
+    return pa.schema([stored.field(theirs).with_name(ours) for ours, theirs in names.items()])
+
+
+def _instants(stored: pa.Schema, metadata: Any) -> pa.Schema:
+    """Take timestamps of 96 bits for instants: that is how Spark writes them, without saying so."""
+    for name in footers.legacy_times(metadata):
+        place = stored.get_field_index(name)
+        if place >= 0:
+            stored = stored.set(place, pa.field(name, pa.timestamp("us", "UTC")))
+    return stored
+
+
+def _without(parts: Sequence[Fragment], file: DataFile, gone: Numbers) -> Iterator[Fragment]:
+    """Give each fragment the list of its rows that are gone, and leave out those of which nothing is left."""
+    start = 0
+    for part in parts:
+        rows = part.rows or 0
+        here = within(gone, start, start + rows)
+        start += rows
+        if len(here) < rows:
+            yield replace(part, rows=rows - len(here), deletes=(packed(here),)) if len(here) else part
+    if len(gone) and not 0 <= gone[0] <= gone[-1] < start:
+        raise SourceError(f"the table's metadata deletes rows that the file {file.path!r} does not have")
+
+
+def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:
+    """Find columns by name, some of which files hold under a name of their own."""
+    wanted = {name: physical.get(name, name) for name in schema.names}
+    return lambda stored, _path: {ours: theirs for ours, theirs in wanted.items() if theirs in stored.names}
+
+
+def local_path(uri: str, table: str) -> str:
+    """Read where a file of a table lies, relative to the table or as an address of this machine."""
+    scheme, sign, rest = uri.partition("://")
+    if not sign:
+        return str(Path(table).absolute() / uri)
+    if scheme != "file":
+        raise UnsupportedError(
+            f"the table {table!r} has files at {scheme}://, and this version reads local files alone"
+        )
+    return rest if rest.startswith("/") else f"/{rest}"

@@ -1,0 +1,51 @@
+"""Data on disk of any format, as `pk.scan` is asked for it."""
+
+from __future__ import annotations
+
+import os
+
+import pyarrow as pa
+
+from penstock.errors import SourceError
+from penstock.sources.bound import Bound
+from penstock.sources.conform import check
+from penstock.sources.dataset import open_files
+from penstock.sources.paths import TABLES, Paths
+
+
+def open_data(
+    paths: Paths,
+    format: str | None = None,
+    schema: pa.Schema | None = None,
+    version: int | None = None,
+    snapshot: int | None = None,
+) -> Bound:
+    """Find files or read a table's metadata; rows are read later."""
+    if format not in TABLES:
+        _refuse(version=version, snapshot=snapshot)
+        return open_files(paths, format, schema)
+    if not isinstance(paths, (str, os.PathLike)):
+        raise SourceError(f"format={format!r} takes the folder of one table; put tables together with union")
+    data = _table(os.fspath(paths), format, version, snapshot)
+    if schema is not None:
+        check(data.schema, schema, f"the table {os.fspath(paths)!r}")
+    return data
+
+
+def _table(path: str, format: str, version: int | None, snapshot: int | None) -> Bound:
+    if format == "delta":
+        from penstock.sources.lake.delta import open_delta  # noqa: PLC0415 - loads an optional dependency
+
+        _refuse(snapshot=snapshot)
+        return open_delta(path, version)
+    from penstock.sources.lake.iceberg import open_iceberg  # noqa: PLC0415 - loads an optional dependency
+
+    _refuse(version=version)
+    return open_iceberg(path, snapshot)
+
+
+def _refuse(**given: int | None) -> None:
+    formats = {"version": "delta", "snapshot": "iceberg"}
+    for name, value in given.items():
+        if value is not None:
+            raise SourceError(f"{name}= goes with format={formats[name]!r}; leave it out")

@@ -1,0 +1,267 @@
+"""Iceberg tables are what their metadata says: files, snapshots, columns by id, and rows that are gone."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg import manifest as m
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.expressions import GreaterThan
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+from pyroaring import BitMap
+
+import penstock as pk
+from penstock.errors import SourceError, UnsupportedError
+from penstock.sources.lake.iceberg import open_iceberg
+
+TABLE = pa.table(
+    {"t": pa.array([1, 2, 3, 4], pa.timestamp("us")), "k": ["a", "b", "é", None], "v": [1, 2, 3, 4]}
+)
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    made = SqlCatalog("test", uri="sqlite:///:memory:", warehouse=f"file://{tmp_path}")
+    made.create_namespace("n")
+    yield made
+    made.close()
+
+
+def folder_of(table):
+    return table.location().removeprefix("file://")
+
+
+def scan(table, **options):
+    return pk.scan(folder_of(table), time="t", format="iceberg", **options)
+
+
+def rows_of(table, **options):
+    return sorted(scan(table, **options).collect()["v"].to_pylist())
+
+
+def test_a_table_is_read_as_it_was_written(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    assert scan(table).collect().equals(TABLE)
+    by_file = pk.scan(table.metadata_location.removeprefix("file://"), time="t", format="iceberg")
+    assert by_file.collect().equals(TABLE)
+
+
+def test_a_table_without_rows_has_a_schema(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    assert scan(table).collect().equals(TABLE.slice(0, 0))
+
+
+def test_a_snapshot_is_read_as_it_was(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    first = table.current_snapshot().snapshot_id
+    table.append(TABLE.slice(0, 1))
+    assert rows_of(table) == [1, 1, 2, 3, 4]
+    assert rows_of(table, snapshot=first) == [1, 2, 3, 4]
+    with pytest.raises(SourceError, match="no snapshot 7"):
+        rows_of(table, snapshot=7)
+
+
+def test_rows_deleted_by_rewriting_are_gone(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    table.delete(GreaterThan("v", 2))
+    assert rows_of(table) == [1, 2]
+
+
+def test_columns_are_found_by_id_whatever_their_names(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    with table.update_schema() as change:
+        change.rename_column("v", "old")
+    with table.update_schema() as change:
+        change.add_column("v", LongType())  # another column that takes the name
+    table.append(
+        pa.table({**dict(zip(TABLE.column_names, TABLE.columns, strict=True)), "old": [10, 20, 30, 40]})
+    )
+    made = scan(table).collect().sort_by("old")
+    assert made["old"].to_pylist() == [1, 2, 3, 4, 10, 20, 30, 40]
+    assert made["v"].to_pylist() == [None, None, None, None, 1, 2, 3, 4]
+    assert scan(table).filter(pk.col("old") > 3).filter(pk.col("v").is_null()).collect()[
+        "old"
+    ].to_pylist() == [4]
+
+
+def test_a_renamed_time_has_its_statistics(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    with table.update_schema() as change:
+        change.rename_column("t", "when")
+    (fragment,) = open_iceberg(folder_of(table)).dataset("when").fragments
+    assert (fragment.time_min, fragment.time_max) == (1, 4)
+
+
+def test_a_partitioned_table_is_read(catalog):
+    schema = Schema(
+        NestedField(1, "t", TimestampType()),
+        NestedField(2, "k", StringType()),
+        NestedField(3, "v", LongType()),
+    )
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "k"))
+    table = catalog.create_table("n.t", schema, partition_spec=spec)
+    table.append(TABLE)
+    assert scan(table).collect().sort_by("v").equals(TABLE)
+    assert scan(table).filter(pk.col("k") == "b").collect()["v"].to_pylist() == [2]
+
+
+# --- rows deleted without rewriting, as other engines do: metadata made by hand ------------------------------
+
+
+class DeleteManifest(m.ManifestWriterV2):
+    def content(self):
+        return m.ManifestContent.DELETES
+
+    @property
+    def _meta(self):
+        return {**super()._meta, "content": "deletes"}
+
+
+def delete_file(table, path, content, equality_ids=None, file_format=m.FileFormat.PARQUET):
+    return m.DataFile.from_args(
+        content=content,
+        file_path=f"file://{path}",
+        file_format=file_format,
+        partition=Record(),
+        record_count=1,
+        file_size_in_bytes=Path(path).stat().st_size,
+        equality_ids=equality_ids,
+    )
+
+
+def commit_deletes(table, file):
+    """Write a snapshot that adds one delete file to what is there."""
+    folder, io = Path(folder_of(table)) / "metadata", PyArrowFileIO()
+    number, parent = 7_777, table.current_snapshot()
+    with DeleteManifest(
+        table.spec(), table.schema(), io.new_output(f"file://{folder}/deletes.avro"), number, "null"
+    ) as out:
+        out.add_entry(
+            m.ManifestEntry.from_args(status=m.ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file)
+        )
+    order = parent.sequence_number + 1
+    target = io.new_output(f"file://{folder}/list.avro")
+    with m.write_manifest_list(2, target, number, parent.snapshot_id, order, "null") as out:
+        out.add_manifests([*parent.manifests(io), out.prepare_manifest(_written(folder, number))])
+    _add_snapshot(table, folder, number, order)
+
+
+def _written(folder, number):
+    path = folder / "deletes.avro"
+    return m.ManifestFile.from_args(
+        manifest_path=f"file://{path}", manifest_length=path.stat().st_size, partition_spec_id=0,
+        content=m.ManifestContent.DELETES, sequence_number=m.UNASSIGNED_SEQ, min_sequence_number=m.UNASSIGNED_SEQ,
+        added_snapshot_id=number, added_files_count=1, existing_files_count=0, deleted_files_count=0,
+        added_rows_count=1, existing_rows_count=0, deleted_rows_count=0, partitions=[],
+    )  # fmt: skip
+
+
+def _add_snapshot(table, folder, number, order):
+    metadata = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text(encoding="utf-8"))
+    metadata["snapshots"].append(
+        {**metadata["snapshots"][-1], "snapshot-id": number, "sequence-number": order, "manifest-list": f"file://{folder}/list.avro"}
+    )  # fmt: skip
+    metadata["current-snapshot-id"], metadata["last-sequence-number"] = number, order
+    metadata["refs"] = {"main": {"snapshot-id": number, "type": "branch"}}
+    (folder / "09999-by-hand.metadata.json").write_text(json.dumps(metadata), encoding="utf-8")
+
+
+def test_rows_that_position_deletes_list_are_gone(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    other = catalog.load_table("n.t")
+    other.append(TABLE)
+    files = [task.file.file_path for task in other.scan().plan_files()]
+    deletes = pa.table({"file_path": [files[0], files[0], files[1]], "pos": pa.array([0, 2, 3], pa.int64())})
+    pq.write_table(deletes, tmp_path / "deletes.parquet")
+    commit_deletes(
+        other, delete_file(other, tmp_path / "deletes.parquet", m.DataFileContent.POSITION_DELETES)
+    )
+    assert rows_of(other) == [1, 2, 2, 3, 4]
+    assert open_iceberg(folder_of(other)).rows == 5
+
+
+def puffin(file, places):
+    """Write a deletion vector as the specification of Puffin files says."""
+    bitmap = b"\xd1\xd3\x39\x64" + struct.pack("<qi", 1, 0) + BitMap(places).serialize()
+    blob = struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+    about = {"type": "deletion-vector-v1", "fields": [], "snapshot-id": 1, "sequence-number": 1, "offset": 4, "length": len(blob), "properties": {"referenced-data-file": file, "cardinality": str(len(places))}}  # fmt: skip
+    footer = json.dumps({"blobs": [about], "properties": {}}).encode()
+    return b"PFA1" + blob + b"PFA1" + footer + struct.pack("<ii", len(footer), 0) + b"PFA1"
+
+
+def test_rows_that_a_deletion_vector_marks_are_gone(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    (task,) = table.scan().plan_files()
+    (tmp_path / "dv.puffin").write_bytes(puffin(task.file.file_path, [1, 3]))
+    position = m.DataFileContent.POSITION_DELETES
+    commit_deletes(table, delete_file(table, tmp_path / "dv.puffin", position, None, m.FileFormat.PUFFIN))
+    assert rows_of(table) == [1, 3]
+
+
+def test_deletes_by_equality_are_refused_before_any_row_is_read(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    pq.write_table(pa.table({"v": [3]}), tmp_path / "deletes.parquet")
+    file = delete_file(table, tmp_path / "deletes.parquet", m.DataFileContent.EQUALITY_DELETES, [3])
+    commit_deletes(table, file)
+    with pytest.raises(UnsupportedError, match="equality"):
+        scan(table)
+
+
+def test_a_delete_file_that_is_not_there_is_named(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    pq.write_table(pa.table({"file_path": ["x"], "pos": [3]}), tmp_path / "deletes.parquet")
+    commit_deletes(
+        table, delete_file(table, tmp_path / "deletes.parquet", m.DataFileContent.POSITION_DELETES)
+    )
+    (tmp_path / "deletes.parquet").unlink()
+    with pytest.raises(SourceError, match=r"deletes\.parquet"):
+        scan(table)
+
+
+def test_a_file_added_without_ids_is_refused(catalog, tmp_path):
+    table = catalog.create_table("n.t", TABLE.schema)
+    pq.write_table(TABLE, tmp_path / "foreign.parquet")
+    table.add_files([f"file://{tmp_path}/foreign.parquet"])
+    with pytest.raises(UnsupportedError, match=r"foreign\.parquet"):
+        scan(table).collect()
+
+
+@pytest.mark.parametrize("content", [None, "{", "{}"])
+def test_what_is_no_table_is_an_error(tmp_path, content):
+    (tmp_path / "metadata").mkdir()
+    if content is not None:
+        (tmp_path / "metadata" / "v1.metadata.json").write_text(content, encoding="utf-8")
+    with pytest.raises(SourceError, match="Iceberg table"):
+        pk.scan(tmp_path, time="t", format="iceberg")
+
+
+def test_two_newest_metadata_files_are_an_error_unless_the_hint_names_one(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    folder = Path(folder_of(table)) / "metadata"
+    newest = Path(table.metadata_location.removeprefix("file://"))
+    (folder / f"{newest.name[:5]}-twin.metadata.json").write_bytes(newest.read_bytes())
+    with pytest.raises(SourceError, match="several newest"):
+        scan(table)
+    (folder / "version-hint.text").write_text(newest.name.removesuffix(".metadata.json"), encoding="utf-8")
+    assert rows_of(table) == [1, 2, 3, 4]
