@@ -22,12 +22,14 @@ from collections.abc import Sequence
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, has_floats
 from penstock.kernels.swag.slide import Aggregation, CountSlide, Memory, Scratch, States, scratch
-from penstock.loop.nodes import I64, Operand, Value, const, minimum
+from penstock.loop.nodes import I32, I64, Value, const, minimum
 
 CHUNK = 512  # frames of a chunk of short ones: their runs stay in the cache
-_VECTORS = 32  # loops of a multiple of this many turns leave no rest to do one by one
-_NARROWEST, _WIDEST = 8, 16  # groups of a pane
+VECTORS = 32  # loops of a multiple of this many turns leave no rest to do one by one
+_NARROWEST, _WIDEST = 4, 8  # groups of a pane
 _MOST_MONOIDS = 4
+_CACHE = 1 << 18  # bytes that stay near
+Group = Sequence[States]
 
 
 def light(monoids: Sequence[Monoid]) -> bool:
@@ -79,7 +81,7 @@ def _suffixes(slide: CountSlide, suffix: Memory, block: Value) -> None:
     k, last = slide.k, slide.size - 1
     front = slide.identities("front")
     with k.for_(0, slide.size, "distance") as distance:
-        slide.assign(front, slide.merged(_few(slide, block + last - distance, 1), front))
+        slide.assign(front, slide.merged(few_rows(slide, block + last - distance, 1), front))
         slide.store(suffix, const(last, I64) - distance, front)
 
 
@@ -87,7 +89,7 @@ def short_rows(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames that are made of a few runs and a tail."""
     k, runs = slide.k, Runs(slide, slide.size)
     first = k.var("first", slide.begin)
-    with k.while_(slide.end - first >= CHUNK + _VECTORS):
+    with k.while_(slide.end - first >= CHUNK + VECTORS):
         runs.emit(slide, first, const(CHUNK, I64), const(runs.length, I64))
         k.set(first, first + CHUNK)
     with k.while_(first < slide.end):
@@ -104,7 +106,7 @@ class Runs:
         self.width = width_of(part.monoids)
         self.many, self.tail = divmod(size, self.width)
         self.beyond = (self.many - 1) * self.width
-        self.length = -(-(CHUNK + self.beyond) // _VECTORS) * _VECTORS
+        self.length = -(-(CHUNK + self.beyond) // VECTORS) * VECTORS
         self.memory = part.local("runs", self.length)
 
     def emit(self, slide: CountSlide, first: Value, count: Value, made: Value) -> None:
@@ -114,13 +116,13 @@ class Runs:
             _runs(slide, self.memory, first, const(0, I64), made)
         with k.for_(0, count, "i") as i:
             parts = [slide.load(self.memory, i + self.width * each) for each in range(self.many)]
-            parts += [_few(slide, first + i + self.width * self.many, self.tail)] if self.tail else []
+            parts += [few_rows(slide, first + i + self.width * self.many, self.tail)] if self.tail else []
             slide.emit(k.var("f", first + i), _joined(slide, parts))
 
 
 def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames taken a width at a time, as far as they go; the last few from their own rows."""
-    k, chunks = slide.k, _Chunks(slide)
+    k, chunks = slide.k, Blocks(slide)
     block = k.var("block", slide.begin)
     with k.if_(slide.end - block >= chunks.width), k.for_(0, chunks.panes, "p") as p:
         chunks.add_pane(p, k.var("first", block + p * chunks.rows))
@@ -132,17 +134,19 @@ def lanes(slide: CountSlide) -> tuple[Scratch, ...]:
         states = slide.identities("state")
         fold_known(slide, states, f, slide.size)
         slide.emit(f, states)
-    return scratch(chunks.whole, chunks.width * (chunks.panes + 1))
+    return chunks.needs
 
 
-class _Chunks:
+class Blocks:
     """Two stacks over panes of several frames side by side, and within the first and last pane, over runs.
 
     A group is as many states as a vector has lanes, those of neighbouring frames. A pane is some groups of
     runs, of `rows` rows; frames are `panes` of them, `over` runs more, and a tail. The memory for a frame is
     one group a pane, in `whole`: pane by pane, each joined with all after it when a block begins. A block is
     as many frames as the panes have rows, and a chunk the frames that start in one pane. A chunk's own pane
-    is joined run by run in `suffix`, what comes after the block in `prefix`, from the runs in `runs`.
+    is joined run by run in `suffix`, what comes after the block in `prefix`, from the runs in `runs`. Runs
+    of a pane are asked for twice, when it enters and when it is left: `kept` holds them as long as they stay in
+    the cache.
     """
 
     def __init__(self, slide: CountSlide) -> None:
@@ -152,30 +156,38 @@ class _Chunks:
         self.panes, self.over = divmod(groups, self.groups)
         self.rows = self.groups * self.width
         self.whole = slide.memory("whole")
-        self.suffix, self.prefix = (
-            slide.local(hint, self.rows + self.width) for hint in ("suffix", "prefix")
-        )
+        self.kept = slide.memory("kept") if self._keeps else ()
+        self.suffix, self.prefix = (slide.local(hint, self.rows) for hint in ("suffix", "prefix"))
         self.runs = slide.local("runs", self.rows + self.width * self.over)
+        self.older = [slide.identities("older") for _ in range(self.width)]
+
+    @property
+    def _keeps(self) -> bool:
+        """Wide states that have left the cache are made again: reading rows costs no more than reading them."""
+        bits = [state.type.bits for monoid in self.slide.monoids for state in monoid.states]
+        return max(bits) <= I32.bits or self.slide.size * sum(bits) <= 8 * _CACHE
+
+    @property
+    def needs(self) -> tuple[Scratch, ...]:
+        """The memory of panes, and of runs that are kept."""
+        whole = scratch(self.whole, self.width * (self.panes + 1))
+        return (*whole, *scratch(self.kept, self.panes * self.rows))
 
     def add_pane(self, place: Value, first: Value) -> None:
         """Reduce the pane of the rows from `first` on."""
         _runs(self.slide, self.runs, first, const(0, I64), const(self.rows, I64))
-        self._keep_pane(place)
-
-    def _keep_pane(self, place: Value) -> None:
-        """Join the pane whose runs are made, and keep what it comes to."""
-        with self.slide.k.for_(1, self.groups, "g") as g:
-            self._join(
-                self.runs, g * self.width, (self.runs, (g - 1) * self.width), (self.runs, g * self.width)
-            )
-        self._copy(self.whole, place * self.width, self.runs, const(self.rows - self.width, I64))
+        pane = _Pane(self, place)
+        with self.slide.k.for_(0, self.groups, "g", scalar=True) as g:
+            pane.take(g, self.load(self.runs, g * self.width))
+        pane.keep()
 
     def block(self, block: Value, count: Value) -> None:
         """Emit `count` frames from `block` on."""
         k = self.slide.k
-        self._clear(self.whole, self.panes * self.width)
-        self._join_backwards(self.whole, self.panes)
-        self._clear(self.prefix, 0)
+        self.store(self.whole, const(self.panes * self.width, I64), self.none())
+        self._join_panes()
+        for states in self.older:
+            self.slide.reset(states)
         first, place = k.var("first", block), k.var("place", 0)
         with k.while_(first < block + count):
             self._front(first, place)
@@ -188,32 +200,48 @@ class _Chunks:
 
     def _chunk(self, first: Value, place: Value) -> None:
         """Emit a whole chunk; the pane that enters meanwhile follows it, and belongs to the next block."""
-        rows, last = const(self.rows, I64), const(self.rows - self.width, I64)
-        self._back(first, const(self.rows + self.width * self.over, I64), self.groups)
-        self._emit(first, rows)
-        self._join(self.prefix, const(0, I64), (self.prefix, last), (self.runs, last))
-        self._keep_pane(place)
+        self._enter(first, const(self.rows + self.width * self.over, I64))
+        pane = _Pane(self, place)
+        with self.slide.k.for_(0, self.groups, "g", scalar=True) as g:
+            pane.take(g, self._follow(g))
+        pane.keep()
+        self._emit(first, const(self.rows, I64))
 
     def _last_chunk(self, first: Value) -> None:
-        """Emit what is left, a whole number of groups, and read no row beyond."""
+        """Emit what is left, a whole number of groups, and read no row beyond: the last run is not made."""
         k = self.slide.k
         groups = k.var("groups", minimum((self.slide.end - first).div(self.width), self.groups))
-        self._back(first, (groups + (self.over - 1)) * self.width, groups)
+        self._enter(first, (groups + (self.over - 1)) * self.width)
+        with k.for_(0, groups - 1, "g", scalar=True) as g:
+            self._follow(g)
+        self.store(self.prefix, k.var("last", (groups - 1) * self.width), self.older)
         self._emit(first, groups * self.width)
+
+    def _enter(self, first: Value, made: Value) -> None:
+        """Make the runs of the rows after the block that frames of a chunk reach."""
+        entering = self.slide.k.var("entering", first + self.panes * self.rows)
+        _runs(self.slide, self.runs, entering, const(0, I64), made)
+
+    def _follow(self, group: Value) -> Group:
+        """Join a group of runs after the block with all before it, which is what its frames ask for."""
+        entering = self.load(self.runs, group * self.width)
+        self.store(self.prefix, group * self.width, self.older)
+        self.advance(self.older, entering)
+        return entering
 
     def _front(self, first: Value, place: Value) -> None:
         """Join the runs of the chunk's own pane with all after them in the block."""
-        _runs(self.slide, self.suffix, first, const(0, I64), const(self.rows, I64))
-        self._copy(self.suffix, const(self.rows, I64), self.whole, (place + 1) * self.width)
-        self._join_backwards(self.suffix, self.groups)
-
-    def _back(self, first: Value, made: Value, groups: Operand) -> None:
-        """Join the runs after the block with all before them; what the chunk before handed on comes first."""
         k = self.slide.k
-        _runs(self.slide, self.runs, k.var("entering", first + self.panes * self.rows), const(0, I64), made)
-        with k.for_(1, groups, "g") as g:
-            before = k.var("before", (g - 1) * self.width)
-            self._join(self.prefix, g * self.width, (self.prefix, before), (self.runs, before))
+        kept = k.var("kept", place * self.rows)
+        if not self.kept:
+            _runs(self.slide, self.suffix, first, const(0, I64), const(self.rows, I64))
+        newer = self.load(self.whole, (place + 1) * self.width)
+        with k.for_(0, self.groups, "distance", scalar=True) as distance:
+            group = k.var("group", (const(self.groups - 1, I64) - distance) * self.width)
+            own = self.load(self.kept, kept + group) if self.kept else self.load(self.suffix, group)
+            for a, b in zip(own, newer, strict=True):
+                self.slide.assign(b, self.slide.merged(a, b))
+            self.store(self.suffix, group, newer)
 
     def _emit(self, first: Value, frames: Value) -> None:
         k, slide = self.slide.k, self.slide
@@ -222,34 +250,55 @@ class _Chunks:
             frame = k.var("f", first + i)
             parts = [slide.load(self.suffix, i), slide.load(self.prefix, i)]
             parts += [slide.load(self.runs, i + self.width * each) for each in range(self.over)]
-            parts += [_few(slide, frame + (slide.size - tail), tail)] if tail else []
+            parts += [few_rows(slide, frame + (slide.size - tail), tail)] if tail else []
             slide.emit(frame, _joined(slide, parts))
 
-    def _join_backwards(self, memory: Memory, groups: int) -> None:
-        """Join each group with all after it."""
+    def _join_panes(self) -> None:
+        """Join each pane with all after it."""
         k = self.slide.k
-        with k.for_(0, groups, "distance") as distance:
-            group = k.var("group", (const(groups - 1, I64) - distance) * self.width)
-            self._join(memory, group, (memory, group), (memory, group + self.width))
+        newer = self.none()
+        with k.for_(0, self.panes, "distance", scalar=True) as distance:
+            group = k.var("group", (const(self.panes - 1, I64) - distance) * self.width)
+            for a, b in zip(self.load(self.whole, group), newer, strict=True):
+                self.slide.assign(b, self.slide.merged(a, b))
+            self.store(self.whole, group, newer)
 
-    def _join(
-        self, into: Memory, place: Value, older: tuple[Memory, Value], newer: tuple[Memory, Value]
-    ) -> None:
-        """Join two groups."""
-        slide = self.slide
-        groups = [
-            [slide.load(memory, at + lane) for lane in range(self.width)] for memory, at in (older, newer)
-        ]
-        for lane, (a, b) in enumerate(zip(*groups, strict=True)):
-            slide.store(into, place + lane, slide.merged(a, b))
+    # -- groups ----------------------------------------------------------------------------------------
 
-    def _copy(self, into: Memory, place: Value, source: Memory, at: Value) -> None:
-        for lane in range(self.width):
-            self.slide.store(into, place + lane, self.slide.load(source, at + lane))
+    def none(self) -> Group:
+        return [self.slide.identities("none") for _ in range(self.width)]
 
-    def _clear(self, memory: Memory, place: int) -> None:
-        for lane in range(self.width):
-            self.slide.store(memory, place + lane, self.slide.identities("none"))
+    def load(self, memory: Memory, place: Value) -> Group:
+        return [self.slide.load(memory, place + lane) for lane in range(self.width)]
+
+    def store(self, memory: Memory, place: Value, group: Group) -> None:
+        for lane, states in enumerate(group):
+            self.slide.store(memory, place + lane, states)
+
+    def advance(self, older: Group, newer: Group) -> None:
+        """Join a group with the next, in its place."""
+        for a, b in zip(older, newer, strict=True):
+            self.slide.assign(a, self.slide.merged(a, b))
+
+
+class _Pane:
+    """A pane that is joined group by group, its runs kept where there is memory for them."""
+
+    def __init__(self, blocks: Blocks, place: Value) -> None:
+        k = blocks.slide.k
+        self.blocks, self.place, self.total = blocks, place, blocks.none()
+        self.kept = k.var("kept", place * blocks.rows)
+
+    def take(self, group: Value, entering: Group) -> None:
+        """Add a group of runs."""
+        blocks = self.blocks
+        if blocks.kept:
+            blocks.store(blocks.kept, self.kept + group * blocks.width, entering)
+        blocks.advance(self.total, entering)
+
+    def keep(self) -> None:
+        """Remember what the pane comes to."""
+        self.blocks.store(self.blocks.whole, self.place * self.blocks.width, self.total)
 
 
 def _pane_width(groups: int, most_panes: int) -> int:
@@ -262,10 +311,10 @@ def _pane_width(groups: int, most_panes: int) -> int:
 def _runs(slide: CountSlide, memory: Memory, first: Value, start: Value, stop: Value) -> None:
     """Write the runs of the rows from `first` + `start` on to [start, stop)."""
     with slide.k.for_(start, stop, "i") as i:
-        slide.store(memory, i, _few(slide, first + i, width_of(slide.monoids)))
+        slide.store(memory, i, few_rows(slide, first + i, width_of(slide.monoids)))
 
 
-def _few(slide: CountSlide, start: Value, count: int) -> States:
+def few_rows(slide: CountSlide, start: Value, count: int) -> States:
     """Reduce a few rows without a loop."""
     states, row = slide.identities("few"), slide.k.var("row", start)
     for each in range(count):

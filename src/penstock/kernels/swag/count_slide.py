@@ -6,6 +6,7 @@ Frames being arithmetic, nothing is searched and every loop's length is known wh
     count_rows.py   frames move row by row
     running_panes   monoids that can `take`: one running state over panes
     short_panes     few panes a frame, light monoids: every frame from its panes, many frames at a time
+    long_panes      many panes of few rows, light monoids: panes are moved over as rows are by `lanes`
     panes           any monoid: two stacks over panes
 
 Panes are `every` rows each, and each row is reduced once. A size that `every` does not divide ends within a
@@ -23,7 +24,10 @@ from dataclasses import replace
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.swag.count_rows import (
     CHUNK,
+    VECTORS,
+    Blocks,
     Runs,
+    few_rows,
     few_runs,
     lanes,
     light,
@@ -35,6 +39,9 @@ from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known
 from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, const, minimum, select
+
+# Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
+_SHORTEST, _MOST_PANES = 4, 2048
 
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -68,7 +75,13 @@ def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
         return _row_by_row(slide)
     if all(monoid.take for monoid in slide.monoids):
         return running_panes
-    return short_panes if light(slide.monoids) and few_runs(slide, slide.size // slide.every) else panes
+    if not light(slide.monoids):
+        return panes
+    many = slide.size // slide.every
+    if few_runs(slide, many):
+        return short_panes
+    short = slide.every <= _SHORTEST and slide.size % slide.every == 0
+    return long_panes if short and many <= _MOST_PANES else panes
 
 
 def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:
@@ -104,46 +117,110 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 
 
 def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
-    """Write the loop over chunks of frames: reduce the panes that enter, then move over panes as over rows."""
+    """Write the loop over chunks of frames: reduce the panes that enter, then join the few panes of each frame."""
     k = slide.k
-    chunk = _PaneChunk(slide)
+    chunk = _PaneChunk(slide, CHUNK)
+    runs = Runs(slide, chunk.many)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first > CHUNK):
-        chunk.emit(first, const(CHUNK, I64), const(chunk.runs.length, I64))
+        whole = const(CHUNK, I64)
+        runs.emit(chunk.filled(first, whole), const(0, I64), whole, const(runs.length, I64))
         chunk.hand_on()
         k.set(first, first + CHUNK)
     count = k.var("count", slide.end - first)
-    chunk.emit(first, count, count + chunk.runs.beyond)
+    runs.emit(chunk.filled(first, count), const(0, I64), count, count + runs.beyond)
     return ()
+
+
+def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
+    """Write the loop over blocks of frames: reduce the panes that enter, then move over panes as `lanes` does over rows.
+
+    Only panes that enter lie in memory, from place 0 on: `blocks` counts its rows from where they are. Those that
+    leave it has kept.
+    """
+    k, entering = slide.k, _Entering(slide)
+    blocks, block = entering.blocks, entering.block
+    with k.if_(slide.end - block >= blocks.width):
+        entering.reduce(const(0, I64), const(entering.span + blocks.width - 1, I64), block)
+        with k.for_(0, blocks.panes, "p") as p:
+            blocks.add_pane(p, k.var("first", p * blocks.rows))
+    with k.while_(slide.end - block >= blocks.width):
+        entering.enter()
+        count = k.var("count", minimum((slide.end - block) & -blocks.width, entering.span))
+        blocks.block(const(-entering.span, I64), count)
+        entering.hand_on()
+        k.set(block, block + count)
+    with k.for_(block, slide.end, "f") as f:
+        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+    return blocks.needs
+
+
+class _Entering:
+    """The panes that enter while a block of frames is emitted, and as many more as are looked ahead at."""
+
+    def __init__(self, slide: CountSlide) -> None:
+        self.slide, k = slide, slide.k
+        many = slide.size // slide.every
+        self.memory = slide.local("pane", many + VECTORS)
+        self.block = k.var("block", slide.begin)
+        self.left, self.ready = k.var("left", 0), k.var("ready", 0)
+        over = slide.over(self.memory, many, self._emit)
+        self.blocks = Blocks(replace(over, end=self.left))
+        self.span = self.blocks.panes * self.blocks.rows
+        self.beyond = many - self.span - 1
+
+    def _emit(self, frame: Value, states: Sequence[Values]) -> None:
+        self.slide.emit(self.slide.k.var("f", frame + (self.block + self.span)), states)
+
+    def reduce(self, start: Value, stop: Value, first: Value) -> None:
+        """Reduce panes into the places start … stop; `first` is the pane that belongs to place 0."""
+        k, slide = self.slide.k, self.slide
+        with k.for_(start, stop, "i") as i:
+            slide.store(self.memory, i, few_rows(slide, (first + i) * slide.every, slide.every))
+
+    def enter(self) -> None:
+        """Reduce the panes of a block that are not there yet, and no row beyond the last frame."""
+        k, slide = self.slide.k, self.slide
+        k.set(self.left, slide.end - self.block - self.span)
+        ahead = minimum(slide.end - self.block, self.span + self.blocks.width)
+        self.reduce(self.ready, k.var("stop", ahead + self.beyond), k.var("first", self.block + self.span))
+
+    def hand_on(self) -> None:
+        """Put what has been looked ahead at where the next block begins."""
+        k, slide = self.slide.k, self.slide
+        ahead = self.beyond + self.blocks.width
+        with k.for_(0, ahead, "i") as i:
+            slide.store(self.memory, i, slide.load(self.memory, i + self.span))
+        k.set(self.ready, ahead)
 
 
 class _PaneChunk:
     """The panes of a chunk of frames, and the heads of those after them, each one place on."""
 
-    def __init__(self, slide: CountSlide) -> None:
-        self.slide, k = slide, slide.k
+    def __init__(self, slide: CountSlide, frames: int) -> None:
+        self.slide, self.frames, k = slide, frames, slide.k
         self.many, self.rest = divmod(slide.size, slide.every)
-        self.runs = Runs(slide, self.many)
-        self.whole = slide.local("pane", self.runs.length + 2 * LANES)
-        self.heads = slide.local("head", CHUNK + 1)
+        self.whole = slide.local("pane", frames + self.many + VECTORS)
+        self.heads = slide.local("head", frames + 1)
         with k.for_(0, self.many - 1, "p") as p:
             slide.store(self.whole, p, _reduced(slide, (slide.begin + p) * slide.every, slide.every))
         if self.rest:
             last = k.var("last", slide.begin + (self.many - 1))
             slide.store(self.heads, 0, _reduced(slide, last * slide.every, self.rest))
 
-    def emit(self, first: Value, count: Value, made: Value) -> None:
-        """Reduce `count` panes, those that enter frame by frame, and emit as many frames."""
+    def filled(self, first: Value, count: Value) -> CountSlide:
+        """Reduce `count` panes, those that enter frame by frame, and move over all as over rows."""
         k, slide, many = self.slide.k, self.slide, self.many
-        with k.for_(0, count, "i", scalar=True) as i:
+        reduced = few_rows if slide.every <= LANES else _reduced  # short panes make vectors side by side
+        with k.for_(0, count, "i", scalar=slide.every > LANES) as i:
             row = k.var("row", (first + i + (many - 1)) * slide.every + self.rest)
-            states = _reduced(slide, row, slide.every - self.rest)
+            states = reduced(slide, row, slide.every - self.rest)
             if self.rest:
                 states = slide.merged(slide.load(self.heads, i), states)
-                slide.store(self.heads, i + 1, _reduced(slide, row + (slide.every - self.rest), self.rest))
+                slide.store(self.heads, i + 1, reduced(slide, row + (slide.every - self.rest), self.rest))
             slide.store(self.whole, i + (many - 1), states)
-        over_panes = slide.over(self.whole, many, lambda i, states: self._frame(first, i, states))
-        self.runs.emit(over_panes, const(0, I64), count, made)
+        over = slide.over(self.whole, many, lambda i, states: self._frame(first, i, states))
+        return replace(over, begin=const(0, I64), end=count)
 
     def _frame(self, first: Value, i: Value, states: Sequence[Values]) -> None:
         slide = self.slide
@@ -154,9 +231,9 @@ class _PaneChunk:
         """Put what the next chunk begins with where it looks for it."""
         k, slide = self.slide.k, self.slide
         with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, slide.load(self.whole, p + CHUNK))
+            slide.store(self.whole, p, slide.load(self.whole, p + self.frames))
         if self.rest:
-            slide.store(self.heads, 0, slide.load(self.heads, CHUNK))
+            slide.store(self.heads, 0, slide.load(self.heads, self.frames))
 
 
 def panes(slide: CountSlide) -> tuple[Scratch, ...]:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from penstock.kernels.swag import plain
+from penstock.kernels.swag import count_rows, plain
 from penstock.kernels.swag.count_rows import CHUNK, lanes, light, running, short_rows, two_passes
 from penstock.kernels.swag.count_slide import (
     apart,
     count_slide,
     form_of,
     lightened,
+    long_panes,
     panes,
     running_panes,
     short_panes,
@@ -29,7 +30,7 @@ from tests.unit.kernels.swag.subjects import SUBJECTS, Subject, outputs, read, s
 
 Form = Callable[[CountSlide], tuple[Scratch, ...]]
 SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
-SHAPES += [(100, 7), (80, 33)]
+SHAPES += [(100, 7), (80, 33), (132, 2), (72, 4)]
 NAMES = ("wide sum", "least", "float sum", "affine maps", "last integer")
 TRIED = [each for each in SUBJECTS if each.name in NAMES]
 
@@ -43,6 +44,7 @@ def forms(subject: Subject, size: int, every: int) -> Iterator[Form]:
     yield panes
     if light([subject.make()]):
         yield short_panes
+        yield from (long_panes,) if size % every == 0 and size // every >= LANES and every <= LANES else ()
     if subject.algebra.take:
         yield running_panes
     if every == 1:
@@ -121,6 +123,16 @@ def test_blocks_of_several_panes_hand_on_what_they_know(name: str, size: int) ->
         check(subject, (size, 1), lanes, many)
 
 
+def test_blocks_too_long_for_the_cache_make_their_runs_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = next(each for each in SUBJECTS if each.name == "last integer")
+    kernel_of.cache_clear()
+    monkeypatch.setattr(count_rows, "_CACHE", 0)
+    for size in (187, 192):
+        assert all("kept" not in each.buffer.name for each in kernel_of(subject, (size, 1), lanes)[1])
+        check(subject, (size, 1), lanes, 2 * size + 20)
+    kernel_of.cache_clear()
+
+
 @pytest.mark.parametrize("name", ["least", "last integer", "float sum"])
 @pytest.mark.parametrize("shape", [(11, 1), (7, 3), (36, 4)], ids=str)
 def test_chunks_of_short_frames_hand_on_what_they_know(name: str, shape: tuple[int, int]) -> None:
@@ -151,7 +163,9 @@ def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> Non
         ("wide sum", (8, 1), running),
         ("wide sum", (8, 3), running_panes),
         ("float sum", (8, 3), short_panes),
-        ("least", (1024, 2), panes),
+        ("least", (1024, 2), long_panes),
+        ("least", (1026, 4), panes),
+        ("least", (2048, 8), panes),
         ("last float", (8, 3), panes),
     ],
 )
