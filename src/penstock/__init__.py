@@ -23,6 +23,7 @@ from penstock.errors import (
     OverflowError,
     PenstockError,
     SchemaMismatchError,
+    SignalError,
     SourceError,
     StateError,
     UnknownColumnError,
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from penstock.api.expr import Expr
     from penstock.api.functions import col, greatest, least, lit, when
     from penstock.api.laws import check_aggregate
+    from penstock.api.signals.feedback import feedback
+    from penstock.api.signals.signal import Signal, align
     from penstock.api.sources import from_arrow, scan, stream
     from penstock.api.stream import Stream
     from penstock.api.times import every
@@ -83,6 +86,8 @@ __all__ = [
     "OverflowError",
     "PenstockError",
     "SchemaMismatchError",
+    "Signal",
+    "SignalError",
     "SourceError",
     "State",
     "StateError",
@@ -93,6 +98,7 @@ __all__ = [
     "WindowError",
     "__version__",
     "aggregate",
+    "align",
     "all",
     "any",
     "check_aggregate",
@@ -102,6 +108,7 @@ __all__ = [
     "count_distinct",
     "cov",
     "every",
+    "feedback",
     "first",
     "from_arrow",
     "greatest",
@@ -138,6 +145,8 @@ _NAMES = {
     "min_by mode product quantile skew std sum var",
     "api.custom": "aggregate",
     "api.expr": "Expr",
+    "api.signals.feedback": "feedback",
+    "api.signals.signal": "Signal align",
     "api.functions": "col greatest least lit when",
     "api.laws": "check_aggregate",
     "api.sources": "from_arrow scan stream",

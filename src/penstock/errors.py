@@ -34,6 +34,10 @@ class WindowError(PenstockError, ValueError):
     """A window is empty, negative, or would create far too many windows."""
 
 
+class SignalError(PenstockError, ValueError):
+    """A signal is made of what cannot be one: other keys, other clocks, or two values at one instant."""
+
+
 class BindingError(PenstockError, ValueError):
     """A stream of the query has no data bound to it, or data is bound to no stream."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Text = str  # inside the class, `str` is the namespace
 
 
-class Expr(Reducible):
+class Expr(Reducible["Expr"]):
     """A value computed from a row's columns, or from a window's rows.
 
     Built with `pk.col`, `pk.lit`, operators and methods; it does nothing until a stream uses it.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import overload
+
 from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.api.literals import literal
+from penstock.api.signals.choice import SignalWhen
+from penstock.api.signals.operators import Operators
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.types.arrow import as_type
@@ -63,13 +67,21 @@ class Then(Expr):
         return Expr(nodes.Case(self._branches, node_of(value)))
 
 
-def when(condition: object) -> When:
+@overload
+def when(condition: Operators) -> SignalWhen: ...
+@overload
+def when(condition: Expr | str | bool | None) -> When: ...
+def when(condition: object) -> When | SignalWhen:
     """Choose between values: `pk.when(c).then(a).when(d).then(b).otherwise(e)`.
 
     >>> import penstock as pk
     >>> pk.when(pk.col("v") > 0).then("up").otherwise("down")
     <Expr (when v > 0 then "up" else "down")>
+
+    Between signals, the choice is a signal, defined where its conditions are.
     """
+    if isinstance(condition, Operators):
+        return SignalWhen((), condition)
     return When((), column_or_node(condition))
 
 

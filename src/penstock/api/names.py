@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.plan.nodes import Plan, Source, Union
+from penstock.plan.nodes import Intervals, Plan, Source, Union
 from penstock.plan.schema import sources_of
 
 
@@ -43,7 +43,7 @@ def _named(plan: Plan, names: dict[str, str]) -> Plan:
     match plan:
         case Source(name=name):
             return replace(plan, name=names[name])
-        case Union(inputs=inputs):
-            return Union(tuple(_named(each, names) for each in inputs))
+        case Union(inputs=inputs) | Intervals(inputs=inputs):
+            return replace(plan, inputs=tuple(_named(each, names) for each in inputs))
         case _:
             return replace(plan, input=_named(plan.input, names))

@@ -2,110 +2,109 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from penstock.api.expr import Expr
-
-
-class _Aggregated(Protocol):
-    def __call__(self, function: str, *others: object, where: object, **options: object) -> Expr: ...
+_Value_co = TypeVar("_Value_co", covariant=True)
 
 
-class Reducible:
-    """What can be reduced over a window's rows."""
+class _Aggregated(Protocol[_Value_co]):
+    def __call__(self, function: str, *others: object, where: object, **options: object) -> _Value_co: ...
+
+
+class Reducible(Generic[_Value_co]):
+    """What can be reduced over a window's rows, giving an expression or a signal."""
 
     __slots__ = ()
-    _aggregated: _Aggregated
+    _aggregated: _Aggregated[_Value_co]
 
-    def sum(self, where: object = None) -> Expr:
+    def sum(self, where: object = None) -> _Value_co:
         """Add up a window's values."""
         return self._aggregated("sum", where=where)
 
-    def mean(self, where: object = None) -> Expr:
+    def mean(self, where: object = None) -> _Value_co:
         """Average a window's values."""
         return self._aggregated("mean", where=where)
 
-    def product(self, where: object = None) -> Expr:
+    def product(self, where: object = None) -> _Value_co:
         """Multiply a window's values."""
         return self._aggregated("product", where=where)
 
-    def count(self, where: object = None) -> Expr:
+    def count(self, where: object = None) -> _Value_co:
         """Count a window's values that are not null."""
         return self._aggregated("count", where=where)
 
-    def count_distinct(self, where: object = None) -> Expr:
+    def count_distinct(self, where: object = None) -> _Value_co:
         """Count a window's different values."""
         return self._aggregated("count_distinct", where=where)
 
-    def min(self, where: object = None) -> Expr:
+    def min(self, where: object = None) -> _Value_co:
         """Give a window's smallest value."""
         return self._aggregated("min", where=where)
 
-    def max(self, where: object = None) -> Expr:
+    def max(self, where: object = None) -> _Value_co:
         """Give a window's largest value."""
         return self._aggregated("max", where=where)
 
-    def min_by(self, by: object, *, where: object = None) -> Expr:
+    def min_by(self, by: object, *, where: object = None) -> _Value_co:
         """Give the value where `by`, a column's name or an expression, is smallest."""
         return self._aggregated("min_by", by, where=where)
 
-    def max_by(self, by: object, *, where: object = None) -> Expr:
+    def max_by(self, by: object, *, where: object = None) -> _Value_co:
         """Give the value where `by`, a column's name or an expression, is largest."""
         return self._aggregated("max_by", by, where=where)
 
-    def median(self, where: object = None) -> Expr:
+    def median(self, where: object = None) -> _Value_co:
         """Give the value in the middle, or between the two in the middle."""
         return self._aggregated("median", where=where)
 
-    def quantile(self, q: float, *, where: object = None) -> Expr:
+    def quantile(self, q: float, *, where: object = None) -> _Value_co:
         """Give the value at `q`, from 0 to 1, of the way through the ordered values."""
         return self._aggregated("quantile", where=where, q=q)
 
-    def mode(self, where: object = None) -> Expr:
+    def mode(self, where: object = None) -> _Value_co:
         """Give the smallest of the most frequent values."""
         return self._aggregated("mode", where=where)
 
-    def std(self, ddof: int = 1, *, where: object = None) -> Expr:
+    def std(self, ddof: int = 1, *, where: object = None) -> _Value_co:
         """Give the standard deviation: of a sample, or of all there is with `ddof=0`."""
         return self._aggregated("std", where=where, ddof=ddof)
 
-    def var(self, ddof: int = 1, *, where: object = None) -> Expr:
+    def var(self, ddof: int = 1, *, where: object = None) -> _Value_co:
         """Give the variance: of a sample, or of all there is with `ddof=0`."""
         return self._aggregated("var", where=where, ddof=ddof)
 
-    def skew(self, *, bias: bool = True, where: object = None) -> Expr:
+    def skew(self, *, bias: bool = True, where: object = None) -> _Value_co:
         """Tell how lopsided the values lie."""
         return self._aggregated("skew", where=where, bias=bias)
 
-    def kurtosis(self, *, fisher: bool = True, bias: bool = True, where: object = None) -> Expr:
+    def kurtosis(self, *, fisher: bool = True, bias: bool = True, where: object = None) -> _Value_co:
         """Tell how heavy the tails are."""
         return self._aggregated("kurtosis", where=where, fisher=fisher, bias=bias)
 
-    def corr(self, other: object, *, where: object = None) -> Expr:
+    def corr(self, other: object, *, where: object = None) -> _Value_co:
         """Correlate with another column or expression."""
         return self._aggregated("corr", other, where=where)
 
-    def cov(self, other: object, ddof: int = 1, *, where: object = None) -> Expr:
+    def cov(self, other: object, ddof: int = 1, *, where: object = None) -> _Value_co:
         """Give the covariance with another column or expression."""
         return self._aggregated("cov", other, where=where, ddof=ddof)
 
-    def first(self, *, ignore_nulls: bool = False, where: object = None) -> Expr:
+    def first(self, *, ignore_nulls: bool = False, where: object = None) -> _Value_co:
         """Give the value of the first row."""
         return self._aggregated("first", where=where, ignore_nulls=ignore_nulls)
 
-    def last(self, *, ignore_nulls: bool = False, where: object = None) -> Expr:
+    def last(self, *, ignore_nulls: bool = False, where: object = None) -> _Value_co:
         """Give the value of the last row."""
         return self._aggregated("last", where=where, ignore_nulls=ignore_nulls)
 
-    def any(self, where: object = None) -> Expr:
+    def any(self, where: object = None) -> _Value_co:
         """Tell whether a value is true."""
         return self._aggregated("any", where=where)
 
-    def all(self, where: object = None) -> Expr:
+    def all(self, where: object = None) -> _Value_co:
         """Tell whether no value is false."""
         return self._aggregated("all", where=where)
 
-    def list(self, where: object = None) -> Expr:
+    def list(self, where: object = None) -> _Value_co:
         """Gather the values in order."""
         return self._aggregated("list", where=where)

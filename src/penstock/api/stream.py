@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from penstock.api.live import Live, Run
+    from penstock.api.signals.signal import Signal
     from penstock.compile import Compiled
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
@@ -198,6 +199,29 @@ class Stream:
         """
         plan, keys = keyed(self._plan, by)
         return look_back(self if plan is self._plan else self.derived(plan), size, keys, closed, delay)
+
+    def signal(
+        self,
+        values: object,
+        by: object = None,
+        lasting: Duration | None = None,
+        interval: tuple[str, str] | None = None,
+        resolve: str | None = None,
+    ) -> Signal:
+        """Take the rows for samples of a value that varies over time: a column, an expression, or several columns.
+
+        A sample holds until the key's next one; `lasting=` says for how long at most, `interval=` names two columns
+        between which it holds. Of several values at one time the last counts, or what `resolve=` says: "first",
+        "last", "sum", "mean", "min", "max".
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> trades = pk.from_arrow(pa.table({"t": [0, 4, 9], "p": [3, 5, 5]}), time="t")
+        >>> trades.signal("p").collect().to_pydict()
+        {'start': [0, 4], 'end': [4, None], 'value': [3, 5]}
+        """
+        from penstock.api.signals.source import signal  # noqa: PLC0415 - signals are made of streams
+
+        return signal(self, values, by, lasting, interval, resolve)
 
     # Running
 

@@ -37,11 +37,13 @@ from penstock.ir.nodes import (
     Reduce,
     Reduction,
     Samples,
+    Signals,
     Top,
 )
 from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row, as_table, to_rows, to_table
 from penstock.ir.scope import result_scope, result_types
+from penstock.ir.signals import signal_rows
 from penstock.ir.windows import Window, behind, windows_of
 from penstock.types.time import Time
 
@@ -86,6 +88,9 @@ def _value(
             return _distinct(body, values[body.source], program[body.source].time)
         case Top() as body:
             return _top(body, values[body.source], program[body.source].time)
+        case Signals() as body:
+            taken = [(_in_order(values[name], program[name].time), program[name]) for name in body.sources]
+            return [Sample(row, ((), place)) for place, row in enumerate(signal_rows(body.program, taken))]
 
 
 # --- samples one by one -----------------------------------------------------------------------------

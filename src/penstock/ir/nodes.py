@@ -20,6 +20,8 @@
                                                       the first or last sample of each value; with `within`,
                                                       of each run of equal ones that begins so close before
                  | Top(source, k, by, ties)           the k largest samples that share a window
+                 | Signals(sources, program)          the intervals on which a signal has one value; the program,
+                                                      in the language of `temporal/nodes.py`, samples sources "0", "1", …
     reduction  ::= function(args) [where predicate]   over one window's samples
     domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)
                  | Carried()                          the window each sample already carries
@@ -46,6 +48,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
+from penstock.temporal import nodes as temporal
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
@@ -153,8 +156,14 @@ class Top:
     ties: str
 
 
+@dataclass(frozen=True, slots=True)
+class Signals:
+    sources: tuple[str, ...]
+    program: temporal.Program
+
+
 Windowed = Reduce | Attach | Lookback
-Body = Input | Samples | Reduce | Attach | Lookback | Apply | Merge | Distinct | Top
+Body = Input | Samples | Reduce | Attach | Lookback | Apply | Merge | Distinct | Top | Signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +190,7 @@ def sources_of(body: Body) -> tuple[str, ...]:
     match body:
         case Input():
             return ()
-        case Merge(sources=several):
+        case Merge(sources=several) | Signals(sources=several):
             return several
         case _:
             return (body.source,)

@@ -33,8 +33,10 @@ from penstock.ir.nodes import (
     Reduce,
     Reduction,
     Samples,
+    Signals,
     Top,
 )
+from penstock.temporal.show import show_program
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
@@ -68,6 +70,10 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} @ each sample, {_windowed(body, program[body.source])}"
         case Lookback() as body:
             return f"{name} @ each sample{_behind(body, program[body.source])}"
+        case Signals(sources=sources, program=signals):
+            shown = show_program(signals, lambda count: ticks(count, signals.time.unit))
+            taken = [f"input {place} = ~{source}" for place, source in enumerate(sources)]
+            return _braced(f"{name} = intervals of {', '.join(taken)}", shown.split("\n"))
         case Apply() as body:
             unit = program[body.source].time.unit
             return f"{name} @ {_domain(body.domain, unit)}{_by(body.keys)} = function(~{body.source}[window])"

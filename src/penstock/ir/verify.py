@@ -26,10 +26,12 @@ from penstock.ir.nodes import (
     Reduce,
     Reduction,
     Samples,
+    Signals,
     Top,
     sources_of,
 )
 from penstock.ir.scope import result_scope, result_types
+from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Count, Session
 
@@ -83,6 +85,9 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
             _require(
                 this.schema.names[: len(given)] == given, this, f"does not begin with the columns {given}"
             )
+        case Signals() as body:
+            verify_signals(body.program, [(each.schema, each.time) for each in sources])
+            _require(this.schema.equals(body.program.schema), this, "has other columns than its signal")
         case Distinct() as body:
             _verify_chosen(this, sources[0], body.subset)
             _has_time(this, sources[0])

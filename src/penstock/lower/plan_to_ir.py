@@ -46,6 +46,8 @@ class _Translation:
         match plan:
             case pl.Union(inputs=several):
                 body: ir.Body = ir.Merge(tuple(self._in_order(each, schema) for each in several))
+            case pl.Intervals(inputs=several, program=program):
+                body = ir.Signals(tuple(self.name_of(each) for each in several), program)
             case pl.Source(name=name, sequence=sequence):
                 body = ir.Input(name, sequence)
             case _:
@@ -84,6 +86,7 @@ _PREFIX: dict[type[ir.Body], str] = {
     ir.Merge: "m",
     ir.Distinct: "d",
     ir.Top: "k",
+    ir.Signals: "i",
 }
 
 

@@ -16,6 +16,7 @@ from penstock.ir.nodes import (
     Program,
     Reduce,
     Samples,
+    Signals,
     Top,
     sources_of,
 )
@@ -25,7 +26,7 @@ from penstock.types.windows import Count
 def sees_order(body: Body) -> bool:
     """Tell whether an object's answer can depend on the order of samples of one time."""
     match body:
-        case Distinct() | Top() | Apply():
+        case Distinct() | Top() | Apply() | Signals():
             return True
         case Reduce(domain=Count()) | Attach(domain=Count()):
             return True

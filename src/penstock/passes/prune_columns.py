@@ -31,6 +31,7 @@ from penstock.ir.nodes import (
     Reduce,
     Reduction,
     Samples,
+    Signals,
     Top,
     Windowed,
     sources_of,
@@ -38,6 +39,7 @@ from penstock.ir.nodes import (
 from penstock.passes.graph import without_unread
 from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
+from penstock.temporal.nodes import Sampled, read_columns
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
@@ -85,7 +87,9 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
             return frozenset({this.time.column, *subset})
         case Top(by=by):
             return frozenset({this.time.column, by}) | _BOUNDS
-        case Apply():  # what a function gives is not known to be narrower
+        case (
+            Apply() | Signals()
+        ):  # what a function gives is not known to be narrower, and intervals are all of a value
             return frozenset(this.schema.names)
         case _:
             return frozenset({this.time.column})
@@ -123,8 +127,19 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
             return _window_needs(body, source) | _read(*(each.expr for each in body.fields))
         case Apply():
             return frozenset(source.schema.names)
+        case Signals() as body:
+            return sampled_columns(body, source)
         case _:
             return frozenset(this.schema.names)
+
+
+def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
+    """Name the columns of a source that signals sample."""
+    places = {str(place) for place, name in enumerate(body.sources) if name == source.name}
+    taken = [each.body for each in body.program.objects if isinstance(each.body, Sampled)]
+    return frozenset({source.time.column}).union(
+        *(read_columns(each) for each in taken if each.input in places)
+    )
 
 
 def _window_needs(body: Windowed, source: Object) -> frozenset[str]:
@@ -217,7 +232,7 @@ def _redirected(body: Body, instead: dict[str, str]) -> Body:
     match body:
         case Input():
             return body
-        case Merge(sources=several):
-            return Merge(tuple(instead.get(name, name) for name in several))
+        case Merge(sources=several) | Signals(sources=several):
+            return replace(body, sources=tuple(instead.get(name, name) for name in several))
         case _:
             return replace(body, source=instead.get(body.source, body.source))

@@ -30,6 +30,7 @@ from penstock.ir.nodes import (
     Program,
     Reduce,
     Samples,
+    Signals,
     Top,
     sources_of,
 )
@@ -97,7 +98,7 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return _within_window(source, program, results=False)
         case Distinct(keep="first"):
             return CarryIn()
-        case Reduce() | Attach() | Apply() | Lookback():
+        case Reduce() | Attach() | Apply() | Lookback() | Signals():
             return Sequential()
         case Distinct():
             return Sequential()  # whether a sample is the last depends on all that follow

@@ -10,6 +10,7 @@
            | Lookback(input, spans, by, fields)   every row, with aggregates over the rows behind it
            | Apply(input, window, by, function)   what a Python function makes of each window's rows
            | TopK(input, k, by, ties)             the k largest rows of each window
+           | Intervals(inputs, program)           on which a signal, made of samples of the inputs, has one value
     window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
              | CarriedWindow()                    the window a windowed result already carries
              | Session | Count | Unbounded | Calendar   as `types/windows.py` says
@@ -27,6 +28,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
+from penstock.temporal.nodes import Program
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
@@ -137,7 +139,15 @@ class TopK:
     ties: str = "first"
 
 
-Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | Lookback | Apply | TopK
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """The program knows its inputs by their numbers, "0", "1", …"""
+
+    inputs: tuple[Plan, ...]
+    program: Program
+
+
+Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | Lookback | Apply | TopK | Intervals
 
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:
@@ -145,7 +155,7 @@ def inputs(plan: Plan) -> tuple[Plan, ...]:
     match plan:
         case Source():
             return ()
-        case Union(inputs=several):
+        case Union(inputs=several) | Intervals(inputs=several):
             return several
         case _:
             return (plan.input,)

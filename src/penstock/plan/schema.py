@@ -17,6 +17,7 @@ from penstock.plan.nodes import (
     Attach,
     Distinct,
     Filter,
+    Intervals,
     Lookback,
     Plan,
     Project,
@@ -50,6 +51,8 @@ def schema_of(plan: Plan) -> pa.Schema:
         case Apply(input=inner, by=by, schema=schema):
             keys = [pa.field(name, column_type(name, schema_of(inner))) for name in by]
             return pa.schema([*bounds(time_of(inner)), *keys, *schema])
+        case Intervals(program=program):
+            return program.schema
         case Attach(input=inner, fields=fields):
             before = schema_of(inner)
             added = [] if WINDOW_START in before.names else bounds(time_of(inner))
@@ -100,6 +103,8 @@ def time_of(plan: Plan) -> Time:
         case Aggregate(input=inner) | Apply(input=inner):
             before = time_of(inner)
             return Time(WINDOW_END, before.type, before.unit, shift=-1)
+        case Intervals(program=program):
+            return program.time
 
 
 def _stored(time: Time) -> Time:
@@ -113,7 +118,7 @@ def carries_window(plan: Plan) -> bool:
             return True
         case Lookback(input=inner, rows=rows):
             return rows and carries_window(inner)
-        case Source():
+        case Source() | Intervals():
             return False
         case Union(inputs=inputs):
             return all(carries_window(each) for each in inputs)
@@ -129,7 +134,7 @@ def sources_of(plan: Plan) -> tuple[Source, ...]:
     match plan:
         case Source():
             return (plan,)
-        case Union(inputs=inputs):
+        case Union(inputs=inputs) | Intervals(inputs=inputs):
             return tuple(dict.fromkeys(source for each in inputs for source in sources_of(each)))
         case _:
             return sources_of(plan.input)

@@ -12,6 +12,7 @@ from penstock.plan.nodes import (
     CarriedWindow,
     Distinct,
     Filter,
+    Intervals,
     Lookback,
     Plan,
     Project,
@@ -60,6 +61,9 @@ def _node(plan: Plan) -> str:
             return f"look back{' beside each row' if rows else ''} {', '.join(parts)}{_by(by)}"
         case Apply(window=window, by=by):
             return f"apply a function{_by(by)} {_window(window)}"
+        case Intervals(program=program):
+            values = ", ".join(map(name, program[program.output].schema.names))
+            return f"intervals of a signal [{values}]{_by(tuple(program.keys.names))}"
         case TopK(k=k, by=by, ties=ties):
             return f"top {k} by {name(by)} ties {ties}"
 

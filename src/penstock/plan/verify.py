@@ -19,6 +19,7 @@ from penstock.plan.nodes import (
     CarriedWindow,
     Distinct,
     Filter,
+    Intervals,
     Lookback,
     Plan,
     Project,
@@ -30,6 +31,7 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
+from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of
 from penstock.types.windows import Count
 
@@ -76,6 +78,8 @@ def _node(plan: Plan) -> None:
         case Lookback(input=inner, spans=spans, by=by, fields=fields):
             _known([*by, time_of(inner).column], schema_of(inner))
             _require(len(spans) == len(fields) > 0, "a look-back needs fields for each span")
+        case Intervals(inputs=several, program=program):
+            verify_signals(program, [(schema_of(each), time_of(each)) for each in several])
         case TopK(input=inner, k=k, by=by):
             _require(k > 0 and carries_window(inner), "top needs k > 0 and windows")
             _known([by], schema_of(inner))

@@ -1,0 +1,1 @@
+"""Signals: values that vary over time, and the algebra on them."""

@@ -1,0 +1,63 @@
+"""`pk.when` between signals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.api.expr import Expr, node_of
+from penstock.api.signals.pointwise import pointwise
+from penstock.expr import nodes
+
+if TYPE_CHECKING:
+    from penstock.api.signals.signal import Signal
+
+Branches = tuple[tuple[object, object], ...]
+
+
+class SignalWhen:
+    """A condition that waits for its value."""
+
+    __slots__ = ("_branches", "_condition")
+
+    def __init__(self, branches: Branches, condition: object) -> None:
+        self._branches = branches
+        self._condition = condition
+
+    def then(self, value: object) -> SignalThen:
+        """Give the value, a signal or a constant, where the condition is true."""
+        return SignalThen((*self._branches, (self._condition, value)))
+
+
+class SignalThen:
+    """A choice that waits for another condition, or for what holds otherwise."""
+
+    __slots__ = ("_branches",)
+
+    def __init__(self, branches: Branches) -> None:
+        self._branches = branches
+
+    def when(self, condition: object) -> SignalWhen:
+        """Add a condition that counts where the earlier ones are not true."""
+        return SignalWhen(self._branches, condition)
+
+    def otherwise(self, value: object) -> Signal:
+        """Give the value where no condition is true; nothing where one is not defined."""
+        return _chosen(self._branches, value)
+
+    def end(self) -> Signal:
+        """Leave the signal undefined where no condition is true."""
+        return _chosen(self._branches, None)
+
+
+def _chosen(branches: Branches, otherwise: object) -> Signal:
+    def choice(*values: object) -> Expr:
+        *pairs, last = values
+        parts = list(zip(pairs[0::2], pairs[1::2], strict=True))
+        case = nodes.Case(tuple((node_of(c), node_of(v)) for c, v in parts), node_of(last))
+        known = [nodes.Call("is_not_null", (node_of(c),)) for c, _ in parts]
+        whole: nodes.Expr = known[0]
+        for each in known[1:]:
+            whole = nodes.Call("and", (whole, each))
+        return Expr(nodes.Case(((whole, case),), node_of(None)))
+
+    return pointwise(choice, [each for pair in branches for each in pair] + [otherwise], strict=False)

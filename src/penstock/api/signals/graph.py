@@ -1,0 +1,91 @@
+"""What a signal is made of: temporal objects that share parts, and the streams they sample."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.api.stream import Stream
+from penstock.errors import SignalError
+from penstock.temporal.nodes import Body, Object, Program, Sampled, renamed, sources_of
+from penstock.types.time import Time
+
+# The time of a feedback's past results, before they have met the signals it reads.
+NOWHEN = Time("", pa.null(), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The objects of a signal by name, those it reads before it, and the streams by the names samples know.
+
+    An object's name is a digest of its definition: equal definitions are one object, wherever they were written.
+    """
+
+    objects: dict[str, Object]
+    inputs: dict[str, Stream]
+    keys: pa.Schema
+    time: Time
+
+    def defined(self, body: Body, schema: pa.Schema) -> tuple[Graph, str]:
+        """Add an object."""
+        name = hashlib.sha256(repr((body, schema)).encode()).hexdigest()[:16]
+        return Graph(
+            {**self.objects, name: Object(name, body, schema)}, self.inputs, self.keys, self.time
+        ), name
+
+    def program(self, output: str) -> tuple[Program, tuple[Stream, ...]]:
+        """Number the objects that the output needs, and the streams they sample."""
+        needed = self._needed(output)
+        inputs = list(dict.fromkeys(each.body.input for each in needed if isinstance(each.body, Sampled)))
+        names = {each.name: f"n{i}" for i, each in enumerate(needed)}
+        names |= {token: str(i) for i, token in enumerate(inputs)}
+        objects = tuple(Object(names[each.name], renamed(each.body, names), each.schema) for each in needed)
+        streams = tuple(self.inputs[token] for token in inputs)
+        return Program(objects, names[output], self.keys, self.time), streams
+
+    def _needed(self, output: str) -> list[Object]:
+        reached, waiting = set[str](), [output]
+        while waiting:
+            name = waiting.pop()
+            if name not in reached:
+                reached.add(name)
+                waiting += sources_of(self.objects[name].body)
+        return [each for name, each in self.objects.items() if name in reached]
+
+
+def sampled(
+    stream: Stream, body: Sampled, schema: pa.Schema, keys: pa.Schema, time: Time
+) -> tuple[Graph, str]:
+    """Begin a graph with the samples of a stream."""
+    return Graph({}, {body.input: stream}, keys, time).defined(body, schema)
+
+
+def joined(graphs: Sequence[Graph]) -> Graph:
+    """Put the objects of several signals together, which must vary over the same time by the same keys."""
+    first = next((each for each in graphs if each.time != NOWHEN), graphs[0])
+    for other in graphs:
+        if other.time != NOWHEN:
+            _require_alike(first, other)
+    objects = {name: each for graph in graphs for name, each in graph.objects.items()}
+    inputs = {token: each for graph in graphs for token, each in graph.inputs.items()}
+    return Graph(objects, inputs, first.keys, first.time)
+
+
+def _require_alike(first: Graph, other: Graph) -> None:
+    if first.keys != other.keys:
+        raise SignalError(
+            f"signals are combined key by key, but one is by {_described(first.keys)} and the other by "
+            f"{_described(other.keys)}; give both the same by=, renaming or casting columns before .signal(...)"
+        )
+    if first.time != other.time:
+        raise SignalError(
+            f"signals are combined instant by instant, but one counts time as {first.time.type} and the other "
+            f"as {other.time.type}; cast one of the time columns before .signal(...)"
+        )
+
+
+def _described(keys: pa.Schema) -> str:
+    return ", ".join(f"{each.name!r} ({each.type})" for each in keys) or "nothing"

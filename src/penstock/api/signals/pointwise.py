@@ -1,0 +1,95 @@
+"""Values computed instant by instant: what operators on signals, `map`, `where` and `pk.when` become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.api.bind import bound
+from penstock.api.expr import Expr, node_of
+from penstock.api.signals.graph import Graph, joined
+from penstock.errors import ExpressionTypeError
+from penstock.expr import nodes
+from penstock.expr.nodes import Field
+from penstock.expr.typing import type_of
+from penstock.temporal.nodes import VALUE, At, Body, Expression, at
+from penstock.temporal.scope import fields_schema, scope
+
+if TYPE_CHECKING:
+    from penstock.api.signals.signal import Signal
+
+# What is not null although an operand is: an operation on signals is defined where all of them are.
+_LENIENT = frozenset({"and", "or", "fill_null", "is_null", "is_not_null", "least", "greatest"})
+
+
+def pointwise(compute: Callable[..., object], operands: Sequence[object], *, strict: bool = True) -> Signal:
+    """Make the signal of a function of signals and constants, called once with symbols.
+
+    A `strict` one is defined where all operands are, whatever the function makes of nulls.
+    """
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+
+    signals = list({id(each): each for each in operands if isinstance(each, Signal)}.values())
+    graph = joined([each.graph for each in signals])
+    access = {id(each): i for i, each in enumerate(signals)}
+    symbols = [
+        Expr(nodes.Column(at(access[id(each)], each.column))) if isinstance(each, Signal) else each
+        for each in operands
+    ]
+    node = node_of(compute(*symbols))
+    if strict:
+        node = guarded(node, [each.node for each in symbols if isinstance(each, Expr)])
+    return expression(graph, tuple(At(each.name) for each in signals), {VALUE: node})
+
+
+def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
+    """Make an expression null where an operand is."""
+    if not _is_lenient(node) and all(each in nodes.walk(node) for each in operands):
+        return node
+    there = [nodes.Call("is_not_null", (each,)) for each in dict.fromkeys(operands)]
+    condition: nodes.Expr = there[0]
+    for each in there[1:]:
+        condition = nodes.Call("and", (condition, each))
+    return Expr(nodes.Case(((condition, node),), node_of(None))).node
+
+
+def _is_lenient(node: nodes.Expr) -> bool:
+    return any(
+        isinstance(each, nodes.Case | nodes.IsIn)
+        or (isinstance(each, nodes.Call) and each.function in _LENIENT)
+        for each in nodes.walk(node)
+    )
+
+
+def expression(graph: Graph, accesses: tuple[At, ...], values: dict[str, nodes.Expr]) -> Signal:
+    """Make the signal of some expressions over accesses."""
+    schemas = {name: each.schema for name, each in graph.objects.items()}
+    names = scope(Expression(accesses, (), ()), schemas)
+    fields = tuple(Field(name, bound(node, names, graph.time)) for name, node in values.items())
+    for each in fields:
+        _refuse(each, pa.types.is_null(type_of(each.expr, names)))
+    body = Expression(accesses, (), fields)
+    return defined(graph, body, schemas)
+
+
+def defined(graph: Graph, body: Expression, schemas: dict[str, pa.Schema]) -> Signal:
+    """Add an expression to a graph, and give its signal."""
+    return signal_of(graph, body, fields_schema(body, schemas))
+
+
+def signal_of(graph: Graph, body: Body, schema: pa.Schema) -> Signal:
+    """Add an object to a graph, and give its signal."""
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+
+    return Signal(*graph.defined(body, schema))
+
+
+def _refuse(field: Field, untyped: bool) -> None:
+    if nodes.has_aggregate(field.expr):
+        raise ExpressionTypeError(
+            "an aggregate reduces samples over a span of time; write signal.rolling('10s').mean() and the like"
+        )
+    if untyped:
+        raise ExpressionTypeError("the signal would be null everywhere; write pk.lit(None, 'float64')")

@@ -1,0 +1,338 @@
+"""The signal: a value that varies over time, one for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.expr import Expr
+from penstock.api.rows import renamed as renamed_rows
+from penstock.api.signals.graph import Graph, joined
+from penstock.api.signals.operators import Operators
+from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
+from penstock.api.signals.spans import Spanned, rolled, shifted, windowed
+from penstock.api.stream import Stream
+from penstock.api.tracing import Function
+from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
+from penstock.expr import nodes
+from penstock.plan.nodes import Intervals
+from penstock.temporal.nodes import VALUE, At, Chop, Resample, at
+from penstock.types.duration import Duration, to_ticks
+
+if TYPE_CHECKING:
+    from penstock.api.explain import Explanation
+    from penstock.api.live import Live, Run
+
+METHODS = ("linear", "last", "mean")
+
+
+class Signal(Operators):
+    """A value that varies over time, one for each key; arithmetic on signals joins them in time.
+
+    `stream.signal(...)` makes one. It is defined where a sample holds; an operation between signals is
+    defined where all of them are. Nothing runs until asked.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> trades = pk.from_arrow(pa.table({"t": [0, 2, 5], "price": [3.0, 5.0, 4.0]}), time="t")
+    >>> price = trades.signal("price")
+    >>> (price > price.shift(1)).collect().to_pydict()
+    {'start': [1, 2, 3], 'end': [2, 3, None], 'value': [False, True, False]}
+    """
+
+    __slots__ = ("_graph", "_name")
+    __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self._graph = graph
+        self._name = name
+
+    # What it is
+
+    @property
+    def graph(self) -> Graph:
+        """The temporal objects it is made of."""
+        return self._graph
+
+    @property
+    def name(self) -> str:
+        """Which of the objects it is."""
+        return self._name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the intervals that `collect` gives."""
+        return self.to_stream().schema
+
+    @property
+    def values(self) -> pa.Schema:
+        """The columns of its value."""
+        return self._graph.objects[self._name].schema
+
+    @property
+    def column(self) -> str:
+        """The name of its only value."""
+        if len(self.values) > 1:
+            raise SignalError(
+                f"this signal has several values, {', '.join(map(repr, self.values.names))}; "
+                f"choose one, as in signal[{self.values.names[0]!r}], or use .map(lambda {', '.join('abcdef'[: len(self.values)])}: …)"
+            )
+        only: str = self.values.names[0]
+        return only
+
+    def __getitem__(self, name: str) -> Signal:
+        """One of several values, by its name."""
+        if name not in self.values.names:
+            raise UnknownColumnError(
+                f"this signal has no value {name!r}; it has {', '.join(self.values.names)}"
+            )
+        return expression(self._graph, (At(self._name),), {VALUE: nodes.Column(at(0, name))})
+
+    def __bool__(self) -> bool:
+        raise ExpressionTypeError("a signal has no truth value by itself; combine signals with & | ~")
+
+    def __repr__(self) -> str:
+        by = f" by {', '.join(map(repr, self._graph.keys.names))}" if len(self._graph.keys) else ""
+        return f"<Signal ({', '.join(f'{each.name!r}: {each.type}' for each in self.values)}){by}>"
+
+    # Instant by instant
+
+    def map(self, function: Callable[..., object]) -> Signal:
+        """Compute another value from its value, by a function that is traced and compiled.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4.0, 9.0]}), time="t").signal("v")
+        >>> level.map(lambda v: v.sqrt() + 1).collect()["value"].to_pylist()
+        [3.0, 4.0]
+        """
+        node, columns = self._traced("map", function)
+        return expression(self._graph, (At(self._name),), {VALUE: guarded(node, columns)})
+
+    def where(self, condition: object) -> Signal:
+        """Keep the value where a condition is true: a function of the value, or another signal.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2, 5], "v": [4, -9, 3]}), time="t").signal("v")
+        >>> level.where(lambda v: v > 0).collect().to_pydict()
+        {'start': [0, 5], 'end': [2, None], 'value': [4, 3]}
+        """
+        if isinstance(condition, Signal):
+            return pointwise(_kept, (condition, self), strict=False)
+        if not callable(condition):
+            raise ExpressionTypeError(
+                f"where takes a function of the value or a signal, not a {type(condition).__name__}"
+            )
+        node, _ = self._traced("where", condition)
+        kept: dict[str, nodes.Expr] = {
+            name: nodes.Case(((node, nodes.Column(at(0, name))),), nodes.Literal(None, pa.null()))
+            for name in self.values.names
+        }
+        return expression(self._graph, (At(self._name),), kept)
+
+    def or_else(self, other: object) -> Signal:
+        """Fill the time where it is not defined with another signal, or a constant.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2, 5], "v": [4, None, 3]}), time="t").signal("v")
+        >>> level.or_else(level.per(10).mean().map(lambda m: m.cast("int64"))).collect()["value"].to_pylist()
+        [4, 3]
+        """
+        return pointwise(lambda own, instead: own.fill_null(instead), (self, other), strict=False)
+
+    def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
+        """Call a user's function with symbols for the values."""
+        traced = Function(role, function)
+        columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in self.values.names]
+        traced.require(len(columns), f"one for each value, {', '.join(self.values.names)}")
+        return traced.node(traced.trace(*(Expr(each) for each in columns)), columns), list(columns)
+
+    def abs(self) -> Signal:
+        """Give the absolute value."""
+        return pointwise(abs, (self,))
+
+    def sqrt(self) -> Signal:
+        """Give the square root; NaN below zero."""
+        return self.map(lambda v: v.sqrt())
+
+    def cast(self, dtype: object) -> Signal:
+        """Convert to another type, checking that every value fits."""
+        return pointwise(lambda v: v.cast(dtype), (self,))
+
+    # In time
+
+    def shift(self, by: Duration) -> Signal:
+        """Move in time: the value it had so long ago.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")
+        >>> level.shift(10).collect().to_pydict()
+        {'start': [10, 12], 'end': [12, None], 'value': [4, 9]}
+        """
+        ticks = to_ticks(by, self._graph.time, "the shift")
+        return shifted(self, ticks)
+
+    def rolling(self, size: object) -> Spanned:
+        """Look back, at every instant, on the samples of the last so much time, or the last `pk.rows(n)`.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")
+        >>> level.rolling(10).sum().collect().to_pydict()
+        {'start': [0, 2, 10], 'end': [2, 10, 12], 'value': [4, 13, 9]}
+        """
+        return rolled(self, size)
+
+    def window(self, size: Duration, every: Duration | None = None) -> Spanned:
+        """Reduce, at every multiple of `every`, the samples of the time just before it.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
+        >>> level.window(10, every=5).sum().collect().to_pydict()
+        {'start': [5, 15], 'end': [15, 25], 'value': [13, 1]}
+        """
+        return windowed(self, size, size if every is None else every)
+
+    def per(self, size: Duration) -> Spanned:
+        """Reduce the samples of each stretch of time, over that stretch itself.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
+        >>> (level - level.per(10).min()).collect().to_pydict()
+        {'start': [0, 2, 10, 13], 'end': [2, 10, 13, 20], 'value': [0, 5, 8, 0]}
+        """
+        return windowed(self, size, None)
+
+    def resample(self, every: Duration, method: str = "linear", max_gap: Duration | None = None) -> Signal:
+        """Give it a sample at every multiple of `every`, between its first and its last.
+
+        `method` is "linear" (between the samples around), "last" (what holds there) or "mean" (of the samples until
+        the next multiple). With `max_gap`, samples further apart have nothing between them.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 4, 8], "v": [0.0, 8.0, 4.0]}), time="t").signal("v")
+        >>> level.resample(every=5).collect().to_pydict()
+        {'start': [0, 5], 'end': [5, 10], 'value': [0.0, 7.0]}
+        """
+        if method not in METHODS:
+            raise ExpressionTypeError(f"method is {method!r}; it is one of {', '.join(map(repr, METHODS))}")
+        ticks = _positive(every, self._graph, "every=")
+        gap = None if max_gap is None else _positive(max_gap, self._graph, "max_gap=")
+        if method == "mean":
+            return self.per(every).mean()
+        source = self if method == "last" else _floating(self)
+        return signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values)
+
+    def chop(self, every: Duration) -> Signal:
+        """Sample it at every multiple of `every` too, so that reductions count what is held as well.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 20], "v": [4, 9]}), time="t").signal("v")
+        >>> level.chop(5).per(20).count().collect()["value"].to_pylist()
+        [4, 1]
+        """
+        ticks = _positive(every, self._graph, "every=")
+        return signal_of(self._graph, Chop(self._name, ticks), self.values)
+
+    def integral(self) -> Signal:
+        """Add up value times duration, from the first sample to each: in seconds, or ticks where time has no unit."""
+        return rolled(self, None).integral()
+
+    def time_mean(self) -> Signal:
+        """Average from the first sample to each, every value weighted by how long it held."""
+        return rolled(self, None).time_mean()
+
+    # Running
+
+    def to_stream(self, name: str | None = None) -> Stream:
+        """Go on with its intervals as rows: `start, end`, the keys, and its value, named so if a name is given.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
+        >>> level.to_stream("level").window(10).agg(peak=pk.max("level")).collect()["peak"].to_pylist()
+        [9, 1]
+        """
+        program, streams = self._graph.program(self._name)
+        data: dict[str, Any] = {}
+        for each in streams:
+            data |= each.raw_data
+        plan = Intervals(tuple(each.raw_plan for each in streams), program)
+        stream = Stream(plan, data)
+        if name is None or name == self.column:
+            return stream
+        return stream.derived(renamed_rows(plan, {self.column: name}))
+
+    def collect(self, data: Any = None, **bindings: Any) -> pa.Table:
+        """Run over all data, and give the intervals on which it has one value: `start, end`, keys, `value`."""
+        return self.to_stream().collect(data, **bindings)
+
+    def run(self, batches: Any = None, /, **options: Any) -> Run:
+        """Run incrementally: record batches in, intervals out as they end."""
+        return self.to_stream().run(batches, **options)
+
+    def open(self, state: object = None, **options: Any) -> Live:
+        """Open it for pushing batches into it by hand."""
+        return self.to_stream().open(state, **options)
+
+    def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
+        """Run, and give the first intervals."""
+        return self.to_stream().head(n, data, **bindings)
+
+    def to_polars(self, data: Any = None, /, **bindings: Any) -> Any:
+        """Run, and give the intervals as a Polars data frame."""
+        return self.to_stream().to_polars(data, **bindings)
+
+    def to_pandas(self, data: Any = None, /, **bindings: Any) -> Any:
+        """Run, and give the intervals as a pandas data frame."""
+        return self.to_stream().to_pandas(data, **bindings)
+
+    def explain(self, stage: str | None = None) -> Explanation:
+        """Show what it becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
+        return self.to_stream().explain(stage)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Run, and hand the intervals to any library that reads Arrow streams."""
+        return self.to_stream().__arrow_c_stream__(requested_schema)
+
+
+def _kept(condition: Expr, value: Expr) -> Expr:
+    return Expr(nodes.Case(((condition.node, value.node),), nodes.Literal(None, pa.null())))
+
+
+def _floating(signal: Signal) -> Signal:
+    """Interpolation is between floats."""
+    wanted: dict[str, nodes.Expr] = {
+        each.name: nodes.Cast(nodes.Column(at(0, each.name)), pa.float64()) for each in signal.values
+    }
+    if all(pa.types.is_floating(each.type) for each in signal.values):
+        return signal
+    return expression(signal.graph, (At(signal.name),), wanted)
+
+
+def _positive(duration: Duration, graph: Graph, what: str) -> int:
+    ticks = to_ticks(duration, graph.time, what)
+    if ticks <= 0:
+        raise DurationError(f"{what} is {duration!r}; it must be longer than zero")
+    return ticks
+
+
+def align(**signals: Signal) -> Signal:
+    """Put several signals into one with several values, computed in one pass; null where one is not defined.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")
+    >>> pk.align(now=level, before=level.shift(1)).collect().to_pydict()
+    {'start': [0, 1, 2, 3], 'end': [1, 2, 3, None], 'now': [4, 4, 9, 9], 'before': [None, 4, 4, 9]}
+    """
+    for each in signals.values():
+        if not isinstance(each, Signal):
+            raise ExpressionTypeError(f"align takes signals, not a {type(each).__name__}")
+    if not signals:
+        raise ExpressionTypeError(
+            "align needs at least one signal, such as pk.align(mean=price.rolling('10s').mean())"
+        )
+    graph = joined([each.graph for each in signals.values()])
+    accesses = tuple(dict.fromkeys(At(each.name) for each in signals.values()))
+    values: dict[str, nodes.Expr] = {
+        name: nodes.Column(at(accesses.index(At(each.name)), each.column)) for name, each in signals.items()
+    }
+    return expression(graph, accesses, values)

@@ -1,0 +1,122 @@
+"""From rows to signals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.api.bind import flat, row_fields
+from penstock.api.expr import Expr, column_or_node
+from penstock.api.signals.graph import sampled
+from penstock.api.signals.signal import Signal
+from penstock.api.stream import Stream
+from penstock.api.windowed import keyed
+from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchError, SignalError, WindowError
+from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.nodes import Aggregate, Column, Field
+from penstock.expr.typing import column_type, type_of
+from penstock.plan.nodes import Plan
+from penstock.plan.schema import schema_of, time_of
+from penstock.temporal.nodes import DURATION, END, START, VALUE, Hold, Sampled
+from penstock.types.duration import Duration, to_ticks
+from penstock.types.time import Time
+
+RESOLVES = ("first", "last", "sum", "mean", "min", "max")
+
+
+def signal(
+    stream: Stream,
+    values: object,
+    by: object,
+    lasting: Duration | None,
+    interval: tuple[str, str] | None,
+    resolve: str | None,
+) -> Signal:
+    """Make a signal of a stream's rows, checking it against the stream's columns and time."""
+    plan, keys = keyed(stream.raw_plan, by)
+    plan, until = _between(plan, interval)
+    schema, time = schema_of(plan), time_of(plan)
+    if time.column not in schema.names:
+        raise WindowError(
+            "these rows have no time any more, it was dropped; keep the time column to make a signal"
+        )
+    fields = _fields(values, schema, time)
+    typed = pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
+    _refuse_clash([START, END, *keys], typed.names)
+    hold = Hold(_lasting(lasting, interval, time), until, _resolve(resolve, typed))
+    own = stream if plan is stream.raw_plan else stream.derived(plan)
+    body = Sampled(f"stream {id(own.raw_plan)}", keys, fields, hold)
+    key_schema = pa.schema([pa.field(name, column_type(name, schema)) for name in keys])
+    return Signal(*sampled(own, body, typed, key_schema, Time(START, time.type, time.unit)))
+
+
+def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
+    """One value is called `value`; several keep their names."""
+    several = flat([values])
+    if not several:
+        raise ExpressionTypeError("a signal needs a column or an expression for its value")
+    if len(several) == 1 and not isinstance(values, list | tuple):
+        node = column_or_node(several[0])
+        return row_fields((), {VALUE: Expr(node)}, schema, time, "signal")
+    return row_fields(several, {}, schema, time, "signal")
+
+
+def _between(plan: Plan, interval: tuple[str, str] | None) -> tuple[Plan, str | None]:
+    """Read interval= as the column that is the time of samples, and the one they hold until."""
+    if interval is None:
+        return plan, None
+    if isinstance(interval, str) or not isinstance(interval, Sequence) or len(interval) != 2:
+        raise SignalError(f"interval= names two columns, such as ('start', 'end'), not {interval!r}")
+    start, end = interval
+    schema, time = schema_of(plan), time_of(plan)
+    for name in (start, end):
+        if column_type(name, schema) != time.type:
+            raise SchemaMismatchError(
+                f"interval= names {name!r}, of type {column_type(name, schema)}; it must be {time.type}, "
+                f"as the time column {time.column!r} is"
+            )
+    if start != time.column:
+        raise SignalError(
+            f"interval= begins with {start!r}, but the time of these rows is {time.column!r}; "
+            f"declare the stream with time={start!r}"
+        )
+    return plan, end
+
+
+def _lasting(lasting: Duration | None, interval: object, time: Time) -> int | None:
+    if lasting is None:
+        return None
+    if interval is not None:
+        raise SignalError("a sample holds for lasting= or between the columns of interval=; give one of them")
+    ticks = to_ticks(lasting, time, "lasting=")
+    if ticks <= 0:
+        raise WindowError(f"lasting= is {lasting!r}; it must be longer than zero")
+    return ticks
+
+
+def _resolve(resolve: str | None, values: pa.Schema) -> str | None:
+    """Check that values of one time can be joined, and stay of their type."""
+    if resolve is None:
+        return None
+    if resolve not in RESOLVES:
+        raise SignalError(f"resolve is {resolve!r}; it is one of {', '.join(map(repr, RESOLVES))}")
+    for each in values:
+        options = tuple(sorted(AGGREGATES[resolve].settings(()).items()))
+        try:
+            made = type_of(Aggregate(resolve, (Column(each.name),), None, options), values)
+        except PenstockError as error:
+            raise SignalError(f"resolve={resolve!r} does not fit {each.name!r}: {error}") from error
+        if made != each.type:
+            raise SignalError(
+                f"resolve={resolve!r} makes {made} of {each.name!r}, which is {each.type}; cast it to {made} first"
+            )
+    return resolve
+
+
+def _refuse_clash(taken: list[str], names: list[str]) -> None:
+    clash = next((name for name in names if name in {*taken, DURATION}), None)
+    if clash is not None:
+        raise SchemaMismatchError(
+            f"the signal would have a value named {clash!r}, which its intervals use; choose another name with alias"
+        )

@@ -1,0 +1,209 @@
+"""A signal with a span of time around every instant, waiting for what to reduce the samples in it to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.api.bind import bound
+from penstock.api.custom import CustomAggregate
+from penstock.api.expr import Expr, aggregate
+from penstock.api.reducible import Reducible
+from penstock.api.signals.pointwise import defined, expression, signal_of
+from penstock.api.windows import MOST_WINDOWS_PER_ROW, RowsSpec
+from penstock.errors import ExpressionTypeError, WindowError
+from penstock.expr import nodes
+from penstock.expr.nodes import Field
+from penstock.temporal.nodes import (
+    DURATION,
+    VALUE,
+    At,
+    Chop,
+    Expression,
+    Held,
+    Last,
+    Over,
+    Per,
+    Rolling,
+    Span,
+    Window,
+    at,
+)
+from penstock.temporal.reach import FOREVER
+from penstock.temporal.scope import chopped_schema
+from penstock.types.duration import to_ticks
+from penstock.types.time import NANOSECONDS
+
+if TYPE_CHECKING:
+    from penstock.api.signals.signal import Signal
+
+
+class Spanned(Reducible["Signal"]):
+    """A signal over a span of time: `.mean()`, `.max()`, `.agg(rms)` … reduce its samples there.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4.0, 9.0]}), time="t").signal("v")
+    >>> level.per(10).agg(pk.max("value") - pk.min("value")).collect()["value"].to_pylist()
+    [5.0]
+    """
+
+    __slots__ = ("_signal", "_span")
+
+    def __init__(self, signal: Signal, span: Span) -> None:
+        self._signal = signal
+        self._span = span
+
+    def agg(self, reduction: object) -> Signal:
+        """Reduce by an expression of aggregates over the signal's columns, or by one that `pk.aggregate` made."""
+        if isinstance(reduction, CustomAggregate):
+            reduction = reduction(self._signal.column)
+        if not isinstance(reduction, Expr) or not nodes.has_aggregate(reduction.node):
+            raise ExpressionTypeError(
+                "agg takes an expression of aggregates, such as pk.max('value') - pk.min('value'), "
+                "or an aggregate that pk.aggregate made"
+            )
+        return _reduced(self._signal, self._span, reduction.node)
+
+    def _aggregated(self, function: str, *others: object, where: object, **options: object) -> Signal:
+        return self.agg(aggregate(function, self._signal.column, *others, where=where, **options))
+
+    def integral(self) -> Signal:
+        """Add up value times duration: in seconds, or in ticks where time has no unit.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
+        >>> power.per(10).integral().collect()["value"].to_pylist()
+        [160.0, 200.0, None]
+        """
+        return self._weighted(_Weights(self._signal).integral)
+
+    def time_mean(self) -> Signal:
+        """Average, every value weighted by how long it holds.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
+        >>> power.per(10).time_mean().collect()["value"].to_pylist()
+        [16.0, 20.0, None]
+        """
+        return self._weighted(_Weights(self._signal).mean)
+
+    def _weighted(self, value: Expr) -> Signal:
+        """Cut the signal where the span begins and ends, and reduce pieces with their durations."""
+        match self._span:
+            case Last():
+                raise WindowError("rows have no duration to weight by; give the span as a length of time")
+            case Rolling(size=size):
+                return self._looking_back(size, value)
+            case Window(size=size, every=every):
+                return _reduced(
+                    _pieces(self._signal, Chop(self._signal.name, gcd(size, every), None, True)),
+                    self._span,
+                    value.node,
+                )
+            case Per(size=size):
+                return _reduced(
+                    _pieces(self._signal, Chop(self._signal.name, size, None, True)), self._span, value.node
+                )
+
+    def _looking_back(self, size: int, value: Expr) -> Signal:
+        """At each sample, over the time before it; held until the next, as it would change at every instant."""
+        cuts = At(self._signal.name, -size)
+        chopped = _pieces(
+            self._signal, Chop(self._signal.name, None, None if size >= FOREVER else cuts, True)
+        )
+        made = _reduced(chopped, self._span, value.node, shift=1)  # pieces that begin before t
+        return signal_of(made.graph, Held(made.name, self._signal.name), made.values)
+
+    def __repr__(self) -> str:
+        return f"<{type(self._span).__name__} span of {self._signal!r}: call .mean(), .max(), .agg(...) …>"
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """What value and duration of pieces add up to."""
+
+    signal: Signal
+
+    @property
+    def integral(self) -> Expr:
+        unit = self.signal.graph.time.unit
+        total = aggregate("sum", self._value * self._duration)
+        return total if unit is None else total * (NANOSECONDS[unit] / 1e9)
+
+    @property
+    def mean(self) -> Expr:
+        lasting = aggregate("sum", self._duration, where=self._value.is_not_null())
+        return aggregate("sum", self._value * self._duration) / lasting
+
+    @property
+    def _value(self) -> Expr:
+        return Expr(nodes.Column(self.signal.column)).cast(pa.float64())
+
+    @property
+    def _duration(self) -> Expr:
+        return Expr(nodes.Column(DURATION)).cast(pa.float64())
+
+
+def _pieces(signal: Signal, chop: Chop) -> Signal:
+    return signal_of(signal.graph, chop, chopped_schema(chop, signal.values))
+
+
+def _reduced(signal: Signal, span: Span, node: nodes.Expr, shift: int = 0) -> Signal:
+    """Make the signal of an expression of aggregates over a span; null where the span holds no sample."""
+    graph = signal.graph
+    reductions: list[Over] = []
+
+    def rule(each: nodes.Expr) -> nodes.Expr:
+        if not isinstance(each, nodes.Aggregate):
+            return each
+        over = Over(signal.name, each.function, each.args, span, each.where, each.options, shift)
+        if over not in reductions:
+            reductions.append(over)
+        return nodes.Reduced(reductions.index(over))
+
+    resolved = bound(node, signal.values, graph.time)
+    fields = (Field(VALUE, nodes.rewrite(resolved, rule)),)
+    schemas = {name: each.schema for name, each in graph.objects.items()}
+    return defined(graph, Expression((), tuple(reductions), fields), schemas)
+
+
+def rolled(signal: Signal, size: object) -> Spanned:
+    """Read the size of a span that looks back; None is all the time there has been."""
+    match size:
+        case None:
+            return Spanned(signal, Rolling(FOREVER))
+        case RowsSpec(size=rows, every=every, partial=partial):
+            if every is not None or partial:
+                raise WindowError("rolling takes pk.rows(n) alone: every sample looks back on the last n")
+            return Spanned(signal, Last(rows))
+        case _:
+            return Spanned(signal, Rolling(_ticks(signal, size, "the size of rolling")))
+
+
+def windowed(signal: Signal, size: object, every: object | None) -> Spanned:
+    """Read the size of spans that lie on a grid; without `every`, each holds on itself."""
+    ticks = _ticks(signal, size, "the size of the window")
+    if every is None:
+        return Spanned(signal, Per(ticks))
+    step = _ticks(signal, every, "the step of the window (every=)")
+    if ticks // step > MOST_WINDOWS_PER_ROW:
+        raise WindowError(
+            f"a window of {size!r} every {every!r} holds each sample {ticks // step:,} times; use a longer step"
+        )
+    return Spanned(signal, Window(ticks, step))
+
+
+def _ticks(signal: Signal, size: object, what: str) -> int:
+    ticks = to_ticks(size, signal.graph.time, what)
+    if ticks <= 0:
+        raise WindowError(f"{what} is {size!r}; it must be longer than zero")
+    return ticks
+
+
+def shifted(signal: Signal, ticks: int) -> Signal:
+    """Move a signal in time."""
+    same: dict[str, nodes.Expr] = {name: nodes.Column(at(0, name)) for name in signal.values.names}
+    return expression(signal.graph, (At(signal.name, ticks),), same)

@@ -1,0 +1,61 @@
+"""Signals inside a program: sample the sources by key, and list the intervals of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from penstock.expr.evaluate import evaluator
+from penstock.ir.nodes import Object
+from penstock.ir.order import Rank, canonical, ordering
+from penstock.ir.rows import Row
+from penstock.temporal import nodes as temporal
+from penstock.temporal.interpret import Sample, intervals
+from penstock.types.time import Time
+
+# The samples of one key, by the object that takes them.
+Taken = dict[str, list[Sample]]
+
+
+class Timed(Protocol):
+    """A row of a source."""
+
+    @property
+    def row(self) -> Row: ...
+
+
+def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Timed], Object]]) -> list[Row]:
+    """List the intervals of all keys by their start, then their key; rows come in order of time."""
+    keys: dict[Rank, Row] = {}
+    taken: dict[Rank, Taken] = {}
+    takers = [each for each in program.objects if isinstance(each.body, temporal.Sampled)]
+    for this in takers:
+        assert isinstance(this.body, temporal.Sampled)
+        rows, origin = sources[int(this.body.input)]
+        for sample, key in _samples(this.body, rows, origin):
+            rank = tuple(ordering(value) for value in key.values())
+            keys.setdefault(rank, key)
+            taken.setdefault(rank, {each.name: [] for each in takers})[this.name].append(sample)
+    found = [
+        (row[temporal.START], rank, row)
+        for rank, samples in taken.items()
+        for row in intervals(program, keys[rank], samples)
+    ]
+    return [row for _, _, row in sorted(found, key=lambda each: each[:2])]
+
+
+def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> list[tuple[Sample, Row]]:
+    values = {each.name: evaluator(each.expr, origin.schema) for each in body.fields}
+    found = []
+    for each in rows:
+        at = _time(each.row, origin.time)
+        if at is not None:
+            until = None if body.hold.until is None else each.row[body.hold.until]
+            value = {name: compute(each.row, ()) for name, compute in values.items()}
+            found.append((Sample(at, until, value), {name: canonical(each.row[name]) for name in body.keys}))
+    return found
+
+
+def _time(row: Row, time: Time) -> int | None:
+    at: int | None = row[time.column]
+    return None if at is None else at + time.shift

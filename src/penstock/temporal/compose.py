@@ -1,0 +1,83 @@
+"""Put one expression into another: what fusing two temporal expressions means (TiLT, section 5.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from penstock.expr import nodes as ex
+from penstock.expr.nodes import Field
+from penstock.temporal.nodes import At, Expression, Over, at
+
+
+@dataclass(slots=True)
+class Merged:
+    """Accesses and reductions gathered so far, each once."""
+
+    accesses: list[At] = field(default_factory=list)
+    reductions: list[Over] = field(default_factory=list)
+
+    def access(self, wanted: At) -> int:
+        if wanted not in self.accesses:
+            self.accesses.append(wanted)
+        return self.accesses.index(wanted)
+
+    def reduction(self, wanted: Over) -> int:
+        if wanted not in self.reductions:
+            self.reductions.append(wanted)
+        return self.reductions.index(wanted)
+
+    def moved(self, body: Expression, shift: int) -> dict[str, ex.Expr]:
+        """Take in what an expression reads, all of it moved in time, and give its fields over that."""
+        accesses = [self.access(At(each.source, each.shift + shift)) for each in body.accesses]
+        reductions = [self.reduction(replace(each, shift=each.shift + shift)) for each in body.reductions]
+
+        def rule(node: ex.Expr) -> ex.Expr:
+            match node:
+                case ex.Column(name=name):
+                    place, _, column = name.partition(".")
+                    return ex.Column(at(accesses[int(place)], column))
+                case ex.Reduced(index=index):
+                    return ex.Reduced(reductions[index])
+                case _:
+                    return node
+
+        return {each.name: ex.rewrite(each.expr, rule) for each in body.fields}
+
+
+def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
+    """Replace accesses to the objects in `inner` by what defines them.
+
+    >>> from penstock.expr.nodes import Call, Column
+    >>> difference = Expression((At("a"), At("b")), (), (Field("v", Call("sub", (Column("0.v"), Column("1.v")))),))
+    >>> moved = Expression((At("a", 5),), (), (Field("v", Column("0.v")),))
+    >>> made = composed(difference, {"b": moved})
+    >>> made.accesses, made.fields[0].expr == Call("sub", (Column("0.v"), Column("1.v")))
+    ((At(source='a', shift=0), At(source='a', shift=5)), True)
+    """
+    merged = Merged()
+    columns: dict[str, ex.Expr] = {}
+    for i, access in enumerate(outer.accesses):
+        if access.source in inner:
+            made = merged.moved(inner[access.source], access.shift)
+            columns |= {at(i, name): expr for name, expr in made.items()}
+        else:
+            columns |= _renumbered(outer, i, merged.access(access))
+    reduced = [merged.reduction(each) for each in outer.reductions]
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        match node:
+            case ex.Column(name=name):
+                return columns[name]
+            case ex.Reduced(index=index):
+                return ex.Reduced(reduced[index])
+            case _:
+                return node
+
+    fields = tuple(Field(each.name, ex.rewrite(each.expr, rule)) for each in outer.fields)
+    return Expression(tuple(merged.accesses), tuple(merged.reductions), fields)
+
+
+def _renumbered(outer: Expression, old: int, new: int) -> dict[str, ex.Expr]:
+    prefix = at(old, "")
+    used = {name for each in outer.fields for name in ex.columns_of(each.expr) if name.startswith(prefix)}
+    return {name: ex.Column(at(new, name.removeprefix(prefix))) for name in used}

@@ -1,0 +1,319 @@
+"""Evaluate a temporal program tick by tick: the slow and obvious definition of every signal.
+
+Each object is asked, for one key, for its value at an instant and whether that instant is one of its marks. Nothing
+jumps from change to change: every tick between the first and the last that can matter is looked at, so this
+is for small inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SignalError
+from penstock.expr.aggregates import reduce
+from penstock.expr.evaluate import evaluator
+from penstock.expr.nodes import Aggregate, Column
+from penstock.expr.typing import type_of
+from penstock.temporal.nodes import (
+    DURATION,
+    END,
+    START,
+    Chop,
+    Expression,
+    Feedback,
+    Held,
+    Last,
+    Object,
+    Over,
+    Own,
+    Per,
+    Program,
+    Resample,
+    Rolling,
+    Sampled,
+    Window,
+    at,
+    past,
+)
+from penstock.temporal.reach import reach
+from penstock.temporal.scope import reduced_types, scope
+
+Row = dict[str, Any]
+Samples = Mapping[str, Sequence["Sample"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One row of an input: its time, the end it carries if it has one, and its columns."""
+
+    time: int
+    until: int | None
+    row: Row
+
+
+def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
+    """List the intervals on which the output has one value, for the samples of one key, each in order.
+
+    `samples` has those of each Sampled object, by its name.
+    """
+    signals = Signals(program, samples)
+    found: list[Row] = []
+    for t in signals.ticks:
+        value = signals.value(program.output, t)
+        last = found[-1] if found and found[-1][END] is None else None
+        if last is not None and not _same(last, value):
+            last[END] = t
+            last = None
+        if last is None and defined(value):
+            found.append({START: t, END: None, **key, **value})
+    return found
+
+
+def defined(value: Row) -> bool:
+    """Tell whether one of the columns is there."""
+    return any(each is not None for each in value.values())
+
+
+def _same(interval: Row, value: Row) -> bool:
+    """Compare by representation: NaN is itself, and -0.0 is not 0.0."""
+    return all(repr(interval[name]) == repr(each) for name, each in value.items())
+
+
+@dataclass
+class Signals:
+    """The objects of a program, for one key."""
+
+    program: Program
+    samples: Samples
+    ticks: range = field(init=False)
+    _known: dict[str, dict[int, Row]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        times = [t for several in self.samples.values() for each in several for t in (each.time, each.until)]
+        known = [t for t in times if t is not None]
+        far = reach(self.program)
+        self.ticks = range(min(known) - far, max(known) + far + 1) if known else range(0)
+        self.value = cache(self._value)
+        self.is_mark = cache(self._is_mark)
+        self.samples_of = cache(self._samples_of)
+
+    def _value(self, name: str, t: int) -> Row:
+        this = self.program[name]
+        match this.body:
+            case Sampled() as body:
+                return _held(this, body, self.samples[name], t)
+            case Expression() as body:
+                return self._fields(this, body, t, ())
+            case Feedback() as body:
+                return self._feedback(this, t)
+            case Resample() as body:
+                return self._resampled(body, t)
+            case Chop() as body:
+                return self._chopped(this, body, t)
+            case Held(source=source, clock=clock):
+                last = max((s for s in self.samples_of(clock) if s <= t), default=None)
+                return _nothing(this) if last is None else self.value(source, last)
+
+    def _is_mark(self, name: str, t: int) -> bool:
+        body = self.program[name].body
+        match body:
+            case Sampled():
+                return any(each.time == t for each in self.samples[name])
+            case (
+                Expression(accesses=accesses, reductions=reductions)
+                | Feedback(accesses=accesses, reductions=reductions)
+            ):
+                return any(self.is_mark(each.source, t - each.shift) for each in accesses) or any(
+                    self._marks_of(each, t - each.shift) for each in reductions
+                )
+            case Resample(every=every):
+                return t % every == 0
+            case Chop():
+                return self._is_cut(body, t)
+            case Held(clock=clock):
+                return t in self.samples_of(clock)
+
+    def _samples_of(self, name: str) -> list[int]:
+        return [t for t in self.ticks if self.is_mark(name, t) and defined(self.value(name, t))]
+
+    # -- expressions ---------------------------------------------------------------------------------
+
+    def _fields(self, this: Object, body: Expression | Feedback, t: int, own: Sequence[Any]) -> Row:
+        schemas = {each.name: each.schema for each in self.program.objects}
+        names = scope(body, schemas, this.schema.types[0])
+        row = {
+            at(i, name): value
+            for i, access in enumerate(body.accesses)
+            for name, value in self.value(access.source, t - access.shift).items()
+        } | {past(i): value for i, value in enumerate(own)}
+        reduced = tuple(self._reduced(each, t - each.shift) for each in body.reductions)
+        types = reduced_types(body, schemas)
+        return {each.name: evaluator(each.expr, names, types)(row, reduced) for each in body.fields}
+
+    def _reduced(self, over: Over, t: int) -> Any:
+        schema = self.program[over.source].schema
+        rows = self._counted(over, t)
+        if not rows:
+            return None
+        if over.where is not None:
+            rows = [row for row in rows if evaluator(over.where, schema)(row, ()) is True]
+        args = [tuple(evaluator(arg, schema)(row, ()) for arg in over.args) for row in rows]
+        return reduce(over.function, args, [type_of(arg, schema) for arg in over.args], over.options)
+
+    def _counted(self, over: Over, t: int) -> list[Row]:
+        """List the samples in a span; where intervals overlap unresolved, each counts."""
+        body = self.program[over.source].body
+        if isinstance(body, Sampled) and body.hold.until is not None and body.hold.resolve is None:
+            rows = [each for each in self.samples[over.source] if defined(each.row)]
+            inside = set(_covered(over, t, [each.time for each in rows]))
+            return [each.row for each in rows if each.time in inside]
+        return [self.value(over.source, s) for s in _covered(over, t, self.samples_of(over.source))]
+
+    def _marks_of(self, over: Over, t: int) -> bool:
+        match over.span:
+            case Window(every=every) | Per(size=every):
+                return t % every == 0
+            case _:
+                return self.is_mark(over.source, t)
+
+    # -- feedback ------------------------------------------------------------------------------------
+
+    def _feedback(self, this: Object, t: int) -> Row:
+        """Give the result at the last mark up to t; what it reads of itself lies before that."""
+        results = self._results(this.name)
+        last = max((mark for mark in results if mark <= t), default=None)
+        return _nothing(this) if last is None else results[last]
+
+    def _results(self, name: str) -> dict[int, Row]:
+        """Compute the results mark by mark, from the first on."""
+        this = self.program[name]
+        body = this.body
+        assert isinstance(body, Feedback)
+        if name not in self._known:
+            results = self._known[name] = {}
+            for t in self.ticks:
+                if self.is_mark(name, t):
+                    own = [self._past(each, t, results, body.initial) for each in body.own]
+                    results[t] = self._fields(this, body, t, own)
+        return self._known[name]
+
+    @staticmethod
+    def _past(own: Own, t: int, results: dict[int, Row], initial: float) -> Any:
+        before = [s for s in results if s < t] if own.back else [s for s in results if s <= t - own.shift]
+        place = own.back or 1
+        return initial if len(before) < place else next(iter(results[before[-place]].values()))
+
+    # -- other samples of the same value -------------------------------------------------------------
+
+    def _resampled(self, body: Resample, t: int) -> Row:
+        this = self.program[body.source]
+        grid = t - t % body.every
+        marks = [s for s in self.ticks if self.is_mark(body.source, s)]
+        before = max((s for s in marks if s <= grid), default=None)
+        after = min((s for s in marks if s >= grid), default=None)
+        if before is None or after is None:
+            return _nothing(this)
+        first, second = self.value(body.source, before), self.value(body.source, after)
+        if body.method == "last":
+            far = body.max_gap is not None and grid - before > body.max_gap
+            return _nothing(this) if far else self.value(body.source, grid)
+        if body.max_gap is not None and after - before > body.max_gap:
+            return _nothing(this)
+        share = 0.0 if after == before else (grid - before) / (after - before)
+        return {name: _between(first[name], second[name], share) for name in first}
+
+    def _chopped(self, this: Object, body: Chop, t: int) -> Row:
+        value = self.value(body.source, t)
+        if not body.durations:
+            return value
+        if not defined(value):
+            return value | {DURATION: None}
+        cuts = [s for s in self.ticks if self._is_piece(body, s)]
+        since = max((s for s in cuts if s <= t), default=self.ticks[0])
+        until = min((s for s in cuts if s > t), default=None)
+        return value | {DURATION: None if until is None else until - since}
+
+    def _is_cut(self, body: Chop, t: int) -> bool:
+        last = max((s for s in self.ticks if self.is_mark(body.source, s)), default=None)
+        on_grid = body.every is not None and last is not None and t % body.every == 0 and t <= last
+        marked = body.marks is not None and self.is_mark(body.marks.source, t - body.marks.shift)
+        return on_grid or marked or self.is_mark(body.source, t)
+
+    def _is_piece(self, body: Chop, t: int) -> bool:
+        return self._is_cut(body, t) or not _same(self.value(body.source, t - 1), self.value(body.source, t))
+
+
+def _covered(over: Over, t: int, samples: Iterable[int]) -> list[int]:
+    match over.span:
+        case Rolling(size=size):
+            return [s for s in samples if t - size < s <= t]
+        case Last(rows=rows):
+            return [s for s in samples if s <= t][-rows:]
+        case Window(size=size, every=every):
+            grid = t - t % every
+            return [s for s in samples if grid - size <= s < grid]
+        case Per(size=size):
+            grid = t - t % size
+            return [s for s in samples if grid <= s < grid + size]
+
+
+def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row:
+    """Find what holds at an instant; of several samples that do, the last or what they resolve to."""
+    starts = sorted({each.time for each in samples})
+    following = dict(zip(starts, [*starts[1:], None], strict=True))
+
+    def until(each: Sample) -> int | None:
+        return _end(each, body, following[each.time])
+
+    holding = [each for each in samples if each.time <= t and ((end := until(each)) is None or t < end)]
+    if not holding:
+        return _nothing(this)
+    latest = [each for each in holding if each.time == holding[-1].time]
+    if body.hold.until is not None and len(latest) < len(holding) and body.hold.resolve is None:
+        raise SignalError(OVERLAP)
+    return _resolved(body.hold.resolve, [each.row for each in holding], this.schema)
+
+
+OVERLAP = (
+    "two intervals of one key overlap, so that the signal has two values at once; "
+    "say which counts with resolve=, such as resolve='last' or resolve='sum'"
+)
+
+
+def _end(sample: Sample, body: Sampled, following: int | None) -> int | None:
+    match body.hold:
+        case _ if body.hold.until is not None:
+            return sample.until
+        case _ if body.hold.lasting is not None:
+            last = sample.time + body.hold.lasting
+            return last if following is None else min(last, following)
+        case _:
+            return following
+
+
+def _resolved(how: str | None, rows: Sequence[Row], schema: pa.Schema) -> Row:
+    if how is None or how == "last":
+        return rows[-1]
+    return {each.name: _joined(how, [row[each.name] for row in rows], each) for each in schema}
+
+
+def _joined(how: str, values: Sequence[Any], column: pa.Field) -> Any:
+    made = reduce(how, [(value,) for value in values], [column.type], ())
+    given = type_of(Aggregate(how, (Column(column.name),)), pa.schema([column]))
+    assert given == column.type
+    return made
+
+
+def _nothing(this: Object) -> Row:
+    return dict.fromkeys(this.schema.names)
+
+
+def _between(first: float | None, second: float | None, share: float) -> float | None:
+    if first is None or second is None:
+        return None
+    return first if share == 0.0 else first + (second - first) * share

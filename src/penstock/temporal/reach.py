@@ -1,0 +1,62 @@
+"""How far in time a sample can make itself felt."""
+
+from __future__ import annotations
+
+from penstock.temporal.nodes import (
+    Chop,
+    Expression,
+    Feedback,
+    Over,
+    Per,
+    Program,
+    Resample,
+    Rolling,
+    Sampled,
+    Window,
+)
+
+# A span this long holds everything: nothing ever leaves it.
+FOREVER = 1 << 60
+
+
+def reach(program: Program) -> int:
+    """Bound how long after (or before) the last sample anything still changes, in ticks.
+
+    Lengths are simply added up: the bound is for looking far enough, not for cutting time.
+    """
+    return 2 + sum(_length(each.body) for each in program.objects)
+
+
+def _length(body: object) -> int:
+    match body:
+        case Sampled(hold=hold):
+            return hold.lasting or 0
+        case (
+            Expression(accesses=accesses, reductions=reductions)
+            | Feedback(accesses=accesses, reductions=reductions)
+        ):
+            own = sum(each.shift for each in body.own) if isinstance(body, Feedback) else 0
+            shifts = [*(a.shift for a in accesses), *(r.shift for r in reductions)]
+            return own + sum(map(abs, shifts)) + sum(_span(each) for each in reductions)
+        case Resample(every=every):
+            return every
+        case Chop(every=every, marks=marks):
+            return (every or 0) + (0 if marks is None else _finite(abs(marks.shift)))
+        case _:
+            return 0
+
+
+def _span(over: Over) -> int:
+    match over.span:
+        case Rolling(size=size):
+            return _finite(size)
+        case Window(size=size, every=every):
+            return size + every
+        case Per(size=size):
+            return size
+        case _:
+            return 0
+
+
+def _finite(length: int) -> int:
+    return 0 if length >= FOREVER else length

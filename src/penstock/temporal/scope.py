@@ -1,0 +1,45 @@
+"""Tell what the fields of a temporal object can name, and of which types they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Aggregate
+from penstock.expr.typing import type_of
+from penstock.temporal.nodes import DURATION, Chop, Expression, Feedback, Over, at, past
+
+Schemas = Mapping[str, pa.Schema]
+
+
+def scope(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None = None) -> pa.Schema:
+    """List the columns of all accesses, then the object's own past results, which have type `own`."""
+    accessed = [
+        pa.field(at(i, each.name), each.type)
+        for i, access in enumerate(body.accesses)
+        for each in schemas[access.source]
+    ]
+    pasts = body.own if isinstance(body, Feedback) else ()
+    return pa.schema([*accessed, *(pa.field(past(i), own) for i in range(len(pasts)))])
+
+
+def reduced_types(body: Expression | Feedback, schemas: Schemas) -> tuple[pa.DataType, ...]:
+    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the fields."""
+    return tuple(reduced_type(each, schemas[each.source]) for each in body.reductions)
+
+
+def reduced_type(reduction: Over, schema: pa.Schema) -> pa.DataType:
+    """Give the type of a reduction over samples of the schema."""
+    return type_of(Aggregate(reduction.function, reduction.args, reduction.where, reduction.options), schema)
+
+
+def fields_schema(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None = None) -> pa.Schema:
+    """Give the columns that the fields make."""
+    names, types = scope(body, schemas, own), reduced_types(body, schemas)
+    return pa.schema([pa.field(each.name, type_of(each.expr, names, types)) for each in body.fields])
+
+
+def chopped_schema(body: Chop, source: pa.Schema) -> pa.Schema:
+    """Give the source's columns, and how long each piece lasts."""
+    return pa.schema([*source, pa.field(DURATION, pa.int64())]) if body.durations else source

@@ -1,0 +1,119 @@
+"""Check that a temporal program obeys the grammar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError, VerificationError
+from penstock.expr.nodes import Aggregate, Expr, Reduced, walk
+from penstock.expr.typing import column_type, type_of
+from penstock.temporal.nodes import (
+    Chop,
+    Expression,
+    Feedback,
+    Held,
+    Last,
+    Object,
+    Over,
+    Per,
+    Program,
+    Resample,
+    Rolling,
+    Sampled,
+    Window,
+    sources_of,
+)
+from penstock.temporal.scope import chopped_schema, fields_schema
+from penstock.types.time import Time
+
+Inputs = Sequence[tuple[pa.Schema, Time]]
+
+
+def verify(program: Program, inputs: Inputs) -> None:
+    """Raise `VerificationError` unless the program is well formed over inputs of these columns and times."""
+    known: dict[str, pa.Schema] = {}
+    for each in program.objects:
+        _require(each.name not in known, each, "is defined twice")
+        for source in sources_of(each.body):
+            _require(source in known, each, f"reads ~{source}, which is not defined before it")
+        try:
+            _verify(each, program, known, inputs)
+        except VerificationError:
+            raise
+        except (PenstockError, IndexError, KeyError, ValueError) as reason:
+            raise VerificationError(f"the signal ~{each.name} is ill typed: {reason}") from reason
+        known[each.name] = each.schema
+    if program.output not in known:
+        raise VerificationError(f"the signal ~{program.output}, which is the output, is not defined")
+
+
+def _require(condition: bool, this: Object, what: str) -> None:
+    if not condition:
+        raise VerificationError(f"the signal ~{this.name} {what}")
+
+
+def _verify(this: Object, program: Program, known: dict[str, pa.Schema], inputs: Inputs) -> None:
+    match this.body:
+        case Sampled() as body:
+            _verify_sampled(this, body, program, *inputs[int(body.input)])
+        case Expression() as body:
+            _verify_reading(this, body)
+            _same(this, fields_schema(body, known))
+        case Feedback() as body:
+            _verify_reading(this, body)
+            _require(len(this.schema) == 1 and bool(body.own), this, "feeds back nothing, or several values")
+            past = all((own.back > 0) != (own.shift > 0) for own in body.own)
+            _require(past, this, "reads results that are not in its past")
+            _same(this, fields_schema(body, known, this.schema.types[0]))
+        case Resample(source=source, every=every, method=method, max_gap=gap):
+            _require(every > 0 and (gap is None or gap > 0), this, "is resampled at no distance")
+            _require(method in {"linear", "last"}, this, f"is resampled by {method!r}, which is no method")
+            _same(this, known[source])
+        case Chop(source=source, every=every) as body:
+            _require(every is None or every > 0, this, "is chopped into pieces of no length")
+            _same(this, chopped_schema(body, known[source]))
+        case Held(source=source):
+            _same(this, known[source])
+
+
+def _same(this: Object, found: pa.Schema) -> None:
+    _require(
+        this.schema.equals(found), this, f"declares other columns than it has: {this.schema} and {found}"
+    )
+
+
+def _verify_sampled(this: Object, body: Sampled, program: Program, schema: pa.Schema, time: Time) -> None:
+    _require(time.type == program.time.type, this, "is sampled on another clock than the program's")
+    column_type(time.column, schema)
+    keys = [column_type(name, schema) for name in body.keys]
+    _require(list(body.keys) == program.keys.names and keys == program.keys.types, this, "has other keys")
+    if body.hold.until is not None:
+        _require(column_type(body.hold.until, schema) == time.type, this, "ends on another clock")
+    _same(this, pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in body.fields]))
+
+
+def _verify_reading(this: Object, body: Expression | Feedback) -> None:
+    for each in body.reductions:
+        _require(_is_positive(each), this, "reduces over a span of no length")
+    for field in body.fields:
+        _verify_scalar(this, field.expr, len(body.reductions))
+    _require(bool(body.accesses or body.reductions), this, "reads nothing")
+
+
+def _is_positive(over: Over) -> bool:
+    match over.span:
+        case Rolling(size=size) | Per(size=size) | Last(rows=size):
+            return size > 0
+        case Window(size=size, every=every):
+            return size > 0 and every > 0
+
+
+def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
+    for node in walk(expr):
+        match node:
+            case Aggregate():
+                _require(False, this, "has an aggregate where a reduction should be named")
+            case Reduced(index=index):
+                _require(0 <= index < reductions, this, f"reads reduction #{index} of {reductions}")
