@@ -32,6 +32,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
+from penstock.signal_programs import SignalProgram
 from penstock.types.time import Time
 
 
@@ -155,6 +156,11 @@ class Wiring:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
             case ir.Top() as body:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
+            case ir.Signals(sources=sources) as body:
+                origins = [program[name] for name in sources]
+                signals = SignalProgram(this, body, origins, self.workshop, self.aggregator)
+                counted = [not _stateful(each, program) for each in origins]
+                return [StageSpec(this.name, sources, signals.stage(counted))]
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""
@@ -250,7 +256,7 @@ def _without(schema: pa.Schema, name: str) -> pa.Schema:
 # --- who counts rows -------------------------------------------------------------------------------------
 
 
-_COUNTING = ir.Reduce | ir.Attach | ir.Lookback | ir.Apply | ir.Distinct | ir.Top
+_COUNTING = ir.Reduce | ir.Attach | ir.Lookback | ir.Apply | ir.Distinct | ir.Top | ir.Signals
 
 
 def _stateful(this: ir.Object, program: ir.Program) -> bool:

@@ -51,6 +51,8 @@ def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> l
         at = _time(each.row, origin.time)
         if at is not None:
             until = None if body.hold.until is None else each.row[body.hold.until]
+            if until is not None and until <= at:
+                continue  # it never holds
             value = {name: compute(each.row, ()) for name, compute in values.items()}
             found.append((Sample(at, until, value), {name: canonical(each.row[name]) for name in body.keys}))
     return found

@@ -133,8 +133,8 @@ class Signals:
                 )
             case Resample(every=every):
                 return t % every == 0
-            case Chop():
-                return self._is_cut(body, t)
+            case Chop(durations=durations):
+                return self._is_piece(body, t) if durations else self._is_cut(body, t)
             case Held(clock=clock):
                 return t in self.samples_of(clock)
 
@@ -177,7 +177,7 @@ class Signals:
     def _marks_of(self, over: Over, t: int) -> bool:
         match over.span:
             case Window(every=every) | Per(size=every):
-                return t % every == 0
+                return t % every == 0 and bool(self._counted(over, t))
             case _:
                 return self.is_mark(over.source, t)
 

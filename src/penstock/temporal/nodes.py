@@ -27,7 +27,7 @@
 
 An object is defined at an instant where one of its fields is not null (φ). Its *marks* are instants too: those of
 a Sampled its samples' times; of others those of all they read, moved by the shift, and the multiples of a
-Window's `every` or a Per's `size`. Its *samples* are the marks at which it is defined, and are what
+Window's `every` or a Per's `size` whose span holds a sample; of a Chop with durations every change. Its *samples* are the marks at which it is defined, and are what
 reductions count. So what a value is made of decides when it is sampled, not what it happens to be.
 
 In `fields`, `Column(at(i, name))` is a column of the i-th access and `Column(past(i))` the i-th own

@@ -1,0 +1,1 @@
+"""From temporal expressions to loops."""

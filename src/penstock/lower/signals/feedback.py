@@ -1,0 +1,80 @@
+"""The kernel of a recursive filter: one row after the other, each reading results of rows before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell
+from penstock.loop.abi import ERRORS, Binding
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, U8, Const, Kernel, Value, const, maximum, select
+from penstock.lower.columns import Columns
+from penstock.lower.expressions import Lowering
+from penstock.lower.machine import machine_type
+from penstock.temporal.nodes import past
+from penstock.types.time import Time
+
+
+@dataclass(frozen=True)
+class FeedbackSpec:
+    """`schema` has the columns of the other operands, then the own past results."""
+
+    schema: pa.Schema
+    time: Time
+    expr: ex.Expr
+    own: int
+    initial: float
+    nullable: frozenset[str]
+
+
+@dataclass(frozen=True)
+class FeedbackKernel:
+    kernel: Kernel
+    bindings: tuple[Binding, ...]
+
+
+def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
+    """Write the kernel: `own.i` at a row is the result at row `back.i`, or the initial value where that is -1."""
+    k = KernelBuilder("feedback")
+    rows, head, first_row = k.scalar("rows"), k.buffer("head", I64), k.scalar("first_row")
+    dtype = spec.schema.field(past(0)).type
+    machine = machine_type(dtype)
+    assert machine is not None
+    out, valid = k.buffer("out", machine), k.buffer("out_valid", U8)
+    backs = [k.buffer("back", I64) for _ in range(spec.own)]
+    columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, first_row)
+    errors = k.var("errors", False, BOOL)
+    initial: Const = const(spec.initial, machine)
+
+    def own(place: int, row: Value) -> Cell:
+        back = k.var("from", backs[place][row])
+        there = k.var("there", back >= 0)
+        safe = k.var("safe", maximum(back, 0))
+        return Cell(select(there, out[safe], initial), select(there, valid[safe].ne(const(0, U8)), True))
+
+    places = {past(i): i for i in range(spec.own)}
+    with k.for_(0, rows, "row", scalar=True) as row:
+
+        def read(name: str, row: Value = row) -> Cell:
+            return own(places[name], row) if name in places else columns.cell(name, row)
+
+        def there(name: str, row: Value = row) -> Value | None:
+            return own(places[name], row).valid if name in places else columns.valid(name, row)
+
+        lowering = Lowering(
+            k,
+            spec.schema,
+            read,
+            lambda wrong: k.set(errors, errors | wrong),
+            lambda name, text, row=row: columns.text_equals(name, text, row),  # type: ignore[misc]
+            there,
+        )
+        cell = lowering.lower(spec.expr)
+        k.store(out, row, cell.value.to(machine))
+        k.store(valid, row, const(1, U8) if cell.valid is None else cell.valid.to(U8))
+    k.store(head, ERRORS, head[ERRORS] | errors.to(I64))
+    k.ret(0)
+    return FeedbackKernel(k.build(), tuple(columns.bindings))

@@ -1,0 +1,97 @@
+"""From points to intervals on which a signal has one value, across pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import to_arrow
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.signals.points import Points, changes, taken
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Stretches of lanes with one value: those that have begun and not ended yet are open."""
+
+    lane: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    columns: Mapping[str, pa.Array]
+
+    def __len__(self) -> int:
+        return len(self.lane)
+
+    def chosen(self, places: np.ndarray) -> Runs:
+        columns = {name: taken(column, places) for name, column in self.columns.items()}
+        return Runs(self.lane[places], self.start[places], self.end[places], columns)
+
+    @property
+    def defined(self) -> np.ndarray:
+        found = np.zeros(len(self), np.bool_)
+        for column in self.columns.values():
+            found |= column.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+
+def no_runs(schema: pa.Schema) -> Runs:
+    """Nothing open."""
+    nothing = np.zeros(0, np.int64)
+    return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
+
+
+def advance(open_runs: Runs, points: Points, emitted: np.ndarray) -> tuple[Runs, Runs]:
+    """Follow open runs by the points that have become final; give the runs that ended, and those still open.
+
+    Neighbours of one value are one run. Points before `emitted` have been seen, in full knowledge of the past.
+    """
+    lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
+    new = (points.times >= emitted[lane]) & (points.times < points.until[lane])
+    places = np.flatnonzero(new)
+    lanes = np.concatenate([open_runs.lane, lane[places]])
+    starts = np.concatenate([open_runs.start, points.times[places]])
+    columns = {
+        name: pa.concat_arrays([_like(open_runs.columns[name], column), taken(column, places)])
+        for name, column in points.columns.items()
+    }
+    order = np.argsort(lanes, kind="stable")  # what is open comes before what follows it
+    lanes, starts = lanes[order], starts[order]
+    columns = {name: taken(column, order) for name, column in columns.items()}
+    begins = np.flatnonzero(np.diff(lanes, prepend=-1))
+    first = np.flatnonzero(changes(list(columns.values()), begins))
+    lanes, starts = lanes[first], starts[first]
+    ends = np.append(starts[1:], FOREVER)
+    last = np.append(lanes[1:] != lanes[:-1], len(lanes) > 0)[: len(lanes)]
+    ends = np.where(last, FOREVER, ends[: len(lanes)])
+    runs = Runs(lanes, starts, ends, {name: taken(column, first) for name, column in columns.items()})
+    known = runs.defined
+    final = last & (points.until[lanes] == FOREVER)
+    return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
+        np.flatnonzero(known & last & ~final)
+    )
+
+
+def _like(column: pa.Array, other: pa.Array) -> pa.Array:
+    return column if column.type == other.type else column.cast(other.type)
+
+
+def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sorter: Sorter) -> pa.RecordBatch:
+    """Ended runs as rows by their start; an end that never comes is null."""
+    order = sorter.order(runs.start, runs.lane)
+    runs = runs.chosen(order)
+    moments = [
+        _moments(runs.start, None, schema.field(0).type),
+        _moments(runs.end, runs.end != FOREVER, schema.field(1).type),
+    ]
+    of_lanes = [taken(key, runs.lane) for key in keys]
+    return pa.RecordBatch.from_arrays([*moments, *of_lanes, *runs.columns.values()], schema=schema)
+
+
+def _moments(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    stored = np.where(there, ticks, 0) if there is not None else ticks
+    return to_arrow(stored.astype(f"{kind}{dtype.bit_width // 8}"), there, dtype)

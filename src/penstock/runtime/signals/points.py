@@ -1,0 +1,142 @@
+"""The points of a temporal object: from each on, until the next of its lane, it has one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.ranks import plain
+from penstock.runtime.lanes.rows import Rows
+
+
+@dataclass(frozen=True)
+class Points:
+    """Lane i is points bounds[i] … bounds[i + 1], in order of time, no two of one time.
+
+    Where all columns are null the object is not defined. `marks` tells which instants it is sampled at. Points of
+    a lane are final before `until`: what comes later may still change with rows that have not come.
+    """
+
+    bounds: np.ndarray
+    times: np.ndarray
+    marks: np.ndarray
+    columns: Mapping[str, pa.Array]
+    until: np.ndarray
+    multiset: Lanes | None = None
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def lanes(self) -> int:
+        return len(self.bounds) - 1
+
+    @cached_property
+    def defined(self) -> np.ndarray:
+        """Which points have a value."""
+        found = np.zeros(len(self), np.bool_)
+        for column in self.columns.values():
+            if not column.null_count:
+                return np.ones(len(self), np.bool_)
+            found |= column.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    @cached_property
+    def samples(self) -> Lanes:
+        """The marks at which the object is defined, as rows of lanes: what reductions count."""
+        if self.multiset is not None:
+            return self.multiset
+        chosen = self.marks.view(np.bool_) & self.defined
+        if chosen.all():
+            return lanes_of(self.columns, self.bounds, self.times)
+        places = np.flatnonzero(chosen)
+        kept = Points(*_chosen(self, places), self.until)
+        return lanes_of(kept.columns, kept.bounds, kept.times)
+
+    @cached_property
+    def marked(self) -> Points:
+        """The points that are marks."""
+        return self if self.marks.all() else self.chosen(np.flatnonzero(self.marks))
+
+    def chosen(self, places: np.ndarray) -> Points:
+        """Some of the points, in order."""
+        return Points(*_chosen(self, places), self.until)
+
+    def last_marks(self) -> np.ndarray:
+        """The time of each lane's last mark; a lane without marks has none, and the beginning of time."""
+        marked = self.marked
+        found = np.full(self.lanes, -FOREVER, np.int64)
+        some = np.diff(marked.bounds) > 0
+        found[some] = marked.times[marked.bounds[1:][some] - 1]
+        return found
+
+
+def _chosen(
+    points: Points, places: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, pa.Array]]:
+    which = indices(places)
+    columns = {name: column.take(which) for name, column in points.columns.items()}
+    return np.searchsorted(places, points.bounds), points.times[places], points.marks[places], columns
+
+
+def lanes_of(columns: Mapping[str, pa.Array], bounds: np.ndarray, times: np.ndarray) -> Lanes:
+    """Rows that lie in lanes already."""
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return Lanes(Rows(batch, times, None, None, np.ones(len(times), np.bool_)), bounds, times)
+
+
+def taken(column: pa.Array, places: np.ndarray) -> pa.Array:
+    """The values at some places, null where a place is -1."""
+    there = places >= 0
+    if not len(column):
+        return pa.nulls(len(places), column.type)
+    return column.take(to_arrow(np.where(there, places, 0), None if there.all() else there, pa.int64()))
+
+
+def only_where(column: pa.Array, holds: np.ndarray) -> pa.Array:
+    """The column, null where something does not hold."""
+    return column if holds.all() else taken(column, np.where(holds, np.arange(len(column)), -1))
+
+
+def changes(columns: Sequence[pa.Array], begins: np.ndarray) -> np.ndarray:
+    """Which rows differ from the one before, the first of each lane always; `begins` are those."""
+    rows = len(columns[0]) if columns else 0
+    found = np.zeros(rows, np.bool_)
+    for column in columns:
+        found[1:] |= _differs(plain(column))
+    found[begins[begins < rows]] = True
+    return found
+
+
+def _differs(column: pa.Array) -> np.ndarray:
+    """Which rows, from the second on, differ from the one before; NaN is itself, and -0.0 is not 0.0."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
+    words = _words(column)
+    if words is None:
+        import pyarrow.compute as pc  # noqa: PLC0415 - texts are rare here
+
+        unequal = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
+        differs = unequal.fill_null(False).to_numpy(zero_copy_only=False)
+    else:
+        differs = words[1:] != words[:-1]
+    if valid is None:
+        return np.asarray(differs)
+    both = valid[1:] & valid[:-1]
+    return np.asarray((differs & both) | (valid[1:] != valid[:-1]))
+
+
+def _words(column: pa.Array) -> np.ndarray | None:
+    dtype = column.type
+    if pa.types.is_boolean(dtype):
+        return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False))
+    if pa.types.is_floating(dtype):
+        values = values_view(column)
+        return values.view(f"i{values.itemsize}")
+    return values_view(column) if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype) else None

@@ -1,0 +1,196 @@
+"""What an expression reads, walked from change to change on all threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from penstock.loop.abi import numbered
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.points import Points
+
+Objects = Mapping[str, Points]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Points of an object, moved in time; only their marks count where no `columns` are read."""
+
+    source: str
+    shift: int
+    columns: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class SpanReading:
+    """Samples of an object over a span: how they enter and leave, and what that is in ticks."""
+
+    source: str
+    kind: str
+    size: int
+    step: int
+    delay: int
+
+    def until(self, final: np.ndarray) -> np.ndarray:
+        """Up to when frames are final, where samples are up to `final`."""
+        if self.kind == "per":
+            final = np.where(final == FOREVER, FOREVER, final - final % self.step)
+        return _moved(final, self.delay)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that an expression reads, and the kernel that walks from change to change of it."""
+
+    accesses: tuple[Access, ...]
+    spans: tuple[SpanReading, ...]
+    call: Call
+    threads: int
+
+    def walk(self, objects: Objects) -> Walked:
+        points = [objects[each.source] for each in self.accesses]
+        lanes = [objects[each.source].samples for each in self.spans]
+        count = (points[0].lanes) if points else lanes[0].count
+        given = self._given(points, lanes)
+        cuts = self._cuts(points, count)
+        sizes = self._sizes(given, cuts, points, lanes)
+        parts = [self._part(given, lo, hi, size) for (lo, hi), size in zip(cuts, sizes, strict=True)]
+        run_on_threads([part.run for part in parts])
+        return _whole(parts, self._until(points, objects), count)
+
+    def _until(self, points: Sequence[Points], objects: Objects) -> np.ndarray:
+        finals = [
+            _moved(each.until, access.shift) for each, access in zip(points, self.accesses, strict=True)
+        ]
+        finals += [span.until(objects[span.source].until) for span in self.spans]
+        until: np.ndarray = np.minimum.reduce(finals)
+        return until
+
+    def _given(self, points: Sequence[Points], lanes: Sequence[Lanes]) -> dict[str, object]:
+        given: dict[str, object] = {}
+        for place, (each, access) in enumerate(zip(points, self.accesses, strict=True)):
+            given[numbered("times", place)] = each.times
+            given[numbered("marks", place)] = each.marks
+            given[numbered("bounds", place)] = each.bounds
+            given[numbered("shift", place)] = access.shift
+        for place, (rows, span) in enumerate(zip(lanes, self.spans, strict=True)):
+            given[numbered("samples", place)] = rows.times
+            given[numbered("sample_bounds", place)] = rows.bounds
+            given[numbered("delay", place)] = span.delay
+            given[numbered("size", place)] = span.size
+            given[numbered("step", place)] = span.step
+        return given
+
+    def _cuts(self, points: Sequence[Points], lanes: int) -> list[tuple[int, int]]:
+        """Cut lanes into a run for each thread."""
+        threads = max(min(self.threads, lanes), 1)
+        if threads == 1 or not points:
+            return [(0, lanes)]
+        share = np.linspace(0, len(points[0]), threads + 1)[1:-1]
+        inner = np.searchsorted(points[0].bounds, share).tolist()
+        return list(pairwise([0, *inner, lanes]))
+
+    def _sizes(
+        self,
+        given: dict[str, object],
+        cuts: list[tuple[int, int]],
+        points: Sequence[Points],
+        lanes: Sequence[Lanes],
+    ) -> list[int]:
+        """Bound how many instants each run has; where grids add some, count."""
+        if not any(span.kind == "window" for span in self.spans):
+            return [
+                sum(int(each.bounds[hi] - each.bounds[lo]) for each in points)
+                + sum(2 * int(each.bounds[hi] - each.bounds[lo]) for each in lanes)
+                for lo, hi in cuts
+            ]
+        counted = [self._part(given, lo, hi, 0) for lo, hi in cuts]
+        run_on_threads([each.run for each in counted])
+        return [each.found for each in counted]
+
+    def _part(self, given: dict[str, object], lo: int, hi: int, size: int) -> _Part:
+        return _Part(self.call, given, lo, hi, size, len(self.accesses), len(self.spans))
+
+
+class _Part:
+    """The walk over some lanes, into memory of its own."""
+
+    def __init__(
+        self, call: Call, given: dict[str, object], lo: int, hi: int, size: int, accesses: int, spans: int
+    ) -> None:
+        self._call, self._given = call, given
+        self.lo, self.hi, self.size = lo, hi, size
+        self.times, self.marks = np.empty(size, np.int64), np.empty(size, np.uint8)
+        self.bounds = np.zeros(hi + 1, np.int64)
+        self.places = [np.empty(size, np.int64) for _ in range(accesses)]
+        self.los = [np.empty(size, np.int64) for _ in range(spans)]
+        self.his = [np.empty(size, np.int64) for _ in range(spans)]
+        self.found = 0
+
+    def run(self) -> None:
+        out: dict[str, object] = {
+            "lane_lo": self.lo, "lane_hi": self.hi, "emit": int(self.size > 0),
+            "out_times": self.times, "out_marks": self.marks, "out_bounds": self.bounds,
+        }  # fmt: skip
+        for hint, several in (("out_point", self.places), ("out_lo", self.los), ("out_hi", self.his)):
+            out |= {numbered(hint, place): each for place, each in enumerate(several)}
+        self.found = self._call({**self._given, **out})
+
+
+@dataclass(frozen=True)
+class Walked:
+    """Where a walk stood: instants, marks, the point of each access, and the frame of each span."""
+
+    bounds: np.ndarray
+    times: np.ndarray
+    marks: np.ndarray
+    places: list[np.ndarray]
+    frames: list[Frames]
+    until: np.ndarray
+
+    def marked(self) -> Walked:
+        """The marks alone."""
+        chosen = np.flatnonzero(self.marks)
+        return Walked(
+            np.searchsorted(chosen, self.bounds),
+            self.times[chosen],
+            self.marks[chosen],
+            [each[chosen] for each in self.places],
+            [each.chosen(chosen) for each in self.frames],
+            self.until,
+        )
+
+
+def _whole(parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Walked:
+    """Put the runs of lanes together."""
+    bounds = np.zeros(lanes + 1, np.int64)
+    before = 0
+    for part in parts:
+        bounds[part.lo + 1 : part.hi + 1] = part.bounds[part.lo + 1 : part.hi + 1] + before
+        before += part.found
+    times = _joined([part.times[: part.found] for part in parts])
+    los = [_joined([part.los[i][: part.found] for part in parts]) for i in range(len(parts[0].los))]
+    his = [_joined([part.his[i][: part.found] for part in parts]) for i in range(len(parts[0].his))]
+    return Walked(
+        bounds,
+        times,
+        _joined([part.marks[: part.found] for part in parts]),
+        [_joined([part.places[i][: part.found] for part in parts]) for i in range(len(parts[0].places))],
+        [Frames(lo, hi, times, times) for lo, hi in zip(los, his, strict=True)],
+        until,
+    )
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _moved(final: np.ndarray, shift: int) -> np.ndarray:
+    return final if not shift else np.where(final == FOREVER, FOREVER, final + shift)

@@ -1,0 +1,197 @@
+"""From rows to points: who holds when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError, SignalError
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.signals.points import Points, lanes_of, taken
+
+OVERLAP = (
+    "two intervals of one key overlap, so that the signal has two values at once; "
+    "say which counts with resolve=, such as resolve='last' or resolve='sum'"
+)
+FARTHEST = 1 << 61  # times beyond this leave no room to move them
+
+
+def stored(name: str) -> str:
+    """Name the column of rows that wait in which a value is; keys may have the value's own name."""
+    return f"value.{name}"
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How samples become points. `until` names the column they hold until, `lasting` says for how long at most.
+
+    `resolve(lanes, frames)` joins the values of each frame's rows; without it the last one counts. `single` says
+    that somebody asks for the value at an instant, which overlapping intervals do not have.
+    """
+
+    values: tuple[str, ...]
+    lasting: int | None
+    until: str | None
+    resolve: Callable[[Lanes, Frames], list[pa.Array]] | None
+    single: bool
+    sorter: Sorter
+
+    def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
+        """Put rows, which have been computed, into the lanes of their numbers."""
+        if len(rows) and max(-int(rows.times.min()), int(rows.times.max())) > FARTHEST:
+            raise OverflowError("a time of a signal lies so far off that it cannot be moved within 64 bits")
+        order = self._order(rows, numbers)
+        times, lane = rows.times[order], numbers[order]
+        bounds = np.searchsorted(lane, np.arange(lanes + 1))
+        columns = {name: taken(rows.batch.column(stored(name)), order) for name in self.values}
+        final = np.full(lanes, until, np.int64)
+        if self.until is not None:
+            ends = _ends(rows.batch.column(self.until))[order]
+            return self._between(bounds, times, ends, columns, final)
+        return self._held(*self._singled(bounds, times, columns), final)
+
+    def ends(self, rows: Rows) -> np.ndarray | None:
+        """When rows cease to hold, where they say so themselves."""
+        return None if self.until is None else _ends(rows.batch.column(self.until))
+
+    def _order(self, rows: Rows, numbers: np.ndarray) -> np.ndarray:
+        in_time = rows.order(self.sorter)
+        if in_time is None:
+            return self.sorter.order(numbers) if len(numbers) and numbers.max() else np.arange(len(numbers))
+        return in_time[self.sorter.order(numbers[in_time])]
+
+    def _singled(
+        self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]
+    ) -> tuple[np.ndarray, np.ndarray, Mapping[str, pa.Array]]:
+        """One sample for each time of a lane: the last, or what they resolve to."""
+        first = np.ones(len(times), np.bool_)
+        first[1:] = times[1:] != times[:-1]
+        first[bounds[:-1][bounds[:-1] < len(times)]] = True
+        if first.all():
+            return bounds, times, columns
+        lo = np.flatnonzero(first)
+        hi = np.append(lo[1:], len(times))
+        if self.resolve is None:
+            joined: Mapping[str, pa.Array] = {name: taken(each, hi - 1) for name, each in columns.items()}
+        else:
+            made = self.resolve(lanes_of(columns, bounds, times), Frames(lo, hi, times[lo], times[lo]))
+            joined = dict(zip(columns, made, strict=True))
+        return np.searchsorted(lo, bounds), times[lo], joined
+
+    def _held(
+        self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array], final: np.ndarray
+    ) -> Points:
+        if self.lasting is None:
+            return Points(bounds, times, np.ones(len(times), np.uint8), columns, final)
+        return _ended(bounds, times, times + self.lasting, columns, final)
+
+    # -- intervals -----------------------------------------------------------------------------------
+
+    def _between(
+        self,
+        bounds: np.ndarray,
+        times: np.ndarray,
+        ends: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        final: np.ndarray,
+    ) -> Points:
+        """Samples that hold until a time of their own; those that never hold are none."""
+        places = np.flatnonzero(ends > times)
+        bounds, times, ends = np.searchsorted(places, bounds), times[places], ends[places]
+        columns = {name: taken(each, places) for name, each in columns.items()}
+        following = np.append(times[1:], FOREVER)
+        following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
+        if (ends <= following).all():
+            return _ended(bounds, times, ends, columns, final)
+        if self.resolve is not None or not self.single:
+            return self._overlapping(bounds, times, ends, columns, final)
+        raise SignalError(OVERLAP)
+
+    def _overlapping(
+        self,
+        bounds: np.ndarray,
+        times: np.ndarray,
+        ends: np.ndarray,
+        columns: Mapping[str, pa.Array],
+        final: np.ndarray,
+    ) -> Points:
+        """List, from each beginning or end to the next, the samples that hold; join them, or count each."""
+        at, marks, lo, members, new_bounds = _active(bounds, times, ends)
+        if self.resolve is None:
+            nothing = {name: pa.nulls(len(at), each.type) for name, each in columns.items()}
+            return Points(new_bounds, at, marks, nothing, final, lanes_of(columns, bounds, times))
+        hi = np.append(lo[1:], len(members))
+        several = {name: taken(each, members) for name, each in columns.items()}
+        lanes = lanes_of(several, np.append(0, hi[new_bounds[1:] - 1]) if len(at) else bounds, times[members])
+        made = self.resolve(lanes, Frames(lo, hi, at, at))
+        return Points(new_bounds, at, marks, dict(zip(columns, made, strict=True)), final)
+
+
+def _ends(column: pa.Array) -> np.ndarray:
+    """The times a column holds; null is never."""
+    if not column.null_count:
+        return ticks_of(column)
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    return np.where(there, ticks_of(column), FOREVER)
+
+
+def _ended(
+    bounds: np.ndarray,
+    times: np.ndarray,
+    ends: np.ndarray,
+    columns: Mapping[str, pa.Array],
+    final: np.ndarray,
+) -> Points:
+    """Add a point without a value where a sample ends before the next begins."""
+    following = np.append(times[1:], FOREVER)
+    following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
+    early = ends < following
+    places = np.repeat(np.arange(len(times)), 1 + early)
+    is_end = np.zeros(len(places), np.bool_)
+    is_end[1:] = places[1:] == places[:-1]
+    added = np.concatenate([[0], np.cumsum(early)])
+    return Points(
+        bounds + added[bounds],
+        np.where(is_end, ends[places], times[places]),
+        (~is_end).astype(np.uint8),
+        {name: taken(each, np.where(is_end, -1, places)) for name, each in columns.items()},
+        final,
+    )
+
+
+def _active(
+    bounds: np.ndarray, times: np.ndarray, ends: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The instants at which samples begin or end, which are beginnings, and behind each the samples that hold, in order.
+
+    In plain Python: overlapping intervals are rare, and each instant lists what holds.
+    """
+    instants: list[int] = []
+    begins: list[int] = []
+    firsts: list[int] = []
+    members: list[int] = []
+    new_bounds = [0]
+    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        cuts = sorted({*times[begin:end].tolist(), *(e for e in ends[begin:end].tolist() if e != FOREVER)})
+        holding: list[int] = []
+        following = begin
+        for cut in cuts:
+            holding = [each for each in holding if ends[each] > cut]
+            while following < end and times[following] <= cut:
+                holding.append(following)
+                following += 1
+            instants.append(cut)
+            begins.append(int(bool(holding) and times[holding[-1]] == cut))
+            firsts.append(len(members))
+            members += holding
+        new_bounds.append(len(instants))
+    found = [np.array(each, np.int64) for each in (instants, firsts, members, new_bounds)]
+    return found[0], np.array(begins, np.uint8), found[1], found[2], found[3]

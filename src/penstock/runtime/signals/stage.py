@@ -1,0 +1,249 @@
+"""Signals as a stage: rows wait for the watermark, then every object follows from what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, ticks_of, to_arrow
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.signals.intervals import Runs, advance, interval_batch, no_runs
+from penstock.runtime.signals.points import Points
+from penstock.runtime.signals.retention import Retention
+from penstock.runtime.signals.sampling import Sampling
+from penstock.runtime.signals.steps import Step
+from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
+from penstock.types.time import Time
+
+
+@dataclass
+class Taker:
+    """Takes samples from the rows of one input: computes their columns, and holds them while they matter."""
+
+    name: str
+    port: int
+    rows_stage: RowsStage
+    schema: pa.Schema
+    time: Time
+    sampling: Sampling
+    rows: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = no_rows(self.schema)
+
+    def take(self, flow: Flow) -> None:
+        made = self.rows_stage.push(0, [flow])
+        self.rows = self.rows.followed_by(arrived(made, self.schema, self.time))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a signal's intervals are made of: keys, values, and the columns of the result."""
+
+    keys: tuple[str, ...]
+    key_types: tuple[pa.DataType, ...]
+    values: pa.Schema
+    schema: pa.Schema
+    output: str
+    reach: int
+
+
+@dataclass
+class SignalStage:
+    """Holds samples and open intervals; gives the intervals that have ended.
+
+    `counted` has, for each input, where its rows are counted, if that is here.
+    """
+
+    takers: Sequence[Taker]
+    steps: Mapping[str, Step]
+    layout: Layout
+    times: Sequence[Time]
+    counted: Sequence[Metrics | None]
+    retention: Retention
+    new_index: Callable[[], Indexer]
+    sorter: Sorter
+    watermark: int = field(init=False, default=NEVER)
+    marks: list[int] = field(init=False)
+    index: Indexer | None = field(init=False)
+    emitted: np.ndarray = field(init=False)
+    runs: Runs = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.marks = [NEVER] * len(self.times)
+        self.index = self.new_index() if self.layout.keys else None
+        self.emitted = np.zeros(0, np.int64)
+        self.runs = no_runs(self.layout.values)
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        for flow in flows:
+            timely = self._on_time(port, flow)
+            if timely.batch.num_rows:
+                for taker in self.takers:
+                    if taker.port == port:
+                        taker.take(timely)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        self.marks[port] = max(self.marks[port], watermark)
+        now = min(self.marks)
+        if now <= self.watermark:
+            return [], self._ahead()
+        self.watermark = now
+        batch = self._emit()
+        return ([Flow(batch)] if batch.num_rows else []), self._ahead()
+
+    def _on_time(self, port: int, flow: Flow) -> Flow:
+        """Drop and count the rows that come too late."""
+        late = 0
+        if flow.frontier is not None:
+            time = self.times[port]
+            others = min((mark for other, mark in enumerate(self.marks) if other != port), default=FOREVER)
+            behind = ticks_of(flow.batch.column(time.column), time.shift) < np.minimum(flow.frontier, others)
+            late = int(behind.sum())
+            if late:
+                kept = np.flatnonzero(~behind)
+                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+        metrics = self.counted[port]
+        if metrics is not None:
+            metrics.late += late
+            metrics.accepted += flow.batch.num_rows
+        return flow
+
+    # -- evaluation ----------------------------------------------------------------------------------
+
+    def _emit(self) -> pa.RecordBatch:
+        released, numbers = self._released()
+        lanes = self._lanes()
+        objects: dict[str, Points] = {
+            taker.name: taker.sampling.points(rows, number, lanes, self.watermark)
+            for taker, rows, number in zip(self.takers, released, numbers, strict=True)
+        }
+        for name, step in self.steps.items():
+            objects[name] = step.points(objects)
+        made = objects[self.layout.output]
+        ended, self.runs = advance(self.runs, made, self.emitted)
+        self.emitted = np.maximum(self.emitted, made.until)
+        self._forget(released, numbers)
+        return interval_batch(ended, self._keys(), self.layout.schema, self.sorter)
+
+    def _released(self) -> tuple[list[Rows], list[np.ndarray]]:
+        """The rows before the watermark, and the lanes they belong to."""
+        if self.watermark == FOREVER:
+            released = [taker.rows for taker in self.takers]
+        else:
+            released = [taker.rows.chosen(taker.rows.times < self.watermark) for taker in self.takers]
+        numbers = [self._numbers(rows) for rows in released]
+        grown = self._lanes() - len(self.emitted)
+        self.emitted = np.concatenate([self.emitted, np.full(grown, NEVER, np.int64)])
+        return released, numbers
+
+    def _numbers(self, rows: Rows) -> np.ndarray:
+        if self.index is None:
+            return np.zeros(len(rows), np.int64)
+        return self.index.number([rows.batch.column(name) for name in self.layout.keys])
+
+    def _lanes(self) -> int:
+        return 1 if self.index is None else len(self.index)
+
+    def _keys(self) -> list[pa.Array]:
+        if self.index is None:
+            return []
+        found = self.index.values(self.layout.key_types)
+        return [_typed(key, dtype) for key, dtype in zip(found, self.layout.key_types, strict=True)]
+
+    def _forget(self, released: Sequence[Rows], numbers: Sequence[np.ndarray]) -> None:
+        """Keep the rows that points to come may depend on, and those still ahead."""
+        for taker, rows, number in zip(self.takers, released, numbers, strict=True):
+            if self.watermark == FOREVER:
+                taker.rows = no_rows(taker.schema)
+                continue
+            needed = self.retention.needed(rows, number, self.emitted, taker.sampling.ends(rows))
+            taker.rows = rows.chosen(needed).followed_by(
+                taker.rows.chosen(taker.rows.times >= self.watermark)
+            )
+
+    def _ahead(self) -> int:
+        """The earliest start that intervals to come can have."""
+        if self.watermark in (NEVER, FOREVER):
+            return self.watermark
+        known = [self.watermark - self.layout.reach]
+        known += [int(self.runs.start.min())] if len(self.runs) else []
+        known += [int(self.emitted.min())] if len(self.emitted) else []
+        return max(min(known), NEVER)
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    def save(self) -> Mapping[str, Kept]:
+        numbered = {f"port_{port}": mark for port, mark in enumerate(self.marks)}
+        rows = {
+            f"rows_{place}": taker.rows.kept(self.layout.keys)
+            for place, taker in enumerate(self.takers)
+            if len(taker.rows)
+        }
+        return {"marks": marks(watermark=self.watermark, **numbered), "lanes": self._kept_lanes(), **rows}
+
+    def _kept_lanes(self) -> Kept:
+        """Each lane's key, how far it is, and what is open in it."""
+        lanes = np.arange(len(self.emitted))
+        place = np.full(len(lanes), -1, np.int64)
+        place[self.runs.lane] = np.arange(len(self.runs))
+        keys = [key.slice(0, len(lanes)) for key in self._keys()]
+        columns = {
+            **{f"key:{name}": _plain(key) for name, key in zip(self.layout.keys, keys, strict=True)},
+            "lane": indices(lanes),
+            "emitted": indices(self.emitted),
+            "open": indices((place >= 0).astype(np.int64)),
+            "start": indices(self.runs.start[place] if len(self.runs) else np.zeros(len(lanes), np.int64)),
+            **{f"value:{name}": _plain(c.take(_or_null(place))) for name, c in self.runs.columns.items()},
+        }
+        table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
+        return Kept(table, tuple(f"key:{name}" for name in self.layout.keys), ("lane",))
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        saved = marked(tables["marks"])
+        self.watermark = saved["watermark"]
+        self.marks = [saved[f"port_{port}"] for port in range(len(self.times))]
+        for place, taker in enumerate(self.takers):
+            if f"rows_{place}" in tables:
+                taker.rows = rows_back(tables[f"rows_{place}"], taker.schema, taker.time)
+        if "lanes" in tables:
+            table = tables["lanes"]
+            self._load_lanes(table.take(indices(np.argsort(integers(table, "lane")))))
+
+    def _load_lanes(self, table: pa.Table) -> None:
+        if self.index is not None:
+            self.index.number([array_of(table, f"key:{name}") for name in self.layout.keys])
+        self.emitted = integers(table, "emitted").copy()
+        lanes = np.flatnonzero(integers(table, "open"))
+        columns = {
+            each.name: _typed(array_of(table, f"value:{each.name}").take(indices(lanes)), each.type)
+            for each in self.layout.values
+        }
+        start = integers(table, "start")[lanes]
+        self.runs = Runs(lanes, start, np.full(len(lanes), FOREVER, np.int64), columns)
+
+
+def _or_null(places: np.ndarray) -> pa.Array:
+    return to_arrow(np.maximum(places, 0), places >= 0, pa.int64())
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _typed(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    if column.type == dtype:
+        return column
+    if pa.types.is_dictionary(dtype):
+        encoded = column.cast(dtype.value_type).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices.cast(dtype.index_type), encoded.dictionary)
+    return column.cast(dtype)

@@ -1,0 +1,379 @@
+"""Join signals with their kernels: what the compiler hands to the runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.aggregates import AGGREGATES
+from penstock.ir import nodes as ir
+from penstock.kernels.signals.locate import locate
+from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW, WalkSpec, walk
+from penstock.lane_reducers import LaneReducers, sorter
+from penstock.loop.abi import Binding
+from penstock.lower.lanes import spell
+from penstock.lower.machine import machine_type
+from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
+from penstock.lower.slide import Shape
+from penstock.lower.split import read_from_columns
+from penstock.passes.choose_aggregator import choices
+from penstock.programs import CompiledRows, Workshop
+from penstock.runtime.buffers import numpy_type
+from penstock.runtime.flow import Flow
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.results import Reductions
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import Call
+from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.session import Context
+from penstock.runtime.signals.reading import Access, Reading, SpanReading
+from penstock.runtime.signals.retention import Retention
+from penstock.runtime.signals.sampling import Sampling, stored
+from penstock.runtime.signals.stage import Layout, SignalStage, Taker
+from penstock.runtime.signals.steps import (
+    ChopStep,
+    ExpressionStep,
+    FeedbackStep,
+    HeldStep,
+    Reducing,
+    ResampleStep,
+    Scope,
+    Step,
+)
+from penstock.temporal import nodes as temporal
+from penstock.temporal.nodes import at
+from penstock.temporal.reach import FOREVER, reach
+from penstock.temporal.scope import reduced_type, scope
+from penstock.types.time import Time
+from penstock.types.windows import LookBack
+
+_TIME = "time"
+
+
+@dataclass(frozen=True)
+class SignalProgram:
+    """A signal over its sources: how samples are taken, and a step for each object made of them."""
+
+    this: ir.Object
+    body: ir.Signals
+    sources: Sequence[ir.Object]
+    workshop: Workshop
+    aggregator: str | None
+
+    @property
+    def program(self) -> temporal.Program:
+        return self.body.program
+
+    def stage(self, counted: Sequence[bool]) -> Callable[[Context], SignalStage]:
+        """The stage; `counted` says for each source whether its rows are counted here."""
+
+        def make(context: Context) -> SignalStage:
+            program, threads = self.program, context.engine.workers
+            return SignalStage(
+                [self._taker(each, threads) for each in program.objects if _samples(each)],
+                {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
+                self._layout(),
+                [each.time for each in self.sources],
+                [context.metrics if counts else None for counts in counted],
+                retention(program),
+                lambda: Indexer(len(program.keys), self.workshop.index, self.workshop.texts),
+                sorter(self.workshop),
+            )
+
+        return make
+
+    def _layout(self) -> Layout:
+        program = self.program
+        values = program[program.output].schema
+        return Layout(
+            tuple(program.keys.names),
+            tuple(program.keys.types),
+            values,
+            program.schema,
+            program.output,
+            reach(program),
+        )
+
+    # -- samples -------------------------------------------------------------------------------------
+
+    def _taker(self, this: temporal.Object, threads: int) -> Taker:
+        """Compute the columns of samples beside their keys, their time, and the end they may carry."""
+        body = this.body
+        assert isinstance(body, temporal.Sampled)
+        port = int(body.input)
+        source = self.sources[port]
+        given = [*body.keys, source.time.column, *([body.hold.until] if body.hold.until else [])]
+        hidden = [ex.Field(stored(each.name), each.expr) for each in body.fields]
+        fields = (*(ex.Field(name, ex.Column(name)) for name in dict.fromkeys(given)), *hidden)
+        names = [each.name for each in fields]
+        types = [source.schema.field(name).type for name in dict.fromkeys(given)]
+        schema = pa.schema(list(zip(names, [*types, *this.schema.types], strict=True)))
+        time = Time(source.time.column, source.time.type, source.time.unit, source.time.shift)
+        ready = ir.Object(f"{self.this.name}.{this.name}.rows", self.body, schema, time)
+        rows = CompiledRows(ir.Samples(source.name, None, fields), source, ready, self.workshop)
+        return Taker(
+            this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
+        )
+
+    def _sampling(self, this: temporal.Object, body: temporal.Sampled, threads: int) -> Sampling:
+        hold = body.hold
+        return Sampling(
+            tuple(this.schema.names),
+            hold.lasting,
+            hold.until,
+            None if hold.resolve is None else self._resolve(this, hold.resolve, threads),
+            _is_accessed(this.name, self.program),
+            sorter(self.workshop),
+        )
+
+    def _resolve(
+        self, this: temporal.Object, how: str, threads: int
+    ) -> Callable[[Lanes, Frames], list[pa.Array]]:
+        options = tuple(sorted(AGGREGATES[how].settings(()).items()))
+        several = [
+            temporal.Over(this.name, how, (ex.Column(name),), temporal.Last(1), None, options)
+            for name in this.schema.names
+        ]
+        reduce = self._reductions(this, several, [0] * len(several), threads)
+        return lambda lanes, frames: reduce(lanes, [frames])
+
+    # -- steps ---------------------------------------------------------------------------------------
+
+    def _step(self, this: temporal.Object, threads: int) -> Step:
+        match this.body:
+            case temporal.Expression() as body:
+                return ExpressionStep(self._scope(body, threads), self._fields(this, body))
+            case temporal.Feedback() as body:
+                return self._feedback(this, body, threads)
+            case temporal.Resample(source=source, every=every, method=method, max_gap=gap):
+                return ResampleStep(source, every, method == "linear", gap, self._locate)
+            case temporal.Chop() as body:
+                return self._chop(body, this, threads)
+            case temporal.Held(source=source, clock=clock):
+                return HeldStep(source, clock, self._locate)
+        raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
+
+    @property
+    def _locate(self) -> Call:
+        return self.workshop.call("locate", locate)
+
+    def _reading(self, accesses: Sequence[Access], spans: Sequence[SpanReading], threads: int) -> Reading:
+        spec = WalkSpec(len(accesses), tuple(each.kind for each in spans))
+        return Reading(tuple(accesses), tuple(spans), self.workshop.call(spec, partial(walk, spec)), threads)
+
+    def _scope(self, body: temporal.Expression | temporal.Feedback, threads: int) -> Scope:
+        """Accesses with the columns that are read of them, accesses for marks alone, spans, and reductions."""
+        used = {name for each in body.fields for name in ex.columns_of(each.expr)}
+        accesses = [
+            Access(
+                each.source,
+                each.shift,
+                tuple((at(i, n), n) for n in self.program[each.source].schema.names if at(i, n) in used),
+            )
+            for i, each in enumerate(body.accesses)
+        ]
+        known = {(each.source, each.shift) for each in accesses}
+        for over in body.reductions:
+            if not isinstance(over.span, temporal.Window | temporal.Per) and (
+                (over.source, over.shift) not in known
+            ):
+                known.add((over.source, over.shift))
+                accesses.append(Access(over.source, over.shift))
+        spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
+        reading = self._reading(accesses, spans, threads)
+        return Scope(reading, tuple(self._reducing(body, spans, threads)))
+
+    def _reducing(
+        self, body: temporal.Expression | temporal.Feedback, spans: list[SpanReading], threads: int
+    ) -> list[Reducing]:
+        """The reductions over each object that is reduced, in one go."""
+        found = []
+        for source in dict.fromkeys(each.source for each in body.reductions):
+            numbered = [(i, each) for i, each in enumerate(body.reductions) if each.source == source]
+            own = list(dict.fromkeys(span_reading(each) for _, each in numbered))
+            places = [own.index(span_reading(each)) for _, each in numbered]
+            overs = [each for _, each in numbered]
+            found.append(
+                Reducing(
+                    source,
+                    tuple(spans.index(each) for each in own),
+                    tuple(reduced_name(i) for i, _ in numbered),
+                    tuple(places),
+                    self._reductions(self.program[source], overs, places, threads),
+                )
+            )
+        return found
+
+    def _reductions(
+        self, source: temporal.Object, overs: Sequence[temporal.Over], spans: Sequence[int], threads: int
+    ) -> Callable[[Lanes, Sequence[Frames]], list[pa.Array]]:
+        """Reductions over frames of samples, by the kernels of look-backs: frames are all that they see."""
+        time = Time(_TIME, pa.int64(), None)
+        rows = ir.Object(
+            f"{self.this.name}.{source.name}.samples",
+            ir.Input(_TIME),
+            pa.schema([*source.schema, pa.field(_TIME, pa.int64())]),
+            time,
+        )
+        reductions = tuple(
+            ir.Reduction(each.function, each.args, each.where, each.options, span)
+            for each, span in zip(overs, spans, strict=True)
+        )
+        behind = tuple(LookBack(1, None, "right", 0) for _ in range(max(spans) + 1))
+        body = ir.Lookback(rows.name, behind, (), reductions, ())
+        this = ir.Object(f"{self.this.name}.{source.name}.reduced", body, rows.schema, time)
+        made = spell(this, rows, [])
+        chosen = choices(ir.Program((rows, this), this.name), self.aggregator)[this.name]
+        algorithms = tuple(each.algorithm for each in chosen)
+        reducers = LaneReducers(
+            made.ready,
+            made.reductions,
+            algorithms,
+            Shape(dense=True, may_be_empty=True),
+            self.workshop,
+            threads,
+        )
+        several = Reductions(reducers.reducers(), len(made.reductions))
+        compute = self._rows(made.samples, rows, made.ready)
+
+        def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
+            ready = lanes.came.batch if _is_same(made.samples, lanes) else compute(lanes.came.batch)
+            columns = dict(zip(ready.schema.names, ready.columns, strict=True))
+            return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)
+
+        return reduce
+
+    def _rows(
+        self, samples: ir.Samples, source: ir.Object, result: ir.Object
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Compute columns of a batch."""
+        rows = CompiledRows(samples, source, result, self.workshop)
+
+        def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
+            (flow,) = RowsStage(rows, Metrics(), 0).push(0, [Flow(batch)])
+            return flow.batch
+
+        return compute
+
+    def _fields(
+        self, this: temporal.Object, body: temporal.Expression
+    ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        schema = self._scope_schema(body)
+        source = ir.Object(
+            f"{self.this.name}.{this.name}.scope", self.body, schema, Time(_TIME, pa.int64(), None)
+        )
+        result = ir.Object(f"{self.this.name}.{this.name}", self.body, this.schema, source.time)
+        names = [reduced_name(i) for i in range(len(body.reductions))]
+        fields = tuple(ex.Field(each.name, read_from_columns(each.expr, names)) for each in body.fields)
+        return self._rows(ir.Samples(source.name, None, fields), source, result)
+
+    def _scope_schema(
+        self, body: temporal.Expression | temporal.Feedback, own: pa.DataType | None = None
+    ) -> pa.Schema:
+        schemas = {each.name: each.schema for each in self.program.objects}
+        reduced = [
+            pa.field(reduced_name(i), reduced_type(each, schemas[each.source]))
+            for i, each in enumerate(body.reductions)
+        ]
+        return pa.schema([*scope(body, schemas, own), *reduced])
+
+    def _feedback(self, this: temporal.Object, body: temporal.Feedback, threads: int) -> FeedbackStep:
+        dtype = this.schema.types[0]
+        schema = self._scope_schema(body, dtype)
+        names = [reduced_name(i) for i in range(len(body.reductions))]
+        expr = read_from_columns(body.fields[0].expr, names)
+        time = Time(_TIME, pa.int64(), None)
+
+        def kernel(nullable: frozenset[str]) -> tuple[Call, tuple[Binding, ...]]:
+            spec = FeedbackSpec(schema, time, expr, len(body.own), body.initial, nullable)
+            made = build_feedback(spec)
+            key = (self.this.name, this.name, nullable)
+            return self.workshop.call(key, lambda: made.kernel), made.bindings
+
+        machine = machine_type(dtype)
+        assert machine is not None
+        own = tuple((each.back, each.shift) for each in body.own)
+        return FeedbackStep(
+            self._scope(body, threads),
+            own,
+            kernel,
+            self._locate,
+            this.schema.names[0],
+            dtype,
+            numpy_type(machine),
+        )
+
+    def _chop(self, body: temporal.Chop, this: temporal.Object, threads: int) -> ChopStep:
+        grid = f"{this.name}.grid"
+        accesses = [Access(body.source, 0), Access(grid, 0)]
+        if body.marks is not None:
+            accesses.append(Access(body.marks.source, body.marks.shift))
+        reading = self._reading(accesses, [], threads)
+        return ChopStep(body.source, body.every, reading, grid, temporal.DURATION if body.durations else None)
+
+
+def reduced_name(place: int) -> str:
+    """Name the column that holds a reduction."""
+    return f"reduced.{place}"
+
+
+def _samples(this: temporal.Object) -> bool:
+    return isinstance(this.body, temporal.Sampled)
+
+
+def _is_same(samples: ir.Samples, lanes: Lanes) -> bool:
+    return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
+        each.name for each in samples.fields
+    } <= set(lanes.came.batch.schema.names)
+
+
+def _is_accessed(name: str, program: temporal.Program) -> bool:
+    """Whether somebody asks an object for its value at an instant, rather than reducing its samples."""
+    if program.output == name:
+        return True
+    for each in program.objects:
+        match each.body:
+            case temporal.Expression(accesses=accesses) | temporal.Feedback(accesses=accesses):
+                if any(access.source == name for access in accesses):
+                    return True
+            case body if name in temporal.sources_of(body):
+                return True
+    return False
+
+
+def span_reading(over: temporal.Over) -> SpanReading:
+    """Tell how samples enter and leave a span."""
+    match over.span:
+        case temporal.Rolling(size=size):
+            return SpanReading(over.source, EVER if size >= FOREVER else ROLLING, size, 1, over.shift)
+        case temporal.Last(rows=rows):
+            return SpanReading(over.source, LAST, rows, 1, over.shift)
+        case temporal.Window(size=size, every=every):
+            return SpanReading(over.source, WINDOW, size, every, over.shift)
+        case temporal.Per(size=size):
+            return SpanReading(over.source, PER, size, size, over.shift)
+
+
+def retention(program: temporal.Program) -> Retention:
+    """Tell how far back the points of a program reach."""
+    samples, levels, sequential = 1, 1, False
+    for each in program.objects:
+        match each.body:
+            case temporal.Feedback():
+                sequential = True
+            case temporal.Expression(reductions=reductions):
+                for over in reductions:
+                    match over.span:
+                        case temporal.Last(rows=rows):
+                            samples, levels = max(samples, rows + 1), levels + 1
+                        case temporal.Rolling(size=size) if size >= FOREVER:
+                            sequential = True
+            case temporal.Resample() | temporal.Chop() | temporal.Held():
+                levels += 1
+    return Retention(reach(program), samples, levels, sequential)
