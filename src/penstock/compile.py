@@ -157,9 +157,9 @@ class Wiring:
             case ir.Top() as body:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
             case ir.Signals(sources=sources) as body:
-                origins = [program[name] for name in sources]
-                signals = SignalProgram(this, body, origins, self.workshop, self.aggregator)
-                counted = [not _stateful(each, program) for each in origins]
+                sampled = [program[name] for name in sources]
+                signals = SignalProgram(this, body, sampled, self.workshop, self.aggregator)
+                counted = [not _stateful(each, program) for each in sampled]
                 return [StageSpec(this.name, sources, signals.stage(counted))]
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:

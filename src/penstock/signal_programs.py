@@ -243,6 +243,8 @@ class SignalProgram:
         compute = self._rows(made.samples, rows, made.ready)
 
         def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
+            if not len(frames[0]):
+                return [pa.nulls(0, each.type) for each in made.reductions]
             ready = lanes.came.batch if _is_same(made.samples, lanes) else compute(lanes.came.batch)
             columns = dict(zip(ready.schema.names, ready.columns, strict=True))
             return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)

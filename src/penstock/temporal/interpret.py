@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
@@ -101,6 +102,7 @@ class Signals:
         self.value = cache(self._value)
         self.is_mark = cache(self._is_mark)
         self.samples_of = cache(self._samples_of)
+        self.has_begun = cache(self._has_begun)
 
     def _value(self, name: str, t: int) -> Row:
         this = self.program[name]
@@ -108,7 +110,7 @@ class Signals:
             case Sampled() as body:
                 return _held(this, body, self.samples[name], t)
             case Expression() as body:
-                return self._fields(this, body, t, ())
+                return self._fields(this, body, t, ()) if self.has_begun(name, t) else _nothing(this)
             case Feedback() as body:
                 return self._feedback(this, t)
             case Resample() as body:
@@ -137,6 +139,40 @@ class Signals:
                 return self._is_piece(body, t) if durations else self._is_cut(body, t)
             case Held(clock=clock):
                 return t in self.samples_of(clock)
+
+    def _has_begun(self, name: str, t: int) -> bool:
+        """Tell whether anything it is made of was there by then: constants alone do not make a signal."""
+        body = self.program[name].body
+        match body:
+            case Sampled():
+                return any(each.time <= t for each in self.samples[name])
+            case Expression(accesses=accesses, reductions=reductions) | Feedback(
+                accesses=accesses, reductions=reductions
+            ):
+                return any(self.has_begun(each.source, t - each.shift) for each in accesses) or any(
+                    self._has_entered(each, t - each.shift) for each in reductions
+                )
+            case Chop(source=source):
+                return self.has_begun(source, t)
+            case Resample(source=source, every=every):
+                return any(self.is_mark(source, s) for s in self.ticks if s <= t - t % every)
+            case Held(clock=clock):
+                return any(s <= t for s in self.samples_of(clock))
+
+    def _has_entered(self, over: Over, t: int) -> bool:
+        match over.span:
+            case Window(every=every):
+                return any(s < t - t % every for s in self._sample_times(over.source))
+            case Per(size=size):
+                return any(s - s % size <= t for s in self._sample_times(over.source))
+            case _:
+                return self.has_begun(over.source, t)
+
+    def _sample_times(self, name: str) -> list[int]:
+        body = self.program[name].body
+        if isinstance(body, Sampled) and _is_multiset(body):
+            return [each.time for each in self.samples[name] if defined(each.row)]
+        return self.samples_of(name)
 
     def _samples_of(self, name: str) -> list[int]:
         return [t for t in self.ticks if self.is_mark(name, t) and defined(self.value(name, t))]
@@ -168,7 +204,7 @@ class Signals:
     def _counted(self, over: Over, t: int) -> list[Row]:
         """List the samples in a span; where intervals overlap unresolved, each counts."""
         body = self.program[over.source].body
-        if isinstance(body, Sampled) and body.hold.until is not None and body.hold.resolve is None:
+        if isinstance(body, Sampled) and _is_multiset(body):
             rows = [each for each in self.samples[over.source] if defined(each.row)]
             inside = set(_covered(over, t, [each.time for each in rows]))
             return [each.row for each in rows if each.time in inside]
@@ -265,7 +301,7 @@ def _covered(over: Over, t: int, samples: Iterable[int]) -> list[int]:
 def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row:
     """Find what holds at an instant; of several samples that do, the last or what they resolve to."""
     starts = sorted({each.time for each in samples})
-    following = dict(zip(starts, [*starts[1:], None], strict=True))
+    following = {start: after for start, after in zip_longest(starts, starts[1:]) if start is not None}
 
     def until(each: Sample) -> int | None:
         return _end(each, body, following[each.time])
@@ -277,6 +313,11 @@ def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row
     if body.hold.until is not None and len(latest) < len(holding) and body.hold.resolve is None:
         raise SignalError(OVERLAP)
     return _resolved(body.hold.resolve, [each.row for each in holding], this.schema)
+
+
+def _is_multiset(body: Sampled) -> bool:
+    """Tell whether several samples may hold at once, each counting for itself."""
+    return body.hold.until is not None and body.hold.resolve is None
 
 
 OVERLAP = (

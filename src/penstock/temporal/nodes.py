@@ -25,7 +25,8 @@
     hold      ::= Hold(lasting, until, resolve) until the key's next sample, unless it lasts so many ticks, or until
                                                 the time in a column; `resolve` joins what holds at the same time
 
-An object is defined at an instant where one of its fields is not null (φ). Its *marks* are instants too: those of
+An object is defined at an instant where one of its fields is not null (φ), from the first change of anything it reads
+on: constants alone do not make a signal. Its *marks* are instants too: those of
 a Sampled its samples' times; of others those of all they read, moved by the shift, and the multiples of a
 Window's `every` or a Per's `size` whose span holds a sample; of a Chop with durations every change. Its *samples* are the marks at which it is defined, and are what
 reductions count. So what a value is made of decides when it is sampled, not what it happens to be.

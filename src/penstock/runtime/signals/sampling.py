@@ -66,7 +66,8 @@ class Sampling:
         in_time = rows.order(self.sorter)
         if in_time is None:
             return self.sorter.order(numbers) if len(numbers) and numbers.max() else np.arange(len(numbers))
-        return in_time[self.sorter.order(numbers[in_time])]
+        order: np.ndarray = in_time[self.sorter.order(numbers[in_time])]
+        return order
 
     def _singled(
         self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]

@@ -128,7 +128,7 @@ def located(
             "times": times,
             "bounds": bounds,
             "out": out,
-        }  # fmt: skip
+        }
     )
     return out
 
@@ -169,7 +169,8 @@ class ResampleStep:
         for name, column in marked.columns.items():
             first, second = taken(column, before), taken(column, after)
             low, high = (_floats(each) for each in (first, second))
-            values = np.where(share == 0.0, low, low + (high - low) * share)
+            with np.errstate(invalid="ignore", over="ignore"):  # infinities make NaN, as anywhere
+                values = np.where(share == 0.0, low, low + (high - low) * share)
             valid = near & _valid(first) & _valid(second)
             made[name] = to_arrow(values.astype(column.type.to_pandas_dtype()), valid, column.type)
         return made
