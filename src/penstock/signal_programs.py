@@ -192,10 +192,12 @@ class SignalProgram:
     def _reducing(
         self, body: temporal.Expression | temporal.Feedback, spans: list[SpanReading], threads: int
     ) -> list[Reducing]:
-        """The reductions over each object that is reduced, in one go."""
+        """The reductions over each object that is reduced, in one go; those that are only walked along are not."""
+        read = {n.index for f in body.fields for n in ex.walk(f.expr) if isinstance(n, ex.Reduced)}
+        known = [(i, each) for i, each in enumerate(body.reductions) if i in read]
         found = []
-        for source in dict.fromkeys(each.source for each in body.reductions):
-            numbered = [(i, each) for i, each in enumerate(body.reductions) if each.source == source]
+        for source in dict.fromkeys(each.source for _, each in known):
+            numbered = [(i, each) for i, each in known if each.source == source]
             own = list(dict.fromkeys(span_reading(each) for _, each in numbered))
             places = [own.index(span_reading(each)) for _, each in numbered]
             overs = [each for _, each in numbered]

@@ -9,9 +9,11 @@ from penstock.ir.verify import verify
 from penstock.passes.close_unbounded import close_unbounded
 from penstock.passes.fold_constants import fold_constants
 from penstock.passes.fuse_samples import fuse_samples
+from penstock.passes.fuse_signals import fuse_signals
 from penstock.passes.prune_columns import prune_columns
 from penstock.passes.push_filter import push_filter
 from penstock.passes.share_reductions import share_reductions
+from penstock.passes.share_signals import share_signals
 
 Pass = Callable[[Program], Program]
 
@@ -22,6 +24,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_samples", fuse_samples),  # takes in what push_filter moved
     ("fold_constants", fold_constants),  # decides what fusion brought together
     ("share_reductions", share_reductions),
+    ("fuse_signals", fuse_signals),
+    ("share_signals", share_signals),
     ("close_unbounded", close_unbounded),
     ("prune_columns", prune_columns),
 )

@@ -146,8 +146,9 @@ class Signals:
         match body:
             case Sampled():
                 return any(each.time <= t for each in self.samples[name])
-            case Expression(accesses=accesses, reductions=reductions) | Feedback(
-                accesses=accesses, reductions=reductions
+            case (
+                Expression(accesses=accesses, reductions=reductions)
+                | Feedback(accesses=accesses, reductions=reductions)
             ):
                 return any(self.has_begun(each.source, t - each.shift) for each in accesses) or any(
                     self._has_entered(each, t - each.shift) for each in reductions

@@ -1,0 +1,179 @@
+"""Make one temporal expression of several, across windows and joins (TiLT, section 5.2).
+
+    ~n1[t] = { a = ⊕(mean, ~n0[t - 20 : t].value)  value: a }     →  ~n3[t] = {
+    ~n2[t] = { a = ⊕(mean, ~n0[t - 50 : t].value)  value: a }          a = ⊕(mean, ~n0[t - 20 : t].value)
+    ~n3[t] = { a = ~n1[t]  b = ~n2[t]  value: a > b }                  b = ⊕(mean, ~n0[t - 50 : t].value)
+                                                                       value: a > b }
+
+An expression is put into those that read it, moved by their shift, where it is read at one instant only or
+cheap enough to be computed at each. One over a single object at the same instant is put into reductions too: its
+samples are those of the object, where it is defined.
+
+It stays on its own if it has a value where nothing it reads has one (`or_else(0)`): such a value begins with
+what it reads, and would begin earlier in the company of others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expr import nodes as ex
+from penstock.expr.evaluate import evaluate
+from penstock.ir import nodes as ir
+from penstock.passes.substitution import opaque
+from penstock.temporal.compose import composed
+from penstock.temporal.nodes import Body, Expression, Feedback, Object, Over, Program, at, sources_of
+from penstock.temporal.scope import Schemas, reduced_types, scope
+
+CHEAP = 12  # nodes of an expression that may be computed more than once
+
+# Null exactly where an operand is.
+_STRICT = frozenset({"add", "sub", "mul", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "not"})
+# Not null over no samples, so that it matters whether there were any to leave out.
+_COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custom"})
+
+
+def fuse_signals(program: ir.Program) -> ir.Program:
+    """Fuse the temporal expressions of every signal."""
+    objects = [
+        replace(each, body=ir.Signals(each.body.sources, fused(each.body.program)))
+        if isinstance(each.body, ir.Signals)
+        else each
+        for each in program.objects
+    ]
+    return ir.Program(tuple(objects), program.output)
+
+
+def fused(program: Program) -> Program:
+    """Fuse expressions into their readers, from the inputs on; readers of what was fused see the result."""
+    uses = _uses(program)
+    schemas = {each.name: each.schema for each in program.objects}
+    bodies: dict[str, Body] = {}
+    for each in program.objects:
+        bodies[each.name] = _fused(each, bodies, uses, schemas)
+    objects = tuple(replace(each, body=bodies[each.name]) for each in program.objects)
+    return without_unread(replace(program, objects=objects))
+
+
+def without_unread(program: Program) -> Program:
+    """Drop the objects the output does not depend on."""
+    wanted = {program.output}
+    for each in reversed(program.objects):
+        if each.name in wanted:
+            wanted.update(sources_of(each.body))
+    return replace(program, objects=tuple(each for each in program.objects if each.name in wanted))
+
+
+def _fused(this: Object, bodies: dict[str, Body], uses: Counter[str], schemas: Schemas) -> Body:
+    body = this.body
+    if not isinstance(body, Expression | Feedback):
+        return body
+    body = replace(body, reductions=tuple(_over_source(each, bodies, schemas) for each in body.reductions))
+    if isinstance(body, Feedback):
+        return body
+    inner = {
+        access.source: _opaque(found)
+        for access in body.accesses
+        if isinstance(found := bodies[access.source], Expression)
+        and _affordable(found, uses[access.source])
+        and _begins_with_its_sources(found, schemas)
+    }
+    return composed(body, inner) if inner else body
+
+
+def _uses(program: Program) -> Counter[str]:
+    """Count at how many instants each object is read; reductions and the output read it for themselves."""
+    instants: Counter[str] = Counter([program.output])
+    for each in program.objects:
+        match each.body:
+            case (
+                Expression(accesses=accesses, reductions=reductions)
+                | Feedback(accesses=accesses, reductions=reductions)
+            ):
+                instants.update(access.source for access in accesses)
+                instants.update({over.source for over in reductions})
+            case body:
+                instants.update(sources_of(body))
+    return instants
+
+
+def _affordable(body: Expression, uses: int) -> bool:
+    size = sum(1 for each in body.fields for _ in ex.walk(each.expr))
+    return uses <= 1 or (not body.reductions and size <= CHEAP)
+
+
+def _opaque(body: Expression) -> Expression:
+    return replace(body, fields=tuple(ex.Field(each.name, opaque(each.expr)) for each in body.fields))
+
+
+def _begins_with_its_sources(body: Expression, schemas: Schemas) -> bool:
+    """Tell whether all fields are null where everything they read is."""
+    names, types = scope(body, schemas), reduced_types(body, schemas)
+    nothing = dict.fromkeys(names.names)
+    try:
+        return all(
+            evaluate(each.expr, nothing, names, (None,) * len(types), types) is None for each in body.fields
+        )
+    except PenstockError:
+        return False
+
+
+# --- into reductions ------------------------------------------------------------------------------------
+
+
+def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
+    """Reduce the samples of what the source is made of, if that is one object at the same instant."""
+    body = bodies[over.source]
+    if not isinstance(body, Expression) or body.reductions or len(body.accesses) != 1:
+        return over
+    (access,) = body.accesses
+    if access.shift or not _begins_with_its_sources(body, schemas):
+        return over
+    strict = _is_strict(body, schemas[access.source])
+    if not strict and over.function in _COUNTS_NONE:
+        return over
+    known = {each.name: opaque(_named(each.expr)) for each in body.fields}
+    args = tuple(ex.substitute(arg, known) for arg in over.args)
+    where = None if over.where is None else ex.substitute(over.where, known)
+    if not strict:
+        where = _both(_there(known), where)
+    return replace(over, source=access.source, args=args, where=where)
+
+
+def _named(expr: ex.Expr) -> ex.Expr:
+    """Read columns from the only access by their own names."""
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        return ex.Column(node.name.removeprefix(at(0, ""))) if isinstance(node, ex.Column) else node
+
+    return ex.rewrite(expr, rule)
+
+
+def _is_strict(body: Expression, source: pa.Schema) -> bool:
+    """Tell whether a single value is there exactly where the single value it is made of is."""
+    if len(body.fields) > 1 or len(source) > 1:
+        return False
+    nodes = list(ex.walk(body.fields[0].expr))
+    return any(isinstance(node, ex.Column) for node in nodes) and all(
+        isinstance(node, ex.Column | ex.Cast)
+        or (isinstance(node, ex.Literal) and node.value is not None)
+        or (isinstance(node, ex.Call) and node.function in _STRICT)
+        for node in nodes
+    )
+
+
+def _there(known: dict[str, ex.Expr]) -> ex.Expr:
+    """Where one of the columns is not null."""
+    several: list[ex.Expr] = [ex.Call("is_not_null", (expr,)) for expr in known.values()]
+    whole = several[0]
+    for each in several[1:]:
+        whole = ex.Call("or", (whole, each))
+    return whole
+
+
+def _both(first: ex.Expr, second: ex.Expr | None) -> ex.Expr:
+    return first if second is None else ex.Call("and", (first, second))

@@ -1,0 +1,43 @@
+"""Define each temporal object once, and none that nobody reads.
+
+    ~n1[t] = { a = ~n0[t]  value: a + 1 }        →  ~n1[t] = { a = ~n0[t]  value: a + 1 }
+    ~n2[t] = { a = ~n0[t]  value: a + 1 }           ~n3[t] = { a = ~n1[t]  value: a * a }
+    ~n3[t] = { a = ~n1[t]  b = ~n2[t]  value: a * b }
+
+Fusion makes objects alike, and what an expression reads twice becomes one access, or one reduction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.ir import nodes as ir
+from penstock.passes.fuse_signals import without_unread
+from penstock.temporal.compose import composed
+from penstock.temporal.nodes import Body, Expression, Object, Program, renamed
+
+
+def share_signals(program: ir.Program) -> ir.Program:
+    """Share the objects of every signal."""
+    objects = [
+        replace(each, body=ir.Signals(each.body.sources, shared(each.body.program)))
+        if isinstance(each.body, ir.Signals)
+        else each
+        for each in program.objects
+    ]
+    return ir.Program(tuple(objects), program.output)
+
+
+def shared(program: Program) -> Program:
+    """Let readers of an object that is defined like another read that one."""
+    instead = {name: name for name in program.inputs}
+    known: dict[Body, str] = {}
+    objects: list[Object] = []
+    for each in program.objects:
+        body = renamed(each.body, instead)
+        if isinstance(body, Expression):
+            body = composed(body, {})  # reads alike become one
+        instead[each.name] = known.setdefault(body, each.name)
+        if instead[each.name] == each.name:
+            objects.append(replace(each, body=body))
+    return without_unread(replace(program, objects=tuple(objects), output=instead[program.output]))
