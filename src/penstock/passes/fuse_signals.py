@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expr import nodes as ex
+from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.evaluate import evaluate
 from penstock.ir import nodes as ir
 from penstock.passes.substitution import opaque
@@ -139,9 +140,15 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     known = {each.name: opaque(_named(each.expr)) for each in body.fields}
     args = tuple(ex.substitute(arg, known) for arg in over.args)
     where = None if over.where is None else ex.substitute(over.where, known)
-    if not strict:
+    if not strict and not _skips_nulls(over):
         where = _both(_there(known), where)
     return replace(over, source=access.source, args=args, where=where)
+
+
+def _skips_nulls(over: Over) -> bool:
+    """Tell whether samples that are not there would be left out anyway."""
+    leaves_out = over.function != "custom" and AGGREGATES[over.function].skips_nulls
+    return leaves_out and bool(over.args) and all(isinstance(arg, ex.Column) for arg in over.args)
 
 
 def _named(expr: ex.Expr) -> ex.Expr:

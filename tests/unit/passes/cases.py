@@ -9,6 +9,7 @@ from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, IsIn, Lit
 from penstock.plan import nodes as pl
 from penstock.types.time import Time
 from penstock.types.windows import Unbounded
+from tests.unit.passes.signal_cases import FUSE_SIGNALS, SHARE_SIGNALS
 
 INT, FLOAT, BOOL, TEXT = pa.int64(), pa.float64(), pa.bool_(), pa.string()
 CLOCK = Time("ts", pa.timestamp("us"), "us")
@@ -207,4 +208,6 @@ ALL = {
     "share_reductions": SHARE_REDUCTIONS,
     "close_unbounded": CLOSE_UNBOUNDED,
     "prune_columns": PRUNE_COLUMNS,
+    "fuse_signals": FUSE_SIGNALS,
+    "share_signals": SHARE_SIGNALS,
 }

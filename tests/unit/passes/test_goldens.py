@@ -11,12 +11,13 @@ from penstock.ir.show import show
 from penstock.ir.verify import verify
 from penstock.lower.plan_to_ir import to_ir
 from penstock.passes.fuse_samples import fuse_samples
+from penstock.passes.fuse_signals import fuse_signals
 from penstock.passes.pipeline import PASSES, Pass
 from tests.unit.passes import cases
 
 RUN: dict[str, Pass] = dict(PASSES)
-# These two show best what they do to a program whose objects are fused already.
-PREPARED = {"push_filter": fuse_samples, "share_reductions": fuse_samples}
+# These show best what they do to a program whose objects are fused already.
+PREPARED = {"push_filter": fuse_samples, "share_reductions": fuse_samples, "share_signals": fuse_signals}
 
 
 def section(name: str, before: Program, after: Program) -> str:

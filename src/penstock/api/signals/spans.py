@@ -76,7 +76,7 @@ class Spanned(Reducible["Signal"]):
         >>> import pyarrow as pa, penstock as pk
         >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
         >>> power.per(10).integral().collect()["value"].to_pylist()
-        [160.0, 200.0, None]
+        [160.0, 200.0]
         """
         return self._weighted(_Weights(self._signal).integral)
 
@@ -86,7 +86,7 @@ class Spanned(Reducible["Signal"]):
         >>> import pyarrow as pa, penstock as pk
         >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
         >>> power.per(10).time_mean().collect()["value"].to_pylist()
-        [16.0, 20.0, None]
+        [16.0, 20.0]
         """
         return self._weighted(_Weights(self._signal).mean)
 
