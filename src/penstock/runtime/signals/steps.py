@@ -273,10 +273,19 @@ class ChopStep:
         known[ends] = False
         assert self.duration is not None
         columns = {**points.columns, self.duration: to_arrow(lasting, known, pa.int64())}
-        until = points.until.copy()
-        some = (np.diff(points.bounds) > 0) & (until != FOREVER)
-        until[some] = np.minimum(until[some], points.times[points.bounds[1:][some] - 1])
+        until = _last_before(points)
         return Points(points.bounds, points.times, np.ones(len(points), np.uint8), columns, until)
+
+
+def _last_before(points: Points) -> np.ndarray:
+    """When the last final point of each lane begins: how long it lasts is not known, unless all is."""
+    lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
+    known = np.concatenate([[0], np.cumsum(points.times < points.until[lane])])
+    last = points.bounds[:-1] + np.diff(known[points.bounds]) - 1
+    some = last >= points.bounds[:-1]
+    until = points.until.copy()
+    until[some] = points.times[last[some]]
+    return np.where(points.until == FOREVER, FOREVER, until)
 
 
 def _from_first(source: Points) -> Points:
