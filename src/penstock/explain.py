@@ -105,6 +105,7 @@ def _overview(compiled: Compiled) -> str:
         f"plan\n{_indented(show_plan(compiled.plan))}",
         f"program, after {_changes(compiled)}\n{_indented(show_ir(compiled.program))}",
     ]
+    parts.append("files are asked for\n" + _indented("\n".join(_asked(compiled))))
     chosen = choices(compiled.program)
     for each in compiled.program.objects:
         reasons = _reasons(each, compiled.program, chosen.get(each.name, ()))
@@ -113,6 +114,18 @@ def _overview(compiled: Compiled) -> str:
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]
     parts.append("boundaries\n" + _indented("\n".join(needs)))
     return "\n\n".join(parts)
+
+
+def _asked(compiled: Compiled) -> Iterator[str]:
+    """What is read of each stream that lies in files: columns, and row groups that statistics do not rule out."""
+    predicates = compiled.predicates
+    for name, columns in compiled.columns.items():
+        where = (
+            f"; row groups where it may be that {show_expr(predicates[name])}"
+            if name in predicates
+            else "; all rows"
+        )
+        yield f"{name}: {', '.join(columns) or 'no column'}{where}"
 
 
 def _changes(compiled: Compiled) -> str:

@@ -48,6 +48,12 @@ def test_where_every_row_may_matter_nothing_is_asked(query):
     assert asked(query) == {}
 
 
+def test_explain_says_what_files_are_asked_for():
+    text = str(VIEWS.window(10).agg(v=pk.sum("v")).explain())
+    assert "events: t, k, v; row groups where it may be that (k == 1) or is_null(t)" in text
+    assert "events: t; all rows" in str(EVENTS.window(10).agg(n=pk.count()).explain())
+
+
 TABLE = pa.table(
     {
         "t": pa.array([None if i % 17 == 5 else i for i in range(100)], pa.int64()),
