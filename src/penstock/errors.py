@@ -66,5 +66,9 @@ class StateError(PenstockError, ValueError):
     """Saved state or a cached kernel is damaged, or belongs to another query or version."""
 
 
+class PlanError(PenstockError, ValueError):
+    """A plan given as text is damaged, or was written by another version."""
+
+
 class VerificationError(PenstockError, AssertionError):
     """A compiler stage produced a program that breaks its own grammar: a bug in Penstock."""
