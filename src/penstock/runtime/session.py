@@ -93,6 +93,12 @@ class Session:
             self._advance(name, watermark)
         return self._taken()
 
+    def number_from(self, stream: str, row: int) -> None:
+        """Number the next rows of a stream from here on: those before are read elsewhere."""
+        stage = self._stages[self._source(stream)]
+        assert isinstance(stage, SourceStage)
+        stage.rows = row
+
     def finish(self) -> list[pa.RecordBatch]:
         """Declare the end of all streams; give everything that is left."""
         if not self._finished:

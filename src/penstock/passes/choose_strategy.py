@@ -1,0 +1,183 @@
+"""Choose how a query is divided among the tasks of a Spark job, and say why.
+
+* `slices`: each task runs the whole query over a stretch of time and what windows reach beyond it (its halo);
+  nothing is shuffled. Queries over single rows are the simplest case: any cut will do.
+* `fragments`: each task folds its rows into panes; what panes hold, a few rows, is shuffled and assembled.
+* `keys`: rows are shuffled by key, each task runs the whole query over its keys.
+* `one`: one task does it all; correct, and as slow as that.
+
+This is a pure function of the optimised program and of what is known about the data. Which strategies a query
+allows does not depend on the data (`possible`); which of them is best does (`choose`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import EngineError
+from penstock.expr.nodes import Expr
+from penstock.ir import nodes as ir
+from penstock.passes.choose_aggregator import in_panes
+from penstock.passes.order import sees_order
+from penstock.passes.partition_keys import Undivided, partition_keys
+from penstock.passes.resolve_boundaries import Finite, boundaries
+
+SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
+# Reading a quarter more than there is still beats a shuffle (measured: docs/scale.md).
+MOST_READ_AGAIN = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """How far, in ticks, results reach into each stream before and after their own time."""
+
+    past: int
+    future: int
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """What a program allows: for each strategy what it needs, or in words why it cannot be."""
+
+    rows: bool
+    slices: Halo | str
+    fragments: tuple[str, ...] | str
+    keys: Mapping[str, tuple[Expr, ...]] | str
+    ordered: bool
+
+    def obstacle(self, strategy: str) -> str | None:
+        """Say why a strategy cannot be; None if it can."""
+        found = {SLICES: self.slices, FRAGMENTS: self.fragments, KEYS: self.keys}.get(strategy)
+        return found if isinstance(found, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about the data: whether all of it lies in files, and how much slices would read.
+
+    `read_again` is the ratio of rows that slices read to rows there are; None if times are not known.
+    """
+
+    files: bool
+    tasks: int
+    read_again: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    strategy: str
+    reason: str
+
+
+def possible(program: ir.Program) -> Possible:
+    """Find what a program allows."""
+    keys = partition_keys(program)
+    return Possible(
+        rows=not any(_gathers(each.body) for each in program.objects),
+        slices=_halo(program),
+        fragments=_first_windows(program),
+        keys=keys.reason if isinstance(keys, Undivided) else keys,
+        ordered=any(sees_order(each.body) for each in program.objects),
+    )
+
+
+def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
+    """Choose the strategy, or check that the one asked for can be."""
+    if force is not None:
+        return _forced(found, facts, force)
+    if found.rows:
+        return Choice(SLICES, "rows are looked at one by one: any cut will do")
+    if facts.tasks == 1:
+        return Choice(ONE, "there is work for one task only")
+    why_not = {
+        strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)
+    }
+    for strategy, obstacle in why_not.items():
+        if obstacle is None:
+            return Choice(strategy, _reason(found, facts, strategy, why_not))
+    return Choice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
+
+
+def _forced(found: Possible, facts: Facts, force: str) -> Choice:
+    if force not in STRATEGIES:
+        raise EngineError(f"there is no strategy {force!r}; there are {', '.join(map(repr, STRATEGIES))}")
+    obstacle = found.obstacle(force) or _unfit(found, facts, force)
+    if obstacle is not None and not (force == SLICES and found.rows):
+        raise EngineError(f"this query cannot run in {force}: {obstacle}")
+    return Choice(force, "asked for")
+
+
+def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
+    """Say why a strategy is not chosen: it cannot be, or would not pay."""
+    obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
+    if obstacle is None and strategy == SLICES and (facts.read_again or 1) > MOST_READ_AGAIN:
+        return f"{facts.read_again:.2g} times the rows would be read: files overlap in time, or windows are long"
+    return obstacle
+
+
+def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
+    """Say what the data lacks for a strategy."""
+    if strategy == SLICES and not facts.files:
+        return "a DataFrame does not tell where times lie"
+    if strategy == SLICES and facts.read_again is None:
+        return "the files do not tell where times lie"
+    if strategy == FRAGMENTS and found.ordered and not facts.files:
+        return "rows of one time are told apart by their values, which panes do not keep"
+    return None
+
+
+def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, str | None]) -> str:
+    match strategy:
+        case "slices":
+            assert isinstance(found.slices, Halo)
+            halo = f"{found.slices.past} ticks before and {found.slices.future} after"
+            return f"files are ordered by time, and results reach {halo}: no shuffle ({facts.read_again:.2f} of the rows are read)"
+        case "fragments":
+            return f"states of panes are few and can be merged (no slices: {why_not[SLICES]})"
+        case _:
+            return f"rows of one key meet in one task (no fragments: {why_not[FRAGMENTS]})"
+
+
+# --- what a program allows ----------------------------------------------------------------------------------
+
+
+def _gathers(body: ir.Body) -> bool:
+    return not isinstance(body, ir.Input | ir.Samples | ir.Merge)
+
+
+def _halo(program: ir.Program) -> Halo | str:
+    output = program[program.output]
+    if output.time.column not in output.schema.names:
+        return "the result has no time"
+    reaches = list(boundaries(program).values())
+    finite = [reach for reach in reaches if isinstance(reach, Finite)]
+    if len(finite) < len(reaches):
+        return "results may depend on rows however long ago"
+    return Halo(max(each.past for each in finite), max(each.future for each in finite))
+
+
+def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
+    """Name the windows that rows meet first, if all of them are made of panes."""
+    first = [each for each in program.objects if _gathers(each.body) and not _behind(each, program)]
+    for each in first:
+        if not isinstance(each.body, ir.Reduce) or not in_panes(each.body, program):
+            return f"~{each.name} needs the rows themselves"
+    if program.output in _plain(program):
+        return "some rows of the result are in no window"
+    return tuple(each.name for each in first) or "there are no windows"
+
+
+def _plain(program: ir.Program) -> frozenset[str]:
+    """Name the objects that some rows reach without passing a window."""
+    found: set[str] = set()
+    for each in program.objects:
+        sources: Sequence[str] = ir.sources_of(each.body)
+        if isinstance(each.body, ir.Input) or (not _gathers(each.body) and found.intersection(sources)):
+            found.add(each.name)
+    return frozenset(found)
+
+
+def _behind(this: ir.Object, program: ir.Program) -> bool:
+    """Tell whether every row of an object has passed a window before."""
+    return not _plain(program).intersection(ir.sources_of(this.body))

@@ -1,0 +1,186 @@
+"""Find by what samples of the inputs can be divided so that the parts never meet again.
+
+    ~w1 = … over ~in0 by a, b    ~b2 = … look back over ~w1 by b   →  {"in0": (b,)}
+
+Every object that puts samples together does so within its keys. What all their keys have in common, followed
+back to expressions over each input, divides the query: the answer is the union of the answers of the parts.
+Where there is nothing in common, the reason is given in words instead.
+
+This is an analysis: the program stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from penstock.expr.nodes import Column, Expr, Field, columns_of, has_aggregate, substitute, walk
+from penstock.expr.nodes import Reduced as ReducedExpr
+from penstock.ir.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Apply,
+    Attach,
+    Body,
+    Distinct,
+    Input,
+    Lookback,
+    Merge,
+    Object,
+    Program,
+    Reduce,
+    Samples,
+    Top,
+)
+from penstock.types.windows import Unbounded
+
+# For each input that an object's samples come from: what its columns are there.
+Origin = dict[str, dict[str, Expr]]
+# One key, as an expression over each input.
+Key = frozenset[tuple[str, Expr]]
+_BOUNDS = frozenset({WINDOW_START, WINDOW_END})
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """Why the samples cannot be divided."""
+
+    reason: str
+
+
+def partition_keys(program: Program) -> Mapping[str, tuple[Expr, ...]] | Undivided:
+    """Give for each input the expressions to divide it by, in the same order for all."""
+    inputs = frozenset(each.name for each in program.objects if isinstance(each.body, Input))
+    common = _common(program)
+    if isinstance(common, Undivided):
+        return common
+    ordered = sorted((dict(key) for key in common), key=repr)
+    if any(key.keys() != inputs for key in ordered):
+        return Undivided("the streams are not divided by the same keys")
+    return {name: tuple(key[name] for key in ordered) for name in sorted(inputs)}
+
+
+def key_places(program: Program, name: str) -> tuple[int, ...]:
+    """Number those keys of a window that are the keys of everything behind it as well; none if it shares none."""
+    common = _common(program)
+    body = program[name].body
+    if isinstance(common, Undivided) or not isinstance(body, Reduce):
+        return ()
+    origin = _origins(program)[body.source]
+    traced = [_key(each.expr, origin) for each in body.keys]
+    return tuple(place for place, key in enumerate(traced) if key in common)
+
+
+def _common(program: Program) -> frozenset[Key] | Undivided:
+    """Find the keys that all objects share which put samples together."""
+    origins = _origins(program)
+    common: frozenset[Key] | None = None
+    for each in program.objects:
+        found = _keys_of(each, origins)
+        if isinstance(found, Undivided):
+            return found
+        if found is not None:
+            common = found if common is None else common & found
+    if not common:
+        return Undivided("no key is common to all windows" if common is not None else "there are no windows")
+    return common
+
+
+def _keys_of(this: Object, origins: Mapping[str, Origin]) -> frozenset[Key] | Undivided | None:
+    """List the keys within which an object puts samples together; None if it looks at each by itself."""
+    match this.body:
+        case Input() | Samples() | Merge():
+            return None
+        case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
+            return Undivided(f"~{this.name} is one window for all keys")
+        case Reduce(source=source, keys=keys) | Attach(source=source, keys=keys):
+            return _named(this, keys, origins[source])
+        case Lookback(source=source, keys=keys) | Apply(source=source, keys=keys):
+            return _named(this, keys, origins[source])
+        case Distinct(source=source, subset=subset):
+            return _named(this, [Field(name, Column(name)) for name in subset], origins[source])
+        case Top():
+            return Undivided(f"~{this.name} compares all rows of a window")
+        case body:
+            return Undivided(f"~{this.name} ({type(body).__name__.lower()}) is not known to keep keys apart")
+
+
+def _named(this: Object, keys: Iterable[Field], origin: Origin) -> frozenset[Key] | Undivided:
+    fields = tuple(keys)
+    if not fields:
+        return Undivided(f"~{this.name} has no keys")
+    known = frozenset(key for each in fields if (key := _key(each.expr, origin)) is not None)
+    return known or Undivided(f"the keys of ~{this.name} are results of windows")
+
+
+def _key(expr: Expr, origin: Origin) -> Key | None:
+    traced = {name: _traced(expr, columns) for name, columns in origin.items()}
+    return (
+        None
+        if None in traced.values()
+        else frozenset((name, each) for name, each in traced.items() if each is not None)
+    )
+
+
+# --- where columns come from --------------------------------------------------------------------------------
+
+
+def _origins(program: Program) -> dict[str, Origin]:
+    found: dict[str, Origin] = {}
+    for each in program.objects:
+        found[each.name] = _origin(each, each.body, found)
+    return found
+
+
+def _origin(this: Object, body: Body, found: Mapping[str, Origin]) -> Origin:
+    match body:
+        case Input():
+            return {this.name: {name: Column(name) for name in this.schema.names}}
+        case Merge(sources=sources):
+            return _merged([found[name] for name in sources])
+        case Samples(source=source, fields=fields):
+            return _through(fields, found[source])
+        case Reduce(source=source, keys=keys, fields=fields):
+            return _through(fields, _through(keys, found[source]))
+        case Attach(source=source, fields=fields) | Lookback(source=source, fields=fields):
+            return _through(fields, _without_bounds(found[source]))
+        case Apply(source=source, keys=keys):
+            return _through(keys, found[source])
+        case Distinct(source=source) | Top(source=source):
+            return found[source]
+        case _:
+            return {}
+
+
+def _merged(several: Iterable[Origin]) -> Origin:
+    """Where an input arrives on several ways, only what it is on all of them is known."""
+    merged: Origin = {}
+    for origin in several:
+        for name, columns in origin.items():
+            before = merged.setdefault(name, columns)
+            merged[name] = {column: expr for column, expr in before.items() if columns.get(column) == expr}
+    return merged
+
+
+def _through(fields: Iterable[Field], origin: Origin) -> Origin:
+    made = tuple(fields)
+    return {
+        name: {each.name: expr for each in made if (expr := _traced(each.expr, columns)) is not None}
+        for name, columns in origin.items()
+    }
+
+
+def _without_bounds(origin: Origin) -> Origin:
+    """The bounds of a window stand before columns of the same name."""
+    return {
+        name: {column: expr for column, expr in columns.items() if column not in _BOUNDS}
+        for name, columns in origin.items()
+    }
+
+
+def _traced(expr: Expr, columns: Mapping[str, Expr]) -> Expr | None:
+    """Write an expression over an input's columns; None if it is not made of those alone."""
+    made = any(isinstance(node, ReducedExpr) for node in walk(expr)) or has_aggregate(expr)
+    if made or not columns_of(expr) <= columns.keys() or not columns_of(expr):
+        return None
+    return substitute(expr, dict(columns))

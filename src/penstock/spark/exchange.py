@@ -1,0 +1,59 @@
+"""What tasks hand to each other through a shuffle: few rows, each of them a table.
+
+`shard` says which task takes it up, `task` and `part` in which order, `name` what it is: a table of saved state,
+or rows of a stream. The table itself is an Arrow stream, which Spark need not understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.runtime.state.format import decode_table, encode_table
+
+SCHEMA = pa.schema(
+    {"shard": pa.int32(), "task": pa.int32(), "part": pa.int32(), "name": pa.string(), "payload": pa.binary()}
+)
+SPARK_SCHEMA = "shard int, task int, part int, name string, payload binary"
+# A batch of Spark's holds many rows: each must be small, yet large enough to be worth its way.
+PAYLOAD_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A table on its way."""
+
+    shard: int
+    task: int
+    part: int
+    name: str
+    payload: bytes
+
+    @staticmethod
+    def of(shard: int, task: int, part: int, name: str, table: pa.Table) -> Parcel:
+        return Parcel(shard, task, part, name, encode_table(table))
+
+    @property
+    def table(self) -> pa.Table:
+        return decode_table(self.payload, f"what a task sent for {self.name!r}")
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.task, self.part
+
+
+def packed(parcels: Iterable[Parcel]) -> Iterator[pa.RecordBatch]:
+    """Write parcels as batches that Spark takes, one by one: a payload may be large."""
+    for each in parcels:
+        row = (each.shard, each.task, each.part, each.name, each.payload)
+        arrays = [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+    """Read what `packed` wrote, in whatever order Spark delivers it."""
+    for batch in batches:
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield Parcel(*row)

@@ -1,0 +1,59 @@
+"""The order of a DataFrame's rows, which has none: by time, sequence, then the values of what the query reads.
+
+Spark sorts partitions and Arrow sorts tables; both must come to the same, so both are written down here:
+nulls first, NaN last, texts by their bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from penstock.plan.nodes import Source
+from penstock.types.arrow import kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+
+def ranked(source: Source, schema: pa.Schema) -> list[str]:
+    """Name the columns that order rows, the most important first; types without an order are left out."""
+    first = [source.time.column, *([source.sequence] if source.sequence else [])]
+    names = [name for name in dict.fromkeys([*first, *schema.names]) if name in schema.names]
+    return [name for name in names if kind_of(schema.field(name).type) not in ("other", "null")]
+
+
+def in_order(table: pa.Table, source: Source) -> pa.Table:
+    """Sort rows as Spark would."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows of a DataFrame are sorted
+
+    keys: dict[str, pa.ChunkedArray] = {}
+    for place, name in enumerate(ranked(source, table.schema)):
+        column = _plain(table.column(name))
+        if kind_of(column.type) == "float":
+            keys[f"{place} nan"] = pc.fill_null(pc.is_nan(column), False)  # noqa: FBT003 - a value
+        keys[f"{place}"] = column
+    if not keys or table.num_rows < 2:
+        return table
+    order = pc.sort_indices(
+        pa.table(keys), sort_keys=[(name, "ascending") for name in keys], null_placement="at_start"
+    )
+    return table.take(order)
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+
+
+def spark_order(names: Sequence[str]) -> list[Column]:
+    """Give what Spark sorts by."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    return [sf.col(quoted(name)).asc_nulls_first() for name in names]
+
+
+def quoted(name: str) -> str:
+    """Name a column so that Spark reads nothing into it."""
+    return "`" + name.replace("`", "``") + "`"

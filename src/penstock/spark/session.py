@@ -1,0 +1,119 @@
+"""A local Spark session with safe defaults."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import penstock
+from penstock.errors import EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOPBACK = "127.0.0.1"
+OLDEST = (4, 1)
+
+
+def spark_session(
+    master: str = "local[*]",
+    *,
+    name: str = "penstock",
+    memory: str | None = None,
+    ui: bool = False,
+    config: Mapping[str, object] | None = None,
+) -> SparkSession:
+    """Start a local Spark session, or give the one that runs: quiet, on this machine only, in UTC.
+
+    It listens on the loopback address, asks for a secret, has no web page unless `ui=True`, keeps its files in a
+    private folder, and runs this Python with this Penstock in its workers. `config` adds settings, or overrides.
+
+    >>> import penstock as pk                                        # doctest: +SKIP
+    >>> spark = pk.spark_session()                                   # doctest: +SKIP
+    >>> query.to_spark(spark).show()                                 # doctest: +SKIP
+    """
+    require_spark()
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark loads when it is used
+
+    # Settings alone do not reach what Spark starts before it has read them.
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**safe_settings(memory, ui), **(config or {})}.items():
+        builder = builder.config(key, _text(value))
+    return builder.getOrCreate()
+
+
+def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]:
+    """List the settings of a session that nobody else on the network, or on this machine, can reach into."""
+    folder = _private_folder()
+    settings = {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.ui.enabled": _text(ui),
+        "spark.ui.showConsoleProgress": "false",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        "spark.executorEnv.PYTHONPATH": workers_path(),
+        "spark.log.level": "ERROR",
+        # Spark's own list misses these (the log of settings would show them).
+        "spark.redaction.regex": "(?i)secret|password|passphrase|token|credential|api.?key|access.?key",
+    }
+    return settings if memory is None else {**settings, "spark.driver.memory": memory}
+
+
+def workers_path() -> str:
+    """Let workers find this very Penstock first, then whatever this process was told to look at."""
+    package = str(Path(penstock.__file__).resolve().parent.parent)
+    return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+
+
+def require_spark() -> None:
+    """Refuse to go on without what Spark needs, before Java starts and fails in its own words."""
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        raise EngineError("pyspark is not installed; pip install 'penstock[spark]'") from None
+    if _numbers(found) < OLDEST:
+        raise EngineError(f"pyspark {found} is too old; pip install 'pyspark>={OLDEST[0]}.{OLDEST[1]}'")
+    pandas = _installed("pandas")
+    if pandas is not None and _numbers(pandas) >= (3,):
+        raise EngineError(f"pyspark does not work with pandas {pandas}; pip install 'pandas<3'")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+
+
+@cache
+def _private_folder() -> str:
+    """Make a folder for this process that only its owner can read, and that goes with it."""
+    folder = tempfile.mkdtemp(prefix="penstock-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,105 @@
+"""Cut time into stretches of about as many rows each, by what files say about their row groups.
+
+A task gets the row groups that its stretch and the halo around it touch, so those on a border are read by two.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from penstock.sources.fragment import Fragment
+from penstock.passes.choose_strategy import Halo
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A fragment of a stream's files, and the number of its first row in the stream."""
+
+    stream: str
+    fragment: Fragment
+    first_row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one task does: the pieces it reads, and the times [low, high) of the results it gives (None: all)."""
+
+    pieces: tuple[Piece, ...]
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def rows(self) -> int:
+        return sum(each.fragment.rows or 0 for each in self.pieces)
+
+
+def time_known(pieces: Sequence[Piece]) -> bool:
+    """Tell whether every piece says where its times lie."""
+    return all(
+        each.fragment.time_min is not None and each.fragment.time_max is not None and each.fragment.rows is not None
+        for each in pieces
+        if each.fragment.rows != 0
+    )
+
+
+def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, ...]:
+    """Give each task a stretch of time."""
+    cuts = _cuts(pieces, tasks)
+    edges = list(zip([None, *cuts], [*cuts, None], strict=True))
+    return tuple(Part(_touched(pieces, low, high, halo), low, high) for low, high in edges)
+
+
+def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
+    """Give each task a run of neighbouring pieces of about as many rows."""
+    weights = list(accumulate(each.fragment.rows or each.fragment.size or 1 for each in pieces))
+    if not weights:
+        return (Part(()),)
+    bounds = [bisect_left(weights, weights[-1] * part / tasks) + 1 for part in range(1, tasks)]
+    edges = sorted({0, len(pieces), *(min(bound, len(pieces)) for bound in bounds)})
+    return tuple(Part(tuple(pieces[lo:hi])) for lo, hi in zip(edges, edges[1:], strict=False))
+
+
+def read_again(parts: Sequence[Part], pieces: Sequence[Piece]) -> float:
+    """Give the ratio of rows that tasks read to rows there are."""
+    return sum(part.rows for part in parts) / max(sum(each.fragment.rows or 0 for each in pieces), 1)
+
+
+def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
+    """Choose the times at which stretches begin: starts of row groups, after equal shares of the rows."""
+    starts = sorted((each.fragment.time_min or 0, each.fragment.rows or 0) for each in pieces if each.fragment.rows)
+    counted = list(accumulate(rows for _, rows in starts))
+    if not counted:
+        return []
+    # A group begins after the rows of those before it.
+    wanted = (counted[-1] * part / tasks for part in range(1, tasks))
+    places = (bisect_left(counted, share - 1e-9) + 1 for share in wanted)
+    return sorted({starts[place][0] for place in places if place < len(starts)} - {starts[0][0]})
+
+
+def _touched(pieces: Sequence[Piece], low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
+    """Find the pieces with times from `low`, less the past, to before `high`, and the future."""
+    return tuple(
+        each
+        for each in pieces
+        if each.fragment.rows
+        and (low is None or (each.fragment.time_max or 0) >= low - halo.past)
+        and (high is None or (each.fragment.time_min or 0) < high + halo.future)
+    )
+
+
+def as_json(part: Part) -> dict[str, object]:
+    """Write a part as what JSON can hold."""
+    pieces = [[each.stream, each.fragment.to_json(), each.first_row] for each in part.pieces]
+    return {"pieces": pieces, "low": part.low, "high": part.high}
+
+
+def from_json(given: Mapping[str, object]) -> Part:
+    """Read what `as_json` wrote."""
+    match given:
+        case {"pieces": list(pieces), "low": None | int() as low, "high": None | int() as high}:
+            made = (Piece(str(name), Fragment.from_json(text), int(row)) for name, text, row in pieces)
+            return Part(tuple(made), low, high)
+    raise ValueError("this is not what a task was given")
