@@ -72,6 +72,8 @@ if TYPE_CHECKING:
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
     from penstock.runtime.state.state import State
+    from penstock.spark.bound import from_spark
+    from penstock.spark.session import spark_session
 
 __version__ = "0.1.0"
 
@@ -113,6 +115,7 @@ __all__ = [
     "feedback",
     "first",
     "from_arrow",
+    "from_spark",
     "greatest",
     "kurtosis",
     "last",
@@ -133,6 +136,7 @@ __all__ = [
     "session",
     "skew",
     "sliding",
+    "spark_session",
     "std",
     "stream",
     "sum",
@@ -158,6 +162,8 @@ _NAMES = {
     "runtime.engine": "Engine",
     "runtime.metrics": "Metrics",
     "runtime.state.state": "State",
+    "spark.bound": "from_spark",
+    "spark.session": "spark_session",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -34,6 +35,9 @@ from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
 from penstock.signal_programs import SignalProgram
 from penstock.types.time import Time
+
+if TYPE_CHECKING:
+    from penstock.codegen.cache import KernelCache
 
 
 @lru_cache(maxsize=128)
@@ -115,11 +119,33 @@ def backend_named(name: str) -> Backend:
         from penstock.loop.interpret import interpret  # noqa: PLC0415
 
         return lambda kernel: partial(interpret, kernel)
-    from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
     from penstock.codegen.tiers import TieredKernel  # noqa: PLC0415 - loads LLVM
 
-    kernels = KernelCache(default_directory())
+    kernels = _kernel_cache()
     return lambda kernel: TieredKernel(kernel, kernels)
+
+
+@cache
+def _kernel_cache() -> KernelCache:
+    from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
+
+    return KernelCache(default_directory())
+
+
+def offer_objects(objects: Mapping[str, bytes]) -> None:
+    """Take object code that another process compiled; what fits neither kernel nor machine is never used."""
+    if objects:
+        _kernel_cache().offer(objects)
+
+
+def objects_of(program: ir.Program) -> dict[str, bytes]:
+    """Compile the kernels that a run begins with, and give their object code for other processes to use."""
+    from penstock.codegen.cache import object_key  # noqa: PLC0415
+    from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
+    from penstock.explain import kernels  # noqa: PLC0415
+
+    made = [compile_kernel(kernel, _kernel_cache()) for kernel in kernels(program)]
+    return {object_key(each.kernel, each.effort): each.object_code for each in made}
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def stream(
     ts: timestamp[us]
     kind: string
     """
-    return _source(name, as_schema(schema), time, sequence, lateness, unit, on_bad, None)
+    return stream_of(name, as_schema(schema), time, sequence, lateness, unit, on_bad, None)
 
 
 def from_arrow(
@@ -62,7 +62,7 @@ def from_arrow(
     {'window_start': [0, 10], 'window_end': [10, 20], 'total': [7, 5]}
     """
     data = bind(data)
-    return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
 
 
 def scan(
@@ -94,10 +94,10 @@ def scan(
     from penstock.sources.opening import open_data  # noqa: PLC0415 - file readers load when a file is read
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
-    return _source(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
 
 
-def _source(
+def stream_of(
     name: str | None,
     schema: pa.Schema,
     time: str | Every,
@@ -107,6 +107,7 @@ def _source(
     on_bad: str,
     data: Bound | None,
 ) -> Stream:
+    """Make the stream of a source, checking what was said about it."""
     readable, clock = time_of_source(schema, time, unit)
     if sequence is not None:
         column_type(sequence, readable)

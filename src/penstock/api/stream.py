@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from penstock.types.duration import Duration
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.api.live import Live, Run
     from penstock.api.signals.signal import Signal
@@ -282,6 +284,39 @@ class Stream:
     def to_pandas(self, data: Any = None, /, **bindings: Any) -> pd.DataFrame:
         """Run, and give the result as a pandas data frame."""
         return self.collect(data, **bindings).to_pandas()
+
+    def to_spark(
+        self,
+        spark: SparkSession,
+        data: Any = None,
+        /,
+        *,
+        strategy: str | None = None,
+        tasks: int | None = None,
+        **bindings: Any,
+    ) -> DataFrame:
+        """Give the result as a Spark DataFrame, computed by Spark's executors where the data is.
+
+        Streams are bound to files (`pk.scan`), to DataFrames (`pk.from_spark`, or by name here), or to tables.
+        `strategy` forces how the work is divided ("slices", "fragments", "keys" or "one"; `explain("spark")`
+        says what is chosen and why), `tasks` into how many tasks.
+
+        >>> views.to_spark(spark, events=spark.table("events")).show()     # doctest: +SKIP
+        """
+        frame = import_module("penstock.spark.frame")  # Spark stands above us, and loads when it is asked for
+        result: DataFrame = frame.to_spark(self, spark, data, bindings, strategy, tasks)
+        return result
+
+    def to_json(self) -> str:
+        """Write the query as text, for `spark.read.format("penstock").option("query", text)`.
+
+        >>> import penstock as pk
+        >>> pk.stream("events", {"t": "int64"}, time="t").to_json()[:20]
+        '{"penstock-plan": 1,'
+        """
+        from penstock.plan.codec import encode_alone  # noqa: PLC0415 - few queries are written as text
+
+        return encode_alone(self.plan)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Run, and hand the result to any library that reads Arrow streams."""

@@ -64,16 +64,22 @@ class KernelCache:
     def __init__(self, directory: Path | None = None) -> None:
         self._kernels: dict[str, NativeKernel] = {}
         self._compiling: dict[str, threading.Lock] = {}
+        self._offered: dict[str, bytes] = {}
         self._lock = threading.Lock()
         self.disabled = "" if directory is None else _problem(directory)
         self.directory = None if self.disabled else directory
+
+    def offer(self, objects: Mapping[str, bytes]) -> None:
+        """Take object code by key that a trusted process compiled: our own driver, through Spark."""
+        with self._lock:
+            self._offered.update(objects)
 
     def find(self, kernel: Kernel) -> NativeKernel | None:
         """Give the fully compiled kernel if it is here already, in memory or on disk."""
         key = object_key(kernel)
         with self._lock:
             found = self._kernels.get(key)
-        code = None if found is not None else self._from_disk(key)
+        code = None if found is not None else self._ready(key)
         return found if code is None else self._keep(key, NativeKernel(kernel, code))
 
     def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
@@ -95,7 +101,7 @@ class KernelCache:
     def _make(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> NativeKernel:
         if effort is Effort.QUICK:  # made as fast as a file is read
             return NativeKernel(kernel, build(kernel, effort), effort)
-        code = self._from_disk(key)
+        code = self._ready(key)
         if code is None:
             code = build(kernel, effort)
             self._to_disk(key, code)
@@ -107,7 +113,10 @@ class KernelCache:
             return None
         return self.directory / f"{hashlib.sha256(key.encode()).hexdigest()}.pko"
 
-    def _from_disk(self, key: str) -> bytes | None:
+    def _ready(self, key: str) -> bytes | None:
+        """Give code that is ready: offered by another process, or on disk."""
+        if key in self._offered:
+            return self._offered[key]
         path = self.path(key)
         if path is None:
             return None

@@ -90,9 +90,7 @@ def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
         return Choice(SLICES, "rows are looked at one by one: any cut will do")
     if facts.tasks == 1:
         return Choice(ONE, "there is work for one task only")
-    why_not = {
-        strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)
-    }
+    why_not = {strategy: _obstacle(found, facts, strategy) for strategy in (SLICES, FRAGMENTS, KEYS)}
     for strategy, obstacle in why_not.items():
         if obstacle is None:
             return Choice(strategy, _reason(found, facts, strategy, why_not))
@@ -112,7 +110,9 @@ def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
     """Say why a strategy is not chosen: it cannot be, or would not pay."""
     obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
     if obstacle is None and strategy == SLICES and (facts.read_again or 1) > MOST_READ_AGAIN:
-        return f"{facts.read_again:.2g} times the rows would be read: files overlap in time, or windows are long"
+        return (
+            f"{facts.read_again:.2g} times the rows would be read: files overlap in time, or windows are long"
+        )
     return obstacle
 
 

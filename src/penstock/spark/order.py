@@ -11,35 +11,33 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.plan.nodes import Source
 from penstock.types.arrow import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-def ranked(source: Source, schema: pa.Schema) -> list[str]:
+def ranked(time: str, sequence: str | None, schema: pa.Schema) -> list[str]:
     """Name the columns that order rows, the most important first; types without an order are left out."""
-    first = [source.time.column, *([source.sequence] if source.sequence else [])]
+    first = [time, *([sequence] if sequence else [])]
     names = [name for name in dict.fromkeys([*first, *schema.names]) if name in schema.names]
     return [name for name in names if kind_of(schema.field(name).type) not in ("other", "null")]
 
 
-def in_order(table: pa.Table, source: Source) -> pa.Table:
+def in_order(table: pa.Table, time: str, sequence: str | None) -> pa.Table:
     """Sort rows as Spark would."""
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows of a DataFrame are sorted
 
     keys: dict[str, pa.ChunkedArray] = {}
-    for place, name in enumerate(ranked(source, table.schema)):
+    for place, name in enumerate(ranked(time, sequence, table.schema)):
         column = _plain(table.column(name))
+        keys[f"{place} there"] = pc.is_valid(column)  # false comes first
         if kind_of(column.type) == "float":
-            keys[f"{place} nan"] = pc.fill_null(pc.is_nan(column), False)  # noqa: FBT003 - a value
+            keys[f"{place} nan"] = pc.is_nan(column)
         keys[f"{place}"] = column
     if not keys or table.num_rows < 2:
         return table
-    order = pc.sort_indices(
-        pa.table(keys), sort_keys=[(name, "ascending") for name in keys], null_placement="at_start"
-    )
+    order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return table.take(order)
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, pairwise
 
-from penstock.sources.fragment import Fragment
 from penstock.passes.choose_strategy import Halo
+from penstock.sources.fragment import Fragment, joined
+
+JOINED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ class Part:
 def time_known(pieces: Sequence[Piece]) -> bool:
     """Tell whether every piece says where its times lie."""
     return all(
-        each.fragment.time_min is not None and each.fragment.time_max is not None and each.fragment.rows is not None
+        each.fragment.time_min is not None
+        and each.fragment.time_max is not None
+        and each.fragment.rows is not None
         for each in pieces
         if each.fragment.rows != 0
     )
@@ -59,7 +63,7 @@ def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
         return (Part(()),)
     bounds = [bisect_left(weights, weights[-1] * part / tasks) + 1 for part in range(1, tasks)]
     edges = sorted({0, len(pieces), *(min(bound, len(pieces)) for bound in bounds)})
-    return tuple(Part(tuple(pieces[lo:hi])) for lo, hi in zip(edges, edges[1:], strict=False))
+    return tuple(Part(tuple(pieces[lo:hi])) for lo, hi in pairwise(edges))
 
 
 def read_again(parts: Sequence[Part], pieces: Sequence[Piece]) -> float:
@@ -69,7 +73,9 @@ def read_again(parts: Sequence[Part], pieces: Sequence[Piece]) -> float:
 
 def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
     """Choose the times at which stretches begin: starts of row groups, after equal shares of the rows."""
-    starts = sorted((each.fragment.time_min or 0, each.fragment.rows or 0) for each in pieces if each.fragment.rows)
+    starts = sorted(
+        (each.fragment.time_min or 0, each.fragment.rows or 0) for each in pieces if each.fragment.rows
+    )
     counted = list(accumulate(rows for _, rows in starts))
     if not counted:
         return []
@@ -88,6 +94,21 @@ def _touched(pieces: Sequence[Piece], low: int | None, high: int | None, halo: H
         and (low is None or (each.fragment.time_max or 0) >= low - halo.past)
         and (high is None or (each.fragment.time_min or 0) < high + halo.future)
     )
+
+
+def joined_part(part: Part) -> Part:
+    """Join row groups that follow each other, so that a task is told less and opens files less often."""
+    made: list[Piece] = []
+    for stream, several in groupby(part.pieces, key=lambda each: each.stream):
+        pieces = list(several)
+        firsts = {
+            (each.fragment.path, each.fragment.row_groups and each.fragment.row_groups[0]): each.first_row
+            for each in pieces
+        }
+        for fragment in joined((each.fragment for each in pieces), JOINED_ROWS):
+            place = fragment.path, fragment.row_groups and fragment.row_groups[0]
+            made.append(Piece(stream, fragment, firsts[place]))
+    return replace(part, pieces=tuple(made))
 
 
 def as_json(part: Part) -> dict[str, object]:

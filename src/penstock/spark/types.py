@@ -159,7 +159,9 @@ def arrow_type(dtype: DataType, zone: str) -> pa.DataType:
             return pa.struct([_arrow_field(each, zone) for each in plain.fields])
         case "MapType":
             return pa.map_(arrow_type(plain.keyType, zone), arrow_type(plain.valueType, zone))
-    raise UnsupportedError(f"a column of Spark's type {dtype.simpleString()} cannot be read; cast it, or drop it")
+    raise UnsupportedError(
+        f"a column of Spark's type {dtype.simpleString()} cannot be read; cast it, or drop it"
+    )
 
 
 def _arrow_field(field: Any, zone: str) -> pa.Field:

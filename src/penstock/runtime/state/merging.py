@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -82,6 +83,4 @@ def divided(table: pa.Table, shard: np.ndarray, shards: int) -> list[pa.Table]:
     order = np.argsort(shard, kind="stable")
     bounds = np.searchsorted(shard[order], np.arange(shards + 1))
     sorted_rows = table.take(indices(order))
-    return [
-        sorted_rows.slice(int(lo), int(hi - lo)) for lo, hi in zip(bounds, bounds[1:], strict=False)
-    ]
+    return [sorted_rows.slice(int(lo), int(hi - lo)) for lo, hi in itertools.pairwise(bounds)]

@@ -1,0 +1,115 @@
+"""A Spark DataFrame as the data of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.sources import stream_of
+from penstock.api.stream import Stream
+from penstock.errors import SourceError
+from penstock.plan.nodes import Source
+from penstock.sources.conform import conformer
+from penstock.spark.order import in_order, quoted
+from penstock.spark.types import arrow_schema
+from penstock.types.arrow import checked
+from penstock.types.duration import Duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A DataFrame, in the types that Spark hands its rows over in.
+
+    Read in this process, its rows all come here, ordered as everywhere: by time, sequence, then values.
+    """
+
+    frame: DataFrame
+    schema: pa.Schema
+    time: str | None = None
+    sequence: str | None = None
+
+    @property
+    def rows(self) -> int | None:
+        return None
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        names = list(self.schema.names if columns is None else columns)
+        table = self.frame.select(*map(quoted, names)).toArrow()
+        schema = pa.schema([self.schema.field(name) for name in names])
+        conform = conformer(table.schema, schema, names, "the DataFrame")
+        whole = pa.Table.from_batches([conform(batch) for batch in table.to_batches()], schema)
+        return iter(self._in_order(whole).combine_chunks().to_batches())
+
+    def _in_order(self, table: pa.Table) -> pa.Table:
+        if self.time is None or self.time not in table.schema.names:
+            return table
+        return in_order(table, self.time, self.sequence)
+
+
+def is_frame(data: object) -> bool:
+    """Tell whether data is a DataFrame of Spark, classic or Connect."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "mapInArrow")
+
+
+def zone_of(frame_or_session: Any) -> str:
+    """Give the session's time zone."""
+    session = getattr(frame_or_session, "sparkSession", frame_or_session)
+    return str(session.conf.get("spark.sql.session.timeZone"))
+
+
+def bound_frame(frame: Any, time: str | None = None, sequence: str | None = None) -> Frame:
+    """Bind a DataFrame."""
+    return Frame(frame, checked(arrow_schema(frame.schema, zone_of(frame))), time, sequence)
+
+
+def bound_for(frame: Any, source: Source) -> Frame:
+    """Bind a DataFrame to a declared stream, reading times in the way the stream declares them.
+
+    Between TIMESTAMP and TIMESTAMP_NTZ Spark converts by the session's time zone, and so do we.
+    """
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    given = arrow_schema(frame.schema, zone_of(frame))
+    columns = []
+    for field in given:
+        wanted = source.schema.field(field.name).type if field.name in source.schema.names else field.type
+        column = sf.col(quoted(field.name))
+        if pa.types.is_timestamp(field.type) and pa.types.is_timestamp(wanted):
+            cast = "timestamp_ntz" if wanted.tz is None else "timestamp"
+            column = column if (field.type.tz is None) == (wanted.tz is None) else column.cast(cast)
+        columns.append(column.alias(field.name))
+    return bound_frame(frame.select(*columns), source.time.column, source.sequence)
+
+
+def from_spark(
+    frame: Any,
+    *,
+    time: str,
+    name: str | None = None,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+) -> Stream:
+    """Make a stream of a Spark DataFrame; `to_spark` runs the query where the rows are.
+
+    A DataFrame's rows have no order: those of one time are ordered by `sequence=`, then by their values.
+
+    >>> import penstock as pk                                                          # doctest: +SKIP
+    >>> trades = pk.from_spark(spark.table("trades"), time="ts", name="trades")        # doctest: +SKIP
+    >>> trades.window("1m", by="symbol").agg(high=pk.max("price")).to_spark(spark)     # doctest: +SKIP
+    """
+    if not is_frame(frame):
+        raise SourceError(
+            f"a {type(frame).__name__} is not a Spark DataFrame; use pk.from_arrow for data in this process"
+        )
+    if not isinstance(time, str):
+        raise SourceError("the rows of a DataFrame have no order that could tell their time; name a column")
+    bound = bound_frame(frame, time, sequence)
+    return stream_of(name, bound.schema, time, sequence, lateness, unit, on_bad, bound)

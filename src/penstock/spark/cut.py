@@ -1,0 +1,107 @@
+"""Cut a query where its rows are shuffled: what runs before, for each stream, and what runs behind.
+
+Before the shuffle rows are filtered, cut down to what the query reads, and given their keys, computed if need
+be; behind it runs the query itself. Where time is implied by a row's number it has to be stored on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_args
+
+import pyarrow as pa
+
+from penstock.compile import Compiled, compile_plan
+from penstock.expr.nodes import Column, Expr, Field
+from penstock.ir.nodes import Input
+from penstock.passes.scan_filter import scan_filters
+from penstock.plan.nodes import Filter, Plan, Project, Source
+from penstock.plan.schema import source_schema, sources_of
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What happens to a stream's rows before the shuffle: a plan whose last `keys` columns are keys."""
+
+    plan: Plan
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    behind: Plan
+    senders: Mapping[str, Sender]
+
+
+def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
+    """Cut a query by the keys of each of its inputs; without keys all rows go to one task."""
+    behind = with_sources(compiled.plan, stored)
+    columns = compile_plan(behind).columns
+    filters = filters_of(compiled)
+    inputs = inputs_of(compiled)
+    return Cut(
+        behind,
+        {
+            source.name: _sender(
+                source, columns[source.name], filters[source.name], keys.get(inputs[source.name], ())
+            )
+            for source in sources_of(compiled.plan)
+        },
+    )
+
+
+def inputs_of(compiled: Compiled) -> dict[str, str]:
+    """Name the object that each stream enters a program as."""
+    return {each.body.stream: each.name for each in compiled.program.objects if isinstance(each.body, Input)}
+
+
+def filters_of(compiled: Compiled) -> dict[str, Expr | None]:
+    """Give for each stream the predicate that a row has to meet to be of any use.
+
+    Where rows without a time are an error, none of them may be overlooked.
+    """
+    found = scan_filters(compiled.program)
+    names = inputs_of(compiled)
+    return {
+        source.name: found[names[source.name]] if source.on_bad == "drop" else None
+        for source in sources_of(compiled.plan)
+    }
+
+
+def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:
+    rows: Plan = source if where is None else Filter(source, where)
+    kept = [Field(name, Column(name)) for name in columns]
+    hidden = _hidden_names(source_schema(source), len(keys))
+    made = [Field(name, expr) for name, expr in zip(hidden, keys, strict=True)]
+    return Sender(Project(rows, (*kept, *made), source.time.column), len(keys))
+
+
+def _hidden_names(schema: pa.Schema, many: int) -> list[str]:
+    """Choose names that no column of the user's has."""
+    longest = max(map(len, schema.names), default=0)
+    return [f"{'_' * (longest + 1)}{place}" for place in range(many)]
+
+
+def stored(source: Source) -> Source:
+    """Let a stream have its time in a column, if it was implied."""
+    if not source.time.implied:
+        return source
+    return replace(source, schema=source_schema(source), time=replace(source.time, period=None, start=0))
+
+
+def with_sources(plan: Plan, change: Callable[[Source], Source]) -> Plan:
+    """Rebuild a plan over other sources."""
+    if isinstance(plan, Source):
+        return change(plan)
+    changed = {each.name: _rebuilt(getattr(plan, each.name), change) for each in fields(plan)}
+    made: Plan = replace(plan, **changed)
+    return made
+
+
+def _rebuilt(value: Any, change: Callable[[Source], Source]) -> Any:
+    if isinstance(value, get_args(Plan)):
+        return with_sources(value, change)
+    if isinstance(value, tuple) and value and isinstance(value[0], get_args(Plan)):
+        return tuple(with_sources(each, change) for each in value)
+    return value

@@ -1,0 +1,346 @@
+"""A query as a Spark DataFrame: bind the data, choose a strategy, wire the tasks together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.execute import bind_all, named_bindings
+from penstock.api.stream import Stream
+from penstock.compile import Compiled, objects_of
+from penstock.errors import BindingError, EngineError, UnsupportedError
+from penstock.expr.nodes import Column
+from penstock.passes.choose_strategy import (
+    ONE,
+    SLICES,
+    Choice,
+    Facts,
+    Halo,
+    Possible,
+    choose,
+    possible,
+)
+from penstock.passes.partition_keys import key_places
+from penstock.plan.nodes import WINDOW_END, WINDOW_START, Aggregate, Apply, Attach, Plan, Source
+from penstock.plan.schema import schema_of, sources_of
+from penstock.sources.bound import Bound
+from penstock.sources.fragment import Fragment
+from penstock.spark.bound import Frame, bound_for, is_frame, zone_of
+from penstock.spark.cut import cut, filters_of, inputs_of
+from penstock.spark.exchange import SPARK_SCHEMA
+from penstock.spark.order import quoted, ranked, spark_order
+from penstock.spark.predicates import spark_filter
+from penstock.spark.slices import (
+    Part,
+    Piece,
+    as_json,
+    even_parts,
+    joined_part,
+    read_again,
+    time_known,
+    time_slices,
+)
+from penstock.spark.tasks import Assemble, Fold, OverFrame, OverParts, Query, Receive, Run, Send
+from penstock.spark.types import deliverer, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
+ROWS_PER_TASK = 2_000_000
+# What a task behind a shuffle holds in memory.
+MOST_ROWS_PER_SHARD = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """How a query runs on Spark: what it reads, how it is divided, and why."""
+
+    compiled: Compiled
+    frames: Mapping[str, Frame]
+    pieces: tuple[Piece, ...]
+    found: Possible
+    choice: Choice
+    parts: tuple[Part, ...]
+    tasks: int
+
+    @property
+    def shards(self) -> int:
+        rows = sum(each.fragment.rows or 0 for each in self.pieces)
+        return max(self.tasks, -(-rows // MOST_ROWS_PER_SHARD))
+
+    def __str__(self) -> str:
+        return "\n".join([f"strategy: {self.choice.strategy}; {self.choice.reason}", *self._reading()])
+
+    def _reading(self) -> list[str]:
+        frames = [
+            f"stream {stream!r}: a DataFrame, {', '.join(self.compiled.columns[stream])} through mapInArrow"
+            for stream in self.frames
+        ]
+        rows, pieces = sum(part.rows for part in self.parts), sum(len(part.pieces) for part in self.parts)
+        files = [f"tasks: {len(self.parts)}, reading {pieces} pieces of files, {rows} rows"]
+        return frames + (files if self.pieces else [])
+
+
+def to_spark(
+    stream: Stream,
+    spark: SparkSession,
+    data: Any,
+    bindings: Mapping[str, Any],
+    strategy: str | None,
+    tasks: int | None,
+) -> DataFrame:
+    """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
+    bound = bound_data(stream, spark, data, bindings)
+    physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
+    return Wiring(spark, physical, zone_of(spark)).frame()
+
+
+def explain(stream: Stream, tasks: int = 2) -> str:
+    """Say how a query would run on Spark, over the data it is bound to."""
+    return str(planned(stream.compiled(), bind_all(stream, None, {}), None, tasks))
+
+
+def parallelism(spark: SparkSession) -> int:
+    """Tell how many tasks run at once; a Connect client cannot know, and asks for as many as a shuffle has."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # noqa: BLE001 - Connect raises an error of its own, which classic does not have
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+# --- binding ------------------------------------------------------------------------------------------------
+
+
+def bound_data(
+    stream: Stream, spark: SparkSession, data: Any, bindings: Mapping[str, Any]
+) -> dict[str, Bound]:
+    """Find the data of every stream, files and DataFrames as they are, tables of this process as DataFrames."""
+    sources = {source.name: source for source in sources_of(stream.plan)}
+    given = named_bindings(tuple(sources), None if is_frame(data) else data, bindings)
+    if is_frame(data):
+        given = named_bindings(tuple(sources), None, {**_sole(sources, data), **bindings})
+    frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
+    found = bind_all(stream, None, {**given, **frames})
+    return {name: _sparked(each, sources[name], spark) for name, each in found.items()}
+
+
+def _sole(sources: Mapping[str, Source], data: Any) -> dict[str, Any]:
+    if len(sources) != 1:
+        raise BindingError(
+            f"this query reads several streams; pass their DataFrames by name: {', '.join(sources)}"
+        )
+    return {next(iter(sources)): data}
+
+
+def _sparked(bound: Bound, source: Source, spark: SparkSession) -> Bound:
+    """Hand a table of this process to Spark."""
+    if isinstance(bound, Frame):
+        return _checked_frame(bound, source)
+    if hasattr(bound, "dataset"):
+        return bound
+    deliver = deliverer(bound.schema, zone_of(spark))
+    batches = [deliver(batch) for batch in bound.batches()]
+    table = pa.Table.from_batches(batches) if batches else pa.Table.from_batches([], bound.schema)
+    return bound_for(spark.createDataFrame(table), source)
+
+
+def _checked_frame(bound: Frame, source: Source) -> Frame:
+    if source.time.implied:
+        raise BindingError(
+            f"stream {source.name!r} tells time by the number of a row, and rows of a DataFrame have none; "
+            "store the time in a column"
+        )
+    if bound.frame.isStreaming:
+        raise UnsupportedError("this version runs queries over complete DataFrames, not over streaming ones")
+    return bound
+
+
+# --- planning -----------------------------------------------------------------------------------------------
+
+
+def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None, tasks: int) -> Physical:
+    """Choose how a query runs, reading footers but no rows."""
+    if tasks < 1:
+        raise EngineError(f"tasks must be at least 1, not {tasks}")
+    frames = {name: each for name, each in bound.items() if isinstance(each, Frame)}
+    sources = [source for source in sources_of(compiled.plan) if source.name not in frames]
+    pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
+    found = possible(compiled.program)
+    worth = tasks if frames or strategy is not None else _tasks_worth(pieces, tasks)
+    slices = _slices(found, pieces, worth) if not frames else None
+    again = None if slices is None else read_again(slices, pieces)
+    choice = choose(found, Facts(not frames, worth, again), strategy)
+    parts = _parts(choice, found, pieces, slices, worth)
+    return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
+
+
+def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
+    rows = [each.fragment.rows for each in pieces]
+    if None in rows:
+        return tasks
+    return max(min(tasks, sum(row or 0 for row in rows) // ROWS_PER_TASK), 1)
+
+
+def _slices(found: Possible, pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...] | None:
+    if not isinstance(found.slices, Halo) or not time_known(pieces):
+        return None
+    return time_slices(pieces, found.slices, tasks)
+
+
+def _parts(
+    choice: Choice, found: Possible, pieces: Sequence[Piece], slices: tuple[Part, ...] | None, tasks: int
+) -> tuple[Part, ...]:
+    if choice.strategy == ONE:
+        return (Part(tuple(pieces)),)
+    if choice.strategy == SLICES and not found.rows:
+        assert slices is not None
+        return slices
+    return even_parts(pieces, tasks)
+
+
+def pieces_of(source: Source, bound: Any) -> list[Piece]:
+    """List what files a stream is read from, numbering the rows before each; a file that does not tell counts a lot."""
+    fragments: Sequence[Fragment] = bound.dataset(source.time.column).fragments
+    counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
+    firsts = [0, *accumulate(counts)]
+    if source.time.implied:
+        fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
+    return [
+        Piece(source.name, replace(each, path=os.path.abspath(each.path)), first)  # noqa: PTH100 - no links resolved
+        for each, first in zip(fragments, firsts, strict=False)
+    ]
+
+
+def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:
+    """Give a fragment the times that its rows' numbers imply."""
+    assert source.time.period is not None
+    if fragment.rows is None:
+        return fragment
+    last = first + max(fragment.rows, 1) - 1
+    ends = (source.time.start + row * source.time.period for row in (first, last))
+    low, high = sorted(ends)
+    return replace(fragment, time_min=low, time_max=high)
+
+
+# --- wiring -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Turn a physical plan into DataFrames."""
+
+    spark: SparkSession
+    physical: Physical
+    zone: str
+
+    def frame(self) -> DataFrame:
+        match self.physical.choice.strategy:
+            case "fragments":
+                return self._fragments()
+            case "keys":
+                keys = self.physical.found.keys
+                assert not isinstance(keys, str)
+                return self._keys(keys, self.physical.shards)
+            case "one" if self.physical.frames:
+                return self._keys({}, 1)
+            case _:
+                return self._alone()
+
+    @property
+    def compiled(self) -> Compiled:
+        return self.physical.compiled
+
+    @property
+    def schema(self) -> Any:
+        return spark_schema(schema_of(self.compiled.plan), never_null(self.compiled.plan))
+
+    def _query(self, plan: Plan | None = None) -> Query:
+        objects = objects_of(self.compiled.program) if plan is None else {}
+        return Query.of(plan or self.compiled.plan, tuple(sorted(objects.items())))
+
+    def _alone(self) -> DataFrame:
+        """Let each task give results by itself."""
+        run = Run(self._query(), self.zone)
+        return self._produced(run, self.schema)
+
+    def _fragments(self) -> DataFrame:
+        assert isinstance(self.physical.found.fragments, tuple)
+        first = self.physical.found.fragments
+        keys = key_places(self.compiled.program, first[0]) if len(first) == 1 else ()
+        shards = self.physical.tasks if keys else 1
+        fold = Fold(self._query(), keys, shards)
+        sent = self._produced(fold, SPARK_SCHEMA).repartition(shards, "shard")
+        return sent.mapInArrow(Assemble(self._query(), self.zone), self.schema)
+
+    def _keys(self, keys: Mapping[str, tuple[Any, ...]], shards: int) -> DataFrame:
+        if len(self.physical.frames) == 1 and not self.physical.pieces:
+            sorted_frame = self._sorted(keys, shards)
+            if sorted_frame is not None:
+                return sorted_frame
+        made = cut(self.compiled, keys)
+        senders = {name: (Query.of(each.plan), each.keys) for name, each in made.senders.items()}
+        sent = self._produced(Send(senders, shards), SPARK_SCHEMA).repartition(shards, "shard")
+        by_value = frozenset(self.physical.frames)
+        return sent.mapInArrow(Receive(self._query(made.behind), self.zone, by_value), self.schema)
+
+    def _sorted(self, keys: Mapping[str, tuple[Any, ...]], shards: int) -> DataFrame | None:
+        """Let Spark shuffle and sort, where keys are plain columns: it writes to disk what memory cannot hold."""
+        from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+        ((stream, bound),) = self.physical.frames.items()
+        names = keys.get(inputs_of(self.compiled)[stream], ())
+        if not all(isinstance(each, Column) for each in names):
+            return None
+        source = next(each for each in sources_of(self.compiled.plan) if each.name == stream)
+        columns = self.compiled.columns[stream]
+        by = [_partition_column(sf, bound.schema, each.name) for each in names]
+        rows = (
+            self._pruned(stream, bound).repartition(shards, *by)
+            if by
+            else self._pruned(stream, bound).repartition(1)
+        )
+        schema = pa.schema([bound.schema.field(name) for name in columns])
+        ordered = rows.sortWithinPartitions(*spark_order(ranked(source.time.column, source.sequence, schema)))
+        return ordered.mapInArrow(OverFrame(Run(self._query(), self.zone), stream, ordered=True), self.schema)
+
+    def _produced(self, work: Any, schema: Any) -> DataFrame:
+        """Let all files and DataFrames go through a task's work."""
+        made = [
+            self._pruned(stream, bound).mapInArrow(OverFrame(work, stream), schema)
+            for stream, bound in self.physical.frames.items()
+        ]
+        if self.physical.pieces or not made:
+            parts = self.physical.parts
+            numbers = self.spark.range(0, len(parts), 1, len(parts))
+            made.append(numbers.mapInArrow(OverParts.of(work, [as_json(part) for part in parts]), schema))
+        return reduce(lambda one, other: one.union(other), made)
+
+    def _pruned(self, stream: str, bound: Frame) -> DataFrame:
+        """Take the columns and, as far as Spark can tell them, the rows that the query reads."""
+        columns = self.compiled.columns[stream]
+        frame = bound.frame.select(*map(quoted, columns))
+        where = filters_of(self.compiled)[stream]
+        found = None if where is None else spark_filter(where, bound.schema)
+        return frame if found is None else frame.filter(found)
+
+
+def _partition_column(functions: Any, schema: pa.Schema, name: str) -> Any:
+    """Name a column to shuffle by; both zeros are one key."""
+    column = functions.col(quoted(name))
+    return column + functions.lit(0.0) if pa.types.is_floating(schema.field(name).type) else column
+
+
+def never_null(plan: Plan) -> list[str]:
+    """Name the columns of a result that always have a value: the bounds of windows."""
+    match plan:
+        case Aggregate() | Apply() | Attach():
+            return [WINDOW_START, WINDOW_END]
+        case _:
+            return []

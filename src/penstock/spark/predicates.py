@@ -1,0 +1,69 @@
+"""Filters that Spark can apply before rows leave the JVM.
+
+Only what Spark surely decides as we do; the query filters again for itself, so a filter may keep too much.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Call, Column, Expr, IsIn, Literal
+from penstock.spark.order import quoted
+from penstock.types.arrow import kind_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+
+_PLAIN = frozenset({"bool", "int", "string"})
+
+
+def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
+    """Translate a predicate, or as much of a conjunction as can be; None if nothing can."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    match expr:
+        case Call("and", (left, right)):
+            parts = [found for each in (left, right) if (found := spark_filter(each, schema)) is not None]
+            return parts[0] & parts[1] if len(parts) == 2 else next(iter(parts), None)
+        case Call("or", (left, right)):
+            one, other = spark_filter(left, schema), spark_filter(right, schema)
+            return None if one is None or other is None else one | other
+        case Call("is_null" | "is_not_null" as name, (Column(column),)) if column in schema.names:
+            return sf.isnull(quoted(column)) if name == "is_null" else sf.isnotnull(quoted(column))
+        case Call("eq" | "ne" | "lt" | "le" | "gt" | "ge" as name, (Column(column), Literal() as value)):
+            known = _known(column, [value], schema)
+            return _compared(name, sf.col(quoted(column)), sf.lit(value.value)) if known else None
+        case IsIn(Column(column), values) if _known(column, values, schema):
+            return sf.col(quoted(column)).isin([each.value for each in values])
+        case _:
+            return None
+
+
+def _known(column: str, values: Any, schema: pa.Schema) -> bool:
+    """Tell whether a column and constants are compared alike in both: plain types of one kind, no nulls."""
+    kind = kind_of(schema.field(column).type) if column in schema.names else "other"
+    return kind in _PLAIN and all(
+        each.value is not None and kind_of(each.type) == kind and _fits(each.value) for each in values
+    )
+
+
+def _fits(value: object) -> bool:
+    return not isinstance(value, int) or abs(value) < 1 << 63
+
+
+def _compared(name: str, column: Any, value: Any) -> Any:
+    match name:
+        case "eq":
+            return column == value
+        case "ne":
+            return column != value
+        case "lt":
+            return column < value
+        case "le":
+            return column <= value
+        case "gt":
+            return column > value
+        case _:
+            return column >= value

@@ -1,0 +1,375 @@
+"""What runs in executors: rows in, results or parcels out, through the same engine as everywhere.
+
+Everything here is a plain value that Spark can carry, called with an iterator of batches. A worker process
+decodes and compiles a query once, however many tasks of it it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.api.execute import grouped
+from penstock.compile import Compiled, compile_plan, offer_objects
+from penstock.plan.codec import Function, decode, encode
+from penstock.plan.nodes import Plan, Source
+from penstock.plan.schema import schema_of, sources_of, time_of
+from penstock.runtime.buffers import flags, ticks_of
+from penstock.runtime.engine import Engine
+from penstock.runtime.session import Session
+from penstock.runtime.state.merging import divided, merged, shard_of, shares
+from penstock.sources.ahead import Footer, read
+from penstock.sources.conform import conformer
+from penstock.spark.cut import filters_of
+from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
+from penstock.spark.order import in_order
+from penstock.spark.slices import Part, Piece, from_json
+from penstock.spark.types import deliverer
+
+# Rows that wait until they are worth a push.
+GROUP_ROWS = 1 << 20
+# One core is what Spark gives to a task.
+ENGINE = Engine(threads=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query on its way: its plan as text, the functions in it, and the object code of its kernels."""
+
+    text: str
+    functions: tuple[Function, ...] = ()
+    objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(plan: Plan, objects: tuple[tuple[str, bytes], ...] = ()) -> Query:
+        text, functions = encode(plan)
+        return Query(text, functions, objects)
+
+    def compiled(self) -> Compiled:
+        return _compiled(self.text, self.functions, self.objects)
+
+
+@lru_cache(maxsize=32)
+def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[str, bytes], ...]) -> Compiled:
+    offer_objects(dict(objects))
+    return compile_plan(decode(text, functions))
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a stream. `first_row` numbers the first of them, if rows of the stream are numbered.
+
+    `watermark` says that no row before that time comes any more.
+    """
+
+    stream: str
+    batches: Sequence[pa.RecordBatch]
+    first_row: int | None = None
+    watermark: int | None = None
+
+
+def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
+    """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use."""
+    filters = filters_of(compiled)
+    sources = {source.name: source for source in sources_of(compiled.plan)}
+    footers: dict[str, Footer] = {}
+    marks = _watermarks(part.pieces)
+    for piece, mark in zip(part.pieces, marks, strict=True):
+        source = sources[piece.stream]
+        where = None if source.time.implied else filters[piece.stream]
+        path = piece.fragment.path
+        if path not in footers:
+            footers = {path: Footer(path)}
+        columns = compiled.columns[piece.stream]
+        batches = read(piece.fragment, source.schema, _stored(columns, source), where, footers[path])
+        first = piece.first_row
+        for group in grouped(batches, GROUP_ROWS):
+            yield Rows(piece.stream, group, first)
+            first += sum(batch.num_rows for batch in group)
+        if mark is not None:
+            yield Rows(piece.stream, (), None, mark)
+
+
+def _stored(columns: Sequence[str], source: Source) -> list[str]:
+    return [name for name in columns if name in source.schema.names]
+
+
+def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
+    """Tell after each piece of one stream how early the times of those that follow can be."""
+    starts = [each.fragment.time_min for each in pieces]
+    if None in starts or len({each.stream for each in pieces}) != 1:
+        return [None] * len(pieces)
+    marks: list[int | None] = []
+    earliest: int | None = None
+    for start in reversed(starts):
+        marks.append(earliest)
+        assert start is not None
+        earliest = start if earliest is None else min(earliest, start)
+    return marks[::-1]
+
+
+def rows_of_frame(
+    stream: str, source: Source, columns: Sequence[str], batches: Iterable[pa.RecordBatch], ordered: bool
+) -> Iterator[Rows]:
+    """Take the batches that Spark delivers; where they come in order of time, time moves with them."""
+    where = f"the DataFrame of stream {stream!r}"
+    stored = _stored(columns, source)
+    conformed = (conformer(batch.schema, source.schema, stored, where)(batch) for batch in batches)
+    for group in grouped(conformed, GROUP_ROWS):
+        whole = pa.Table.from_batches(group).combine_chunks().to_batches()
+        yield Rows(stream, whole, None, _last_time(whole, source) if ordered else None)
+
+
+def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
+    times = batches[-1].column(source.time.column) if batches else None
+    if times is None or not len(times) or times.null_count:
+        return None
+    return int(ticks_of(times)[-1])
+
+
+# --- running ------------------------------------------------------------------------------------------------
+
+
+def run_through(session: Session, rows: Iterable[Rows]) -> Iterator[pa.RecordBatch]:
+    """Push rows, giving results as they become complete."""
+    for each in rows:
+        if each.first_row is not None:
+            session.number_from(each.stream, each.first_row)
+        yield from session.push(each.stream, *each.batches)
+        if each.watermark is not None:
+            yield from session.advance(each.watermark, each.stream)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run the whole query, giving what Spark takes; of a slice of time only the results that lie in it."""
+
+    query: Query
+    zone: str
+
+    @property
+    def compiled(self) -> Compiled:
+        return self.query.compiled()
+
+    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+        plan = self.compiled.plan
+        deliver = deliverer(schema_of(plan), self.zone)
+        session = self.compiled.open(ENGINE, bounded=True)
+        chosen = _results_in(part, plan)
+        for batch in run_through(session, rows):
+            yield deliver(chosen(batch))
+        for batch in session.finish():
+            yield deliver(chosen(batch))
+
+
+def _results_in(part: Part | None, plan: Plan) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    if part is None or (part.low is None and part.high is None):
+        return lambda batch: batch
+    time, low, high = time_of(plan), part.low, part.high
+
+    def chosen(batch: pa.RecordBatch) -> pa.RecordBatch:
+        ticks = ticks_of(batch.column(time.column), time.shift)
+        inside = np.ones(len(ticks), bool)
+        if low is not None:
+            inside &= ticks >= low
+        if high is not None:
+            inside &= ticks < high
+        return batch if inside.all() else batch.filter(flags(inside))
+
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Fold rows into panes, and send what panes hold to the tasks that finish it.
+
+    `keys` numbers the keys that divide the work behind, if any do.
+    """
+
+    query: Query
+    keys: tuple[int, ...]
+    shards: int
+
+    @property
+    def compiled(self) -> Compiled:
+        return self.query.compiled()
+
+    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+        session = self.compiled.open(ENGINE, bounded=True)
+        for each in rows:
+            if each.first_row is not None:
+                session.number_from(each.stream, each.first_row)
+            session.push(each.stream, *each.batches)
+        yield from packed(
+            Parcel.of(shard, task, 0, name, table)
+            for shard, tables in shares(session.save(), self.keys, self.shards).items()
+            for name, table in tables.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Assemble:
+    """Finish what `Fold` began."""
+
+    query: Query
+    zone: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts: dict[tuple[int, int], dict[str, pa.Table]] = {}
+        for parcel in unpacked(batches):
+            parts.setdefault((parcel.shard, parcel.task), {})[parcel.name] = parcel.table
+        if not parts:
+            return
+        compiled = self.query.compiled()
+        deliver = deliverer(schema_of(compiled.plan), self.zone)
+        session = compiled.open(ENGINE, bounded=True)
+        session.load(merged(parts[key] for key in sorted(parts)))
+        yield from map(deliver, session.finish())
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send rows to the tasks that their keys belong to, cut down to what the query reads."""
+
+    senders: Mapping[str, tuple[Query, int]]
+    shards: int
+
+    def compiled_for(self, stream: str) -> Compiled:
+        return self.senders[stream][0].compiled()
+
+    def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
+        sessions: dict[str, Session] = {}
+        number = 0
+        for each in rows:
+            if each.stream not in sessions:
+                sessions[each.stream] = self.compiled_for(each.stream).open(ENGINE, bounded=True)
+            plain = Rows(each.stream, each.batches, each.first_row)
+            made = list(run_through(sessions[each.stream], [plain]))
+            parcels = list(self._parcels(task, number, each.stream, made))
+            number += len(parcels)
+            yield from packed(parcels)
+
+    def _parcels(
+        self, task: int, number: int, stream: str, batches: list[pa.RecordBatch]
+    ) -> Iterator[Parcel]:
+        keys = self.senders[stream][1]
+        for batch in batches:
+            for begin in range(0, batch.num_rows, PAYLOAD_ROWS):
+                table = pa.Table.from_batches([batch.slice(begin, PAYLOAD_ROWS)])
+                for shard, rows in self._divided(table, keys):
+                    yield Parcel.of(shard, task, number, stream, rows)
+                    number += 1
+
+    def _divided(self, table: pa.Table, keys: int) -> Iterator[tuple[int, pa.Table]]:
+        rows = table.select(table.column_names[: table.num_columns - keys])
+        if not keys or self.shards == 1:
+            yield 0, rows
+            return
+        columns = [_plain(table.column(table.num_columns - keys + place)) for place in range(keys)]
+        for shard, part in enumerate(divided(rows, shard_of(columns, self.shards), self.shards)):
+            if part.num_rows:
+                yield shard, part
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    """Put a column in one piece, texts without a dictionary: equal keys must hash alike in every task."""
+    array = column.combine_chunks()
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+@dataclass(frozen=True, slots=True)
+class Receive:
+    """Run the query over the rows that `Send` sent here.
+
+    `sorted_by_value` names the streams without positions, whose rows of one time are ordered by their values.
+    """
+
+    query: Query
+    zone: str
+    sorted_by_value: frozenset[str] = frozenset()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parcels = sorted(unpacked(batches), key=lambda each: each.place)
+        if not parcels:
+            return
+        run = Run(self.query, self.zone)
+        yield from run(0, self._rows(run.compiled, parcels))
+
+    def _rows(self, compiled: Compiled, parcels: Sequence[Parcel]) -> Iterator[Rows]:
+        for source in sources_of(compiled.plan):
+            tables: Iterator[pa.Table] = (each.table for each in parcels if each.name == source.name)
+            if source.name in self.sorted_by_value:
+                whole = list(tables)
+                tables = iter(
+                    [in_order(pa.concat_tables(whole), source.time.column, source.sequence)] if whole else []
+                )
+            for table in tables:
+                yield Rows(source.name, table.combine_chunks().to_batches())
+
+
+# --- as Spark calls them ------------------------------------------------------------------------------------
+
+Work = Callable[[int, Iterable[Rows], Part | None], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class OverParts:
+    """Called with the numbers of tasks: reads the files that each was given."""
+
+    work: Any
+    parts: bytes
+
+    @staticmethod
+    def of(work: Any, parts: Sequence[dict[str, object]]) -> OverParts:
+        return OverParts(work, zlib.compress(json.dumps(parts).encode()))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            part = from_json(json.loads(zlib.decompress(self.parts))[number])
+            yield from work_on_part(self.work, number, part)
+
+
+def work_on_part(work: Any, task: int, part: Part) -> Iterator[pa.RecordBatch]:
+    """Run a task over the pieces it was given, those of different streams one stream after the other."""
+    made: Iterator[pa.RecordBatch] = work(task, rows_for(work, part), part)
+    return made
+
+
+def rows_for(work: Any, part: Part) -> Iterator[Rows]:
+    """Read what a task reads: before a shuffle each stream has a plan of its own."""
+    if not isinstance(work, Send):
+        yield from rows_of_part(work.compiled, part)
+        return
+    for stream in dict.fromkeys(piece.stream for piece in part.pieces):
+        own = Part(tuple(piece for piece in part.pieces if piece.stream == stream))
+        yield from rows_of_part(work.compiled_for(stream), own)
+
+
+@dataclass(frozen=True, slots=True)
+class OverFrame:
+    """Called with the rows of a DataFrame, in order of time if it was sorted."""
+
+    work: Any
+    stream: str
+    ordered: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
+
+        context = TaskContext.get()
+        compiled = self.work.compiled_for(self.stream) if isinstance(self.work, Send) else self.work.compiled
+        source = next(each for each in sources_of(compiled.plan) if each.name == self.stream)
+        rows = rows_of_frame(self.stream, source, compiled.columns[self.stream], batches, self.ordered)
+        task = 0 if context is None else context.partitionId()
+        made: Iterator[pa.RecordBatch] = self.work(task, rows, None)
+        return made
