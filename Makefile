@@ -22,11 +22,12 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "penstock needs Python 3.11 or newer; try: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@scripts/ensure_java.sh
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
-demo: setup  ## generate a click stream, run a windowed query over it, show the result and the rate
+demo: setup  ## generate a lake of clicks, run a sliding query over it on Spark, beside Spark's own way
 	$(BIN)/penstock demo
 
 test: setup  ## everything CI runs: behaviour, laws (ruff, mypy, imports, doctests), security, documents

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-EXTRAS = ("bench", "dev", "pandas", "polars")
+EXTRAS = ("bench", "connect", "dev", "pandas", "polars", "spark")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -24,13 +24,12 @@ def compile_lock(uv: Path, output: str, extras: tuple[str, ...], *more: str) -> 
 
 
 def main(options: list[str]) -> None:
-    """Fetch uv, then write the lock of the work bench and that of Spark, which must agree with it."""
+    """Fetch uv, then write the lock of the work bench: everything that `make demo` and `make test` run."""
     with tempfile.TemporaryDirectory() as folder:
         fetch = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "uv"]
         subprocess.run(fetch, check=True)
         uv = Path(folder) / "bin" / "uv"
         compile_lock(uv, "requirements.lock", EXTRAS, *options)
-        compile_lock(uv, "requirements-spark.lock", ("spark",), "--constraint", "requirements.lock", *options)
 
 
 if __name__ == "__main__":
