@@ -15,7 +15,6 @@ import pyarrow as pa
 from penstock.compile import Compiled, compile_plan
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.ir.nodes import Input
-from penstock.passes.scan_filter import scan_filters
 from penstock.plan.nodes import Filter, Plan, Project, Source
 from penstock.plan.schema import source_schema, sources_of
 
@@ -38,13 +37,15 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
     """Cut a query by the keys of each of its inputs; without keys all rows go to one task."""
     behind = with_sources(compiled.plan, stored)
     columns = compile_plan(behind).columns
-    filters = filters_of(compiled)
     inputs = inputs_of(compiled)
     return Cut(
         behind,
         {
             source.name: _sender(
-                source, columns[source.name], filters[source.name], keys.get(inputs[source.name], ())
+                source,
+                columns[source.name],
+                compiled.predicates.get(source.name),
+                keys.get(inputs[source.name], ()),
             )
             for source in sources_of(compiled.plan)
         },
@@ -54,19 +55,6 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
 def inputs_of(compiled: Compiled) -> dict[str, str]:
     """Name the object that each stream enters a program as."""
     return {each.body.stream: each.name for each in compiled.program.objects if isinstance(each.body, Input)}
-
-
-def filters_of(compiled: Compiled) -> dict[str, Expr | None]:
-    """Give for each stream the predicate that a row has to meet to be of any use.
-
-    Where rows without a time are an error, none of them may be overlooked.
-    """
-    found = scan_filters(compiled.program)
-    names = inputs_of(compiled)
-    return {
-        source.name: found[names[source.name]] if source.on_bad == "drop" else None
-        for source in sources_of(compiled.plan)
-    }
 
 
 def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:

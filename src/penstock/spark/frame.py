@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import reduce
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,78 +12,24 @@ import pyarrow as pa
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
 from penstock.compile import Compiled, objects_of
-from penstock.errors import BindingError, EngineError, UnsupportedError
+from penstock.errors import BindingError, UnsupportedError
 from penstock.expr.nodes import Column
-from penstock.passes.choose_strategy import (
-    ONE,
-    SLICES,
-    Choice,
-    Facts,
-    Halo,
-    Possible,
-    choose,
-    possible,
-)
 from penstock.passes.partition_keys import key_places
-from penstock.plan.nodes import WINDOW_END, WINDOW_START, Aggregate, Apply, Attach, Plan, Source
+from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of
 from penstock.sources.bound import Bound
-from penstock.sources.fragment import Fragment
 from penstock.spark.bound import Frame, bound_for, is_frame, zone_of
-from penstock.spark.cut import cut, filters_of, inputs_of
+from penstock.spark.cut import cut, inputs_of
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
+from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
-from penstock.spark.slices import (
-    Part,
-    Piece,
-    as_json,
-    even_parts,
-    joined_part,
-    read_again,
-    time_known,
-    time_slices,
-)
+from penstock.spark.slices import as_json
 from penstock.spark.tasks import Assemble, Fold, OverFrame, OverParts, Query, Receive, Run, Send
-from penstock.spark.types import deliverer, spark_schema
+from penstock.spark.types import deliverer, never_null, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-# A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
-ROWS_PER_TASK = 2_000_000
-# What a task behind a shuffle holds in memory.
-MOST_ROWS_PER_SHARD = 16_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Physical:
-    """How a query runs on Spark: what it reads, how it is divided, and why."""
-
-    compiled: Compiled
-    frames: Mapping[str, Frame]
-    pieces: tuple[Piece, ...]
-    found: Possible
-    choice: Choice
-    parts: tuple[Part, ...]
-    tasks: int
-
-    @property
-    def shards(self) -> int:
-        rows = sum(each.fragment.rows or 0 for each in self.pieces)
-        return max(self.tasks, -(-rows // MOST_ROWS_PER_SHARD))
-
-    def __str__(self) -> str:
-        return "\n".join([f"strategy: {self.choice.strategy}; {self.choice.reason}", *self._reading()])
-
-    def _reading(self) -> list[str]:
-        frames = [
-            f"stream {stream!r}: a DataFrame, {', '.join(self.compiled.columns[stream])} through mapInArrow"
-            for stream in self.frames
-        ]
-        rows, pieces = sum(part.rows for part in self.parts), sum(len(part.pieces) for part in self.parts)
-        files = [f"tasks: {len(self.parts)}, reading {pieces} pieces of files, {rows} rows"]
-        return frames + (files if self.pieces else [])
 
 
 def to_spark(
@@ -160,73 +104,6 @@ def _checked_frame(bound: Frame, source: Source) -> Frame:
     if bound.frame.isStreaming:
         raise UnsupportedError("this version runs queries over complete DataFrames, not over streaming ones")
     return bound
-
-
-# --- planning -----------------------------------------------------------------------------------------------
-
-
-def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None, tasks: int) -> Physical:
-    """Choose how a query runs, reading footers but no rows."""
-    if tasks < 1:
-        raise EngineError(f"tasks must be at least 1, not {tasks}")
-    frames = {name: each for name, each in bound.items() if isinstance(each, Frame)}
-    sources = [source for source in sources_of(compiled.plan) if source.name not in frames]
-    pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
-    found = possible(compiled.program)
-    worth = tasks if frames or strategy is not None else _tasks_worth(pieces, tasks)
-    slices = _slices(found, pieces, worth) if not frames else None
-    again = None if slices is None else read_again(slices, pieces)
-    choice = choose(found, Facts(not frames, worth, again), strategy)
-    parts = _parts(choice, found, pieces, slices, worth)
-    return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
-
-
-def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
-    rows = [each.fragment.rows for each in pieces]
-    if None in rows:
-        return tasks
-    return max(min(tasks, sum(row or 0 for row in rows) // ROWS_PER_TASK), 1)
-
-
-def _slices(found: Possible, pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...] | None:
-    if not isinstance(found.slices, Halo) or not time_known(pieces):
-        return None
-    return time_slices(pieces, found.slices, tasks)
-
-
-def _parts(
-    choice: Choice, found: Possible, pieces: Sequence[Piece], slices: tuple[Part, ...] | None, tasks: int
-) -> tuple[Part, ...]:
-    if choice.strategy == ONE:
-        return (Part(tuple(pieces)),)
-    if choice.strategy == SLICES and not found.rows:
-        assert slices is not None
-        return slices
-    return even_parts(pieces, tasks)
-
-
-def pieces_of(source: Source, bound: Any) -> list[Piece]:
-    """List what files a stream is read from, numbering the rows before each; a file that does not tell counts a lot."""
-    fragments: Sequence[Fragment] = bound.dataset(source.time.column).fragments
-    counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
-    firsts = [0, *accumulate(counts)]
-    if source.time.implied:
-        fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
-    return [
-        Piece(source.name, replace(each, path=os.path.abspath(each.path)), first)  # noqa: PTH100 - no links resolved
-        for each, first in zip(fragments, firsts, strict=False)
-    ]
-
-
-def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:
-    """Give a fragment the times that its rows' numbers imply."""
-    assert source.time.period is not None
-    if fragment.rows is None:
-        return fragment
-    last = first + max(fragment.rows, 1) - 1
-    ends = (source.time.start + row * source.time.period for row in (first, last))
-    low, high = sorted(ends)
-    return replace(fragment, time_min=low, time_max=high)
 
 
 # --- wiring -------------------------------------------------------------------------------------------------
@@ -326,7 +203,7 @@ class Wiring:
         """Take the columns and, as far as Spark can tell them, the rows that the query reads."""
         columns = self.compiled.columns[stream]
         frame = bound.frame.select(*map(quoted, columns))
-        where = filters_of(self.compiled)[stream]
+        where = self.compiled.predicates.get(stream)
         found = None if where is None else spark_filter(where, bound.schema)
         return frame if found is None else frame.filter(found)
 
@@ -335,12 +212,3 @@ def _partition_column(functions: Any, schema: pa.Schema, name: str) -> Any:
     """Name a column to shuffle by; both zeros are one key."""
     column = functions.col(quoted(name))
     return column + functions.lit(0.0) if pa.types.is_floating(schema.field(name).type) else column
-
-
-def never_null(plan: Plan) -> list[str]:
-    """Name the columns of a result that always have a value: the bounds of windows."""
-    match plan:
-        case Aggregate() | Apply() | Attach():
-            return [WINDOW_START, WINDOW_END]
-        case _:
-            return []

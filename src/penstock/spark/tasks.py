@@ -27,11 +27,10 @@ from penstock.runtime.session import Session
 from penstock.runtime.state.merging import divided, merged, shard_of, shares
 from penstock.sources.ahead import Footer, read
 from penstock.sources.conform import conformer
-from penstock.spark.cut import filters_of
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.slices import Part, Piece, from_json
-from penstock.spark.types import deliverer
+from penstock.spark.types import deliverer, never_null
 
 # Rows that wait until they are worth a push.
 GROUP_ROWS = 1 << 20
@@ -80,13 +79,13 @@ class Rows:
 
 def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
     """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use."""
-    filters = filters_of(compiled)
+    predicates = compiled.predicates
     sources = {source.name: source for source in sources_of(compiled.plan)}
     footers: dict[str, Footer] = {}
     marks = _watermarks(part.pieces)
     for piece, mark in zip(part.pieces, marks, strict=True):
         source = sources[piece.stream]
-        where = None if source.time.implied else filters[piece.stream]
+        where = predicates.get(piece.stream)
         path = piece.fragment.path
         if path not in footers:
             footers = {path: Footer(path)}
@@ -163,7 +162,7 @@ class Run:
 
     def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
         plan = self.compiled.plan
-        deliver = deliverer(schema_of(plan), self.zone)
+        deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
         session = self.compiled.open(ENGINE, bounded=True)
         chosen = _results_in(part, plan)
         for batch in run_through(session, rows):
@@ -231,7 +230,7 @@ class Assemble:
         if not parts:
             return
         compiled = self.query.compiled()
-        deliver = deliverer(schema_of(compiled.plan), self.zone)
+        deliver = deliverer(schema_of(compiled.plan), self.zone, never_null(compiled.plan))
         session = compiled.open(ENGINE, bounded=True)
         session.load(merged(parts[key] for key in sorted(parts)))
         yield from map(deliver, session.finish())

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import UnsupportedError
+from penstock.plan.nodes import WINDOW_END, WINDOW_START, Aggregate, Apply, Attach, Plan
 from penstock.types.arrow import plain_type, value_type
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def delivered_type(dtype: pa.DataType, zone: str) -> pa.DataType:
 
 def _nested(dtype: pa.DataType, zone: str) -> pa.DataType:
     if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
-        return pa.list_(_delivered_field(dtype.value_field, zone))
+        return pa.list_(_delivered_field(dtype.value_field, zone).with_name("element"))
     if pa.types.is_struct(dtype):
         return pa.struct([_delivered_field(each, zone) for each in dtype])
     if pa.types.is_map(dtype):
@@ -114,9 +115,21 @@ def spark_schema(schema: pa.Schema, never_null: Iterable[str] = ()) -> StructTyp
     )
 
 
-def deliverer(schema: pa.Schema, zone: str) -> Deliver:
+def never_null(plan: Plan) -> list[str]:
+    """Name the columns of a result that always have a value: the bounds of windows."""
+    match plan:
+        case Aggregate() | Apply() | Attach():
+            return [WINDOW_START, WINDOW_END]
+        case _:
+            return []
+
+
+def deliverer(schema: pa.Schema, zone: str, never_null: Iterable[str] = ()) -> Deliver:
     """Make the function that turns a result's batches into what Spark takes."""
-    wanted = pa.schema([pa.field(each.name, delivered_type(each.type, zone)) for each in schema])
+    required = frozenset(never_null)
+    wanted = pa.schema(
+        [pa.field(each.name, delivered_type(each.type, zone), each.name not in required) for each in schema]
+    )
     if wanted.equals(schema):
         return lambda batch: batch
 

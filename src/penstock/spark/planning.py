@@ -1,0 +1,118 @@
+"""Plan a query on Spark: which files, which strategy, which tasks. No row is read, and no Spark is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from penstock.compile import Compiled
+from penstock.errors import EngineError
+from penstock.passes.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
+from penstock.plan.nodes import Source
+from penstock.plan.schema import sources_of
+from penstock.sources.bound import Bound
+from penstock.sources.fragment import Fragment
+from penstock.spark.bound import Frame
+from penstock.spark.slices import Part, Piece, even_parts, joined_part, read_again, time_known, time_slices
+
+# A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
+ROWS_PER_TASK = 2_000_000
+# What a task behind a shuffle holds in memory.
+MOST_ROWS_PER_SHARD = 16_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Physical:
+    """How a query runs on Spark: what it reads, how it is divided, and why."""
+
+    compiled: Compiled
+    frames: Mapping[str, Frame]
+    pieces: tuple[Piece, ...]
+    found: Possible
+    choice: Choice
+    parts: tuple[Part, ...]
+    tasks: int
+
+    @property
+    def shards(self) -> int:
+        rows = sum(each.fragment.rows or 0 for each in self.pieces)
+        return max(self.tasks, -(-rows // MOST_ROWS_PER_SHARD))
+
+    def __str__(self) -> str:
+        return "\n".join([f"strategy: {self.choice.strategy}; {self.choice.reason}", *self._reading()])
+
+    def _reading(self) -> list[str]:
+        frames = [
+            f"stream {stream!r}: a DataFrame, {', '.join(self.compiled.columns[stream])} through mapInArrow"
+            for stream in self.frames
+        ]
+        rows, pieces = sum(part.rows for part in self.parts), sum(len(part.pieces) for part in self.parts)
+        files = [f"tasks: {len(self.parts)}, reading {pieces} pieces of files, {rows} rows"]
+        return frames + (files if self.pieces else [])
+
+
+def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None, tasks: int) -> Physical:
+    """Choose how a query runs, reading footers but no rows."""
+    if tasks < 1:
+        raise EngineError(f"tasks must be at least 1, not {tasks}")
+    frames = {name: each for name, each in bound.items() if isinstance(each, Frame)}
+    sources = [source for source in sources_of(compiled.plan) if source.name not in frames]
+    pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
+    found = possible(compiled.program)
+    worth = tasks if frames or strategy is not None else _tasks_worth(pieces, tasks)
+    slices = _slices(found, pieces, worth) if not frames else None
+    again = None if slices is None else read_again(slices, pieces)
+    choice = choose(found, Facts(not frames, worth, again), strategy)
+    parts = _parts(choice, found, pieces, slices, worth)
+    return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
+
+
+def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
+    rows = [each.fragment.rows for each in pieces]
+    if None in rows:
+        return tasks
+    return max(min(tasks, sum(row or 0 for row in rows) // ROWS_PER_TASK), 1)
+
+
+def _slices(found: Possible, pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...] | None:
+    if not isinstance(found.slices, Halo) or not time_known(pieces):
+        return None
+    return time_slices(pieces, found.slices, tasks)
+
+
+def _parts(
+    choice: Choice, found: Possible, pieces: Sequence[Piece], slices: tuple[Part, ...] | None, tasks: int
+) -> tuple[Part, ...]:
+    if choice.strategy == ONE:
+        return (Part(tuple(pieces)),)
+    if choice.strategy == SLICES and not found.rows:
+        assert slices is not None
+        return slices
+    return even_parts(pieces, tasks)
+
+
+def pieces_of(source: Source, bound: Any) -> list[Piece]:
+    """List what files a stream is read from, numbering the rows before each; a file that does not tell counts a lot."""
+    fragments: Sequence[Fragment] = bound.dataset(source.time.column).fragments
+    counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
+    firsts = [0, *accumulate(counts)]
+    if source.time.implied:
+        fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
+    return [
+        Piece(source.name, replace(each, path=os.path.abspath(each.path)), first)  # noqa: PTH100 - no links resolved
+        for each, first in zip(fragments, firsts, strict=False)
+    ]
+
+
+def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:
+    """Give a fragment the times that its rows' numbers imply."""
+    assert source.time.period is not None
+    if fragment.rows is None:
+        return fragment
+    last = first + max(fragment.rows, 1) - 1
+    ends = (source.time.start + row * source.time.period for row in (first, last))
+    low, high = sorted(ends)
+    return replace(fragment, time_min=low, time_max=high)

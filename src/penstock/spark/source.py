@@ -1,0 +1,146 @@
+"""`spark.read.format("penstock")`: a query over files as a data source of Spark.
+
+    (spark.read.format("penstock")
+          .option("query", views.to_json())      the query, whose streams are declared or scanned
+          .load("events/*.parquet"))             or .option("paths", '["a.parquet", "b.parquet"]')
+
+A query of several streams takes `paths` as a JSON mapping of their names to paths. Further options: `format`,
+`strategy` ("slices" or "one") and `tasks`. A source cannot shuffle: what needs that runs in one task here, and in
+many with `query.to_spark(spark)`. Options are data: no code is ever read from them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from penstock.compile import Compiled
+from penstock.errors import BindingError, EngineError, PlanError
+from penstock.passes.choose_strategy import ONE, SLICES
+from penstock.plan.schema import schema_of, sources_of
+from penstock.sources.bound import Bound
+from penstock.sources.conform import check
+from penstock.sources.dataset import open_files
+from penstock.spark.planning import Physical, planned
+from penstock.spark.slices import Part, as_json, from_json
+from penstock.spark.tasks import Query, Run, work_on_part
+from penstock.spark.types import never_null, spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TASKS = 8  # a source is not told how many tasks run at once
+
+
+class PenstockSource(DataSource):
+    """A query and its files, as options."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name after `format`."""
+        return "penstock"
+
+    def schema(self) -> StructType:
+        """The columns of the result."""
+        plan = self._query().compiled().plan
+        return spark_schema(schema_of(plan), never_null(plan))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Plan the reading: files are checked here, before any task starts."""
+        del schema
+        query = self._query()
+        compiled = query.compiled()
+        physical = self._planned(compiled, bound_paths(compiled, self.options))
+        return PenstockReader(query, tuple(json.dumps(as_json(part)) for part in physical.parts))
+
+    def _query(self) -> Query:
+        text = self.options.get("query")
+        if text is None:
+            raise PlanError("the option 'query' is missing; write .option('query', query.to_json())")
+        return Query(str(text))
+
+    def _planned(self, compiled: Compiled, bound: Mapping[str, Bound]) -> Physical:
+        wanted = self.options.get("strategy")
+        if wanted not in (None, SLICES, ONE):
+            raise EngineError(
+                f"a data source cannot run a query in {wanted}: it cannot shuffle; use query.to_spark(spark)"
+            )
+        tasks = int(self.options.get("tasks", TASKS))
+        physical = planned(compiled, bound, wanted, tasks)
+        if physical.choice.strategy in (SLICES, ONE):
+            return physical
+        return planned(compiled, bound, ONE, tasks)
+
+
+def bound_paths(compiled: Compiled, options: Mapping[str, Any]) -> dict[str, Bound]:
+    """Find the files of each stream."""
+    sources = {source.name: source for source in sources_of(compiled.plan)}
+    paths = _paths(options, tuple(sources))
+    bound: dict[str, Bound] = {}
+    for name, source in sources.items():
+        if name not in paths:
+            raise BindingError(
+                f"no paths are given for the stream {name!r}; write them in the option 'paths'"
+            )
+        bound[name] = open_files(paths[name], options.get("format"), None)
+        check(bound[name].schema, source.schema, f"the data of stream {name!r}")
+    return bound
+
+
+def _paths(options: Mapping[str, Any], streams: tuple[str, ...]) -> dict[str, Any]:
+    given = options.get("paths", options.get("path"))
+    if given is None:
+        raise BindingError("no paths are given; write .load(path), or .option('paths', ...)")
+    parsed = _parsed(str(given))
+    if isinstance(parsed, dict):
+        return {str(name): each for name, each in parsed.items()}
+    if len(streams) > 1:
+        raise BindingError(
+            f"the query reads several streams; 'paths' must map their names: {', '.join(streams)}"
+        )
+    return {streams[0]: parsed}
+
+
+def _parsed(text: str) -> Any:
+    """Read a list or a mapping; anything else is a path as it stands."""
+    if text[:1] not in ("[", "{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True)
+class PenstockPartition(InputPartition):
+    """What one task is given."""
+
+    number: int
+    part: str
+
+
+class PenstockReader(DataSourceReader):
+    """Runs the query inside the tasks that read the files."""
+
+    def __init__(self, query: Query, parts: tuple[str, ...]) -> None:
+        self._query, self._parts = query, parts
+
+    def partitions(self) -> list[InputPartition]:
+        """List the tasks."""
+        return [PenstockPartition(number, part) for number, part in enumerate(self._parts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the files of a task and give the results that are its own."""
+        assert isinstance(partition, PenstockPartition)
+        part: Part = from_json(json.loads(partition.part))
+        return work_on_part(Run(self._query, "UTC"), partition.number, part)
+
+
+def register(spark: Any) -> None:
+    """Make the format "penstock" known to a session."""
+    spark.dataSource.register(PenstockSource)
