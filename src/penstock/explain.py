@@ -16,8 +16,10 @@ from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.lower.emission.spec import EmitKernel
 from penstock.lower.lanes import columns_kept, spell
+from penstock.lower.split import fits_emission, split_results
 from penstock.lower.window_program import Window
 from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
+from penstock.passes.choose_strategy import described, possible
 from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
 from penstock.programs import CompiledRows, CompiledWindow, Workshop
@@ -53,12 +55,28 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
             case ir.Samples() as body:
                 yield from _rows_kernels(body, program[body.source], each)
             case ir.Reduce() as body if in_panes(body, program):
-                window = Window(body, program[body.source], each)
-                yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
-                yield _emit_kernel(window).kernel
+                yield from _pane_kernels(body, program[body.source], each)
             case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
                 chosen = tuple(choice.algorithm for choice in choices(program)[each.name])
                 yield from _lane_kernels(program[body.source], each, chosen)
+
+
+def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
+    """What folds rows, what emits windows, and what computes results that emission leaves to Arrow."""
+    window = _pane_window(body, source, this)
+    yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
+    yield _emit_kernel(window).kernel
+    if not fits_emission(body, source):
+        _, plain, after = split_results(this, body, source)
+        yield from _rows_kernels(after, plain, this)
+
+
+def _pane_window(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Window:
+    """The window as kernels see it: without results that need Arrow."""
+    if fits_emission(body, source):
+        return Window(body, source, this)
+    reduce, plain, _ = split_results(this, body, source)
+    return Window(reduce, source, plain)
 
 
 def _emit_kernel(window: Window) -> EmitKernel:
@@ -113,6 +131,7 @@ def _overview(compiled: Compiled) -> str:
             parts.append(f"~{each.name} runs as\n{_indented(chr(10).join(reasons))}")
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]
     parts.append("boundaries\n" + _indented("\n".join(needs)))
+    parts.append("on Spark\n" + _indented("\n".join(described(possible(compiled.program)))))
     return "\n\n".join(parts)
 
 
@@ -141,7 +160,7 @@ def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> 
     """Say how a windowed object runs and why, a line each; nothing of other objects."""
     match this.body:
         case ir.Reduce() as body if in_panes(body, program):
-            return _pane_reasons(Window(body, program[body.source], this), chosen)
+            return _pane_reasons(_pane_window(body, program[body.source], this), chosen)
         case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
             return _lane_reasons(this, program[body.source], _algorithms(body.reductions, chosen))
         case ir.Apply() as body:

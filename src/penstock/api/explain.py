@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from penstock.errors import ExpressionTypeError
@@ -13,7 +14,7 @@ from penstock.plan.show import show
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
-STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm")
+STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm", "spark")
 
 
 class Explanation(str):
@@ -32,6 +33,8 @@ def explain(stream: Stream, stage: str | None) -> Explanation:
     """Show a query at one stage, or an overview of all."""
     if stage == "plan":
         return Explanation(show(stream.plan))
+    if stage == "spark":
+        return Explanation(import_module("penstock.spark.frame").explain(stream))
     if stage is not None and stage not in STAGES:
         raise ExpressionTypeError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
     return Explanation(stream.compiled().explain(stage))

@@ -325,7 +325,7 @@ class Stream:
     # Looking
 
     def explain(self, stage: str | None = None) -> Explanation:
-        """Show what the query becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
+        """Show what the query becomes: stage is plan, ir, passes, loop, llvm, asm or spark; an overview without."""
         return explain(self, stage)
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ OPTIONAL = {
     "pandas": "to_pandas, the benchmark",
     "duckdb": "the benchmark",
     "matplotlib": "bench --plot",
-    "pyspark": "running on Spark (later version)",
+    "pyspark": "running on Spark",
 }
 MARKS = {"ok": ("ok  ", "green"), "info": ("-   ", "dim"), "bad": ("FAIL", "bold red")}
 SLOW_MEMORY = 5e9

@@ -33,6 +33,7 @@ class Stage(StrEnum):
     LOOP = "loop"
     LLVM = "llvm"
     ASM = "asm"
+    SPARK = "spark"
 
 
 class Suite(StrEnum):
@@ -73,13 +74,19 @@ def main(
 @app.command()
 def demo(
     rows: Annotated[int, typer.Option(min=1, help="Rows of the click stream.")] = 4_000_000,
-    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads, without Spark.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 1,
+    spark: Annotated[bool, typer.Option(help="Run on Spark, or in this process only.")] = True,
 ) -> None:
-    """Generate a click stream, run a windowed query over it piece by piece, and show the rate."""
-    from penstock.cli.demo import run_demo  # noqa: PLC0415 - --help stays quick
+    """Generate a lake of clicks, run a sliding window over it on Spark, beside Spark's own way."""
+    if spark:
+        from penstock.cli.demo_spark import run_spark_demo  # noqa: PLC0415 - --help stays quick
 
-    run_demo(rows, threads, seed)
+        run_spark_demo(rows, seed)
+    else:
+        from penstock.cli.demo import run_demo  # noqa: PLC0415 - --help stays quick
+
+        run_demo(rows, threads, seed)
 
 
 @app.command(context_settings=TAKES_FLAGS)

@@ -35,6 +35,9 @@ class Halo:
     past: int
     future: int
 
+    def __str__(self) -> str:
+        return f"{self.past} ticks before and {self.future} after their time"
+
 
 @dataclass(frozen=True, slots=True)
 class Possible:
@@ -97,6 +100,27 @@ def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
     return Choice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
 
 
+def described(found: Possible) -> list[str]:
+    """Say in a line for each strategy whether a query allows it; the data decides which is taken."""
+    if found.rows:
+        return ["slices: rows are looked at one by one, any cut will do"]
+    ways = {
+        SLICES: f"over ordered files, results reaching {found.slices}",
+        FRAGMENTS: f"states of the panes of {_names(found.fragments)} are shuffled",
+        KEYS: "rows are shuffled by key",
+    }
+    lines = [
+        f"{name}: {way}" if found.obstacle(name) is None else f"no {name}: {found.obstacle(name)}"
+        for name, way in ways.items()
+    ]
+    alone = all(line.startswith("no ") for line in lines)
+    return [*lines, *(["one: a single task does it all, which is slow"] if alone else [])]
+
+
+def _names(windows: tuple[str, ...] | str) -> str:
+    return ", ".join(f"~{name}" for name in windows)
+
+
 def _forced(found: Possible, facts: Facts, force: str) -> Choice:
     if force not in STRATEGIES:
         raise EngineError(f"there is no strategy {force!r}; there are {', '.join(map(repr, STRATEGIES))}")
@@ -130,9 +154,8 @@ def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
 def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, str | None]) -> str:
     match strategy:
         case "slices":
-            assert isinstance(found.slices, Halo)
-            halo = f"{found.slices.past} ticks before and {found.slices.future} after"
-            return f"files are ordered by time, and results reach {halo}: no shuffle ({facts.read_again:.2f} of the rows are read)"
+            again = f"{facts.read_again:.2f} times the rows are read"
+            return f"files are ordered by time, results reach {found.slices}: no shuffle, and {again}"
         case "fragments":
             return f"states of panes are few and can be merged (no slices: {why_not[SLICES]})"
         case _:

@@ -115,7 +115,7 @@ class Wiring:
 
     spark: SparkSession
     physical: Physical
-    zone: str
+    zone: str | None
 
     def frame(self) -> DataFrame:
         match self.physical.choice.strategy:

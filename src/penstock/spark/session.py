@@ -35,7 +35,8 @@ def spark_session(
     """Start a local Spark session, or give the one that runs: quiet, on this machine only, in UTC.
 
     It listens on the loopback address, asks for a secret, has no web page unless `ui=True`, keeps its files in a
-    private folder, and runs this Python with this Penstock in its workers. `config` adds settings, or overrides.
+    private folder, knows `spark.read.format("penstock")`, and runs this Python with this Penstock in its workers.
+    `config` adds settings, or overrides.
 
     >>> import penstock as pk                                        # doctest: +SKIP
     >>> spark = pk.spark_session()                                   # doctest: +SKIP
@@ -51,7 +52,11 @@ def spark_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**safe_settings(memory, ui), **(config or {})}.items():
         builder = builder.config(key, _text(value))
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    from penstock.spark.source import register  # noqa: PLC0415 - needs pyspark
+
+    register(spark)
+    return spark
 
 
 def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]:

@@ -154,7 +154,7 @@ class Run:
     """Run the whole query, giving what Spark takes; of a slice of time only the results that lie in it."""
 
     query: Query
-    zone: str
+    zone: str | None
 
     @property
     def compiled(self) -> Compiled:
@@ -221,7 +221,7 @@ class Assemble:
     """Finish what `Fold` began."""
 
     query: Query
-    zone: str
+    zone: str | None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         parts: dict[tuple[int, int], dict[str, pa.Table]] = {}
@@ -294,7 +294,7 @@ class Receive:
     """
 
     query: Query
-    zone: str
+    zone: str | None
     sorted_by_value: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -124,8 +124,10 @@ def never_null(plan: Plan) -> list[str]:
             return []
 
 
-def deliverer(schema: pa.Schema, zone: str, never_null: Iterable[str] = ()) -> Deliver:
-    """Make the function that turns a result's batches into what Spark takes."""
+def deliverer(schema: pa.Schema, zone: str | None, never_null: Iterable[str] = ()) -> Deliver:
+    """Make the function that turns a result's batches into what Spark takes; without a zone they stay ours."""
+    if zone is None:
+        return lambda batch: batch
     required = frozenset(never_null)
     wanted = pa.schema(
         [pa.field(each.name, delivered_type(each.type, zone), each.name not in required) for each in schema]

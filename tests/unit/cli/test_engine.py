@@ -33,7 +33,7 @@ def user(tmp_path):
 
 
 def test_the_demo_shows_its_plan_its_result_and_its_rate(penstock):
-    result = penstock("demo", "--rows", "20000")
+    result = penstock("demo", "--no-spark", "--rows", "20000")
     assert result.exit_code == 0, result.output
     assert all(text in result.output for text in ("the query", "window_start", "takings", "M rows/s"))
 

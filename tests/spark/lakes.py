@@ -1,0 +1,86 @@
+"""Small lakes of files, and queries of every kind over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import penstock as pk
+from tests.custom_aggregates import RMS
+
+START = 1_700_000_000_000_000
+
+
+def events(rows: int = 3_000, seed: int = 1) -> pa.Table:
+    """Events of twenty keys within 200 seconds, in order of time, times repeating now and then."""
+    random = np.random.default_rng(seed)
+    times = START + np.sort(random.integers(0, 200_000, rows)) * 1_000
+    some = random.random(rows) < 0.05
+    return pa.table(
+        {
+            "ts": pa.array(times).cast(pa.timestamp("us", "UTC")),
+            "n": pa.array(np.arange(rows)),
+            "k": pa.array(random.integers(0, 20, rows), mask=some),
+            "s": pa.array(["a", "b", "é", None]).take(pa.array(random.integers(0, 4, rows))),
+            "v": pa.array(random.integers(-500, 500, rows)),
+            "x": pa.array(random.normal(size=rows), mask=random.random(rows) < 0.1),
+        }
+    )
+
+
+def lake(folder: Path, table: pa.Table, files: int = 4, group: int = 150, shuffled: bool = False) -> str:
+    """Write a table as files, in order or not."""
+    folder.mkdir(parents=True)
+    if shuffled:
+        table = table.take(pa.array(np.random.default_rng(7).permutation(table.num_rows)))
+    for number in range(files):
+        begin, end = (table.num_rows * part // files for part in (number, number + 1))
+        pq.write_table(table.slice(begin, end - begin), folder / f"{number:03}.parquet", row_group_size=group)
+    return str(folder)
+
+
+def rows_in(table: pa.Table) -> pa.Table:
+    return pa.table({"rows": [table.num_rows], "least": [pa.compute.min(table["n"]).as_py()]})
+
+
+def queries(stream: Any) -> dict[str, Any]:
+    """A query of each kind. Where order matters, `n` tells rows of one time apart."""
+    return {
+        "rows": stream.filter(pk.col("v") > 0).select("k", double=pk.col("v") * 2),
+        "tumbling": stream.filter(pk.col("s") == "a")
+        .window("10s", by="k")
+        .agg(t=pk.sum("v"), m=pk.mean("x")),
+        "sliding": stream.window("10s", every="1s", by="s").agg(t=pk.sum("v"), hi=pk.max("x"), n=pk.count()),
+        "uneven": stream.window("7s", every="3s", offset="1s").agg(t=pk.sum("v"), d=pk.std("x")),
+        "two keys": stream.window("10s", by=["k", "s"]).agg(f=pk.first("n"), l=pk.last("n")),
+        "custom": stream.window("10s", by="k").agg(r=RMS("x")),
+        "twice": stream.window("5s", by="k")
+        .agg(t=pk.sum("v"))
+        .filter(pk.col("t") > 0)
+        .window("20s")
+        .agg(n=pk.count()),
+        "median": stream.window("10s", every="5s", by="k").agg(m=pk.median("x"), u=pk.count_distinct("v")),
+        "attached": stream.window("10s", by="k").with_columns(
+            share=pk.col("v") / pk.sum("v").cast("float64")
+        ),
+        "look-back": stream.rolling(["2s", "10s"], by="k").agg(m=pk.mean("x"), c=pk.count()),
+        "last rows": stream.rolling(pk.rows(5), by="s").agg(t=pk.sum("v")),
+        "sessions": stream.window(pk.session("200ms"), by="k").agg(n=pk.count(), t=pk.sum("v")),
+        "lonely sessions": stream.window(pk.session("20ms")).agg(n=pk.count()),
+        "counts": stream.window(pk.rows(7, every=3), by="k").agg(t=pk.sum("v")),
+        "count of all": stream.window(pk.rows(100)).agg(t=pk.sum("v")),
+        "everything": stream.window(pk.unbounded(), by="k").agg(t=pk.sum("v"), n=pk.count()),
+        "days": stream.window(pk.tumbling("1d", tz="Europe/Berlin"), by="s").agg(t=pk.sum("v")),
+        "top": stream.window("10s", by="k").agg(t=pk.sum("v")).top_k(2, by="t", ties="all"),
+        "distinct": stream.distinct("k", within="30s").select("k", "n"),
+        "function": stream.window("50s", by="s").apply(rows_in, {"rows": "int64", "least": "int64"}),
+        "computed key": stream.with_columns(g=pk.col("v") % 7).rolling("2s", by="g").agg(t=pk.sum("v")),
+        "union": stream.union(stream.filter(pk.col("v") > 0)).window("10s", by="k").agg(n=pk.count()),
+    }
+
+
+NAMES = tuple(queries(pk.stream("events", events(1).schema, time="ts", sequence="n")))

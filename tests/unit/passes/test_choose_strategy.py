@@ -1,0 +1,69 @@
+"""Which strategy a query allows, which it gets, and what is said about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import penstock as pk
+from penstock.compile import compile_plan
+from penstock.errors import EngineError
+from penstock.passes.choose_strategy import Facts, choose, described, possible
+
+EVENTS = pk.stream("events", {"t": "int64", "a": "int64", "v": "int64"}, time="t")
+WINDOWS = EVENTS.window(10, by="a").agg(n=pk.count())
+ROLLING = EVENTS.rolling(10, by="a").agg(n=pk.sum("v"))
+FIRSTS = EVENTS.window(10, by="a").agg(n=pk.first("v"))
+ALONE = EVENTS.window(pk.session(10)).agg(n=pk.count())
+
+ORDERED, UNORDERED = Facts(files=True, tasks=4, read_again=1.05), Facts(files=True, tasks=4, read_again=3.9)
+UNKNOWN, FRAME = Facts(files=True, tasks=4), Facts(files=False, tasks=4)
+
+
+def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str]:
+    choice = choose(possible(compile_plan(query.plan).program), facts, force)
+    return choice.strategy, choice.reason
+
+
+@pytest.mark.parametrize(
+    ("query", "facts", "strategy", "reason"),
+    [
+        (WINDOWS, ORDERED, "slices", "1.05 times the rows"),
+        (WINDOWS, UNORDERED, "fragments", "3.9 times the rows"),
+        (WINDOWS, UNKNOWN, "fragments", "do not tell"),
+        (WINDOWS, FRAME, "fragments", "DataFrame"),
+        (WINDOWS, Facts(files=True, tasks=1, read_again=1.0), "one", "one task only"),
+        (ROLLING, ORDERED, "slices", "10 ticks before"),
+        (ROLLING, UNORDERED, "keys", "needs the rows"),
+        (FIRSTS, UNORDERED, "fragments", "states of panes"),
+        (FIRSTS, FRAME, "keys", "told apart by their values"),
+        (ALONE, ORDERED, "one", "no keys: ~w1 has no keys"),
+        (EVENTS.filter(pk.col("v") > 0), UNKNOWN, "slices", "one by one"),
+        (EVENTS.filter(pk.col("v") > 0), FRAME, "slices", "one by one"),
+    ],
+)
+def test_the_strategy_and_its_reason(query: Any, facts: Facts, strategy: str, reason: str) -> None:
+    found = chosen(query, facts)
+    assert found[0] == strategy
+    assert reason in found[1]
+
+
+def test_a_strategy_can_be_forced_where_it_is_possible() -> None:
+    assert chosen(WINDOWS, UNORDERED, "slices") == ("slices", "asked for")
+    assert chosen(WINDOWS, ORDERED, "one") == ("one", "asked for")
+    with pytest.raises(EngineError, match="cannot run in fragments: ~b1 needs the rows"):
+        chosen(ROLLING, ORDERED, "fragments")
+    with pytest.raises(EngineError, match="no strategy 'best'"):
+        chosen(WINDOWS, ORDERED, "best")
+
+
+def test_rows_that_reach_the_result_past_a_window_are_not_folded() -> None:
+    both = EVENTS.window(10, by="a").with_columns(n=pk.count())
+    assert "needs the rows" in str(possible(compile_plan(both.plan).program).fragments)
+
+
+def test_explain_names_what_is_possible() -> None:
+    text = str(WINDOWS.explain())
+    assert "on Spark\n  slices: over ordered files, results reaching 9 ticks before" in text
+    assert described(possible(compile_plan(ALONE.plan).program))[-1].startswith("one: ")
