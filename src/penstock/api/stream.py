@@ -23,7 +23,6 @@ from penstock.types.duration import Duration
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    from pyspark.sql import DataFrame, SparkSession
 
     from penstock.api.live import Live, Run
     from penstock.api.signals.signal import Signal
@@ -287,14 +286,14 @@ class Stream:
 
     def to_spark(
         self,
-        spark: SparkSession,
+        spark: Any,
         data: Any = None,
         /,
         *,
         strategy: str | None = None,
         tasks: int | None = None,
         **bindings: Any,
-    ) -> DataFrame:
+    ) -> Any:
         """Give the result as a Spark DataFrame, computed by Spark's executors where the data is.
 
         Streams are bound to files (`pk.scan`), to DataFrames (`pk.from_spark`, or by name here), or to tables.
@@ -304,8 +303,7 @@ class Stream:
         >>> views.to_spark(spark, events=spark.table("events")).show()     # doctest: +SKIP
         """
         frame = import_module("penstock.spark.frame")  # Spark stands above us, and loads when it is asked for
-        result: DataFrame = frame.to_spark(self, spark, data, bindings, strategy, tasks)
-        return result
+        return frame.to_spark(self, spark, data, bindings, strategy, tasks)
 
     def to_json(self) -> str:
         """Write the query as text, for `spark.read.format("penstock").option("query", text)`.

@@ -25,7 +25,7 @@ from penstock.passes.choose_strategy import ONE, SLICES
 from penstock.plan.schema import schema_of, sources_of
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check
-from penstock.sources.dataset import open_files
+from penstock.sources.opening import open_data
 from penstock.spark.planning import Physical, planned
 from penstock.spark.slices import Part, as_json, from_json
 from penstock.spark.tasks import Query, Run, work_on_part
@@ -87,7 +87,7 @@ def bound_paths(compiled: Compiled, options: Mapping[str, Any]) -> dict[str, Bou
             raise BindingError(
                 f"no paths are given for the stream {name!r}; write them in the option 'paths'"
             )
-        bound[name] = open_files(paths[name], options.get("format"), None)
+        bound[name] = open_data(paths[name], options.get("format"))
         check(bound[name].schema, source.schema, f"the data of stream {name!r}")
     return bound
 
