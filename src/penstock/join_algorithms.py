@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
+from penstock.codegen.cache import default_directory
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec
 from penstock.programs import Workshop
+from penstock.runtime.adapt.choose_join import JoinChooser, chooser
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.memory import Kernels
 from penstock.runtime.joining.npj import NoPartitioning
@@ -30,6 +33,18 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
 }
 ALGORITHMS = (*LAZY, *EAGER)
+
+
+def machine_name() -> str:
+    """What a calibration belongs to: another processor, or another number of cores, needs its own."""
+    from penstock.codegen.target import host  # noqa: PLC0415 - loads LLVM
+
+    return f"{host().triple} {host().cpu}, {os.cpu_count()} cores"
+
+
+def join_chooser() -> JoinChooser:
+    """What `algorithm="auto"` asks: trees calibrated on this machine, or those that come with the package."""
+    return chooser(default_directory(), machine_name())
 
 
 def kernels_of(workshop: Workshop) -> Kernels:

@@ -65,7 +65,9 @@ def test_groups_of_workers_of_any_size_agree(group, monkeypatch) -> None:
     monkeypatch.setattr(eager, "FEW_ROWS", 0)
     rng = np.random.default_rng(group)
     left, right = rng.integers(0, 40, 300), rng.integers(0, 40, 200)
-    joiner = eager.Eager("pmj_jb", native, lambda *given: ProgressiveMerge(*given, step=64), True, group)
+    joiner = eager.Eager(
+        "pmj_jb", native, lambda *given: ProgressiveMerge(*given, step=64), True, group, copies=group == 2
+    )
     run = joiner.open(4)
     found = [run.push_left(left[:100]), run.push_right(right), run.push_left(left[100:]), run.close()]
     assert sorted(pair for each in found for pair in listed(each)) == expected(left, right)

@@ -33,13 +33,17 @@ MakeWorker = Callable[[Kernels, JoinSpec, Spare], Worker]
 
 @dataclass
 class Eager:
-    """An eager joiner by name. `group` is the number of workers in a group of jb."""
+    """An eager joiner by name. `group` is the number of workers in a group of jb.
+
+    Workers of jm read rows where they lie; with `copies`, each gets its share as a copy of its own.
+    """
 
     name: str
     kernels: Kernels
     worker: MakeWorker
     biclique: bool
     group: int = 1
+    copies: bool = False
     spares: list[Spare] = field(default_factory=list)
 
     def open(self, threads: int, emit: Emit = "pairs") -> EagerWindow:
@@ -87,7 +91,7 @@ class EagerWindow:
         work = [
             partial(worker.push, side, piece)
             for workers, routed in zip(self._groups, self._route(codes, base), strict=True)
-            for worker, piece in zip(workers, shares(side, routed, len(workers)), strict=True)
+            for worker, piece in zip(workers, self._shares(side, routed, len(workers)), strict=True)
             if piece.rows
         ]
         return self._run(work, len(codes))
@@ -98,6 +102,10 @@ class EagerWindow:
         self._joiner.spares.extend(self._spares)
         self._spares, self._groups = [], []
         return found
+
+    def _shares(self, side: int, piece: Piece, workers: int) -> list[Piece]:
+        given = shares(side, piece, workers)
+        return [each.copied() for each in given] if self._joiner.copies else given
 
     def _route(self, codes: np.ndarray, base: int) -> list[Piece]:
         """Give each group its rows. A single group gets them all as they are."""

@@ -23,7 +23,7 @@ class Lazy(ABC):
     name: str
 
     def __init__(self, kernels: Kernels, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.kernels, self.arena, self._clock = kernels, Arena(), clock
+        self.kernels, self.arena, self.clock = kernels, Arena(), clock
         self.seconds: dict[str, float] = {}
 
     def join(self, left: np.ndarray, right: np.ndarray, emit: Emit, threads: int) -> Pairs | int:
@@ -45,6 +45,6 @@ class Lazy(ABC):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        begin = self._clock()
+        begin = self.clock()
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - begin
+        self.seconds[name] = self.seconds.get(name, 0.0) + self.clock() - begin

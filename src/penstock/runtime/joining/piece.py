@@ -32,3 +32,9 @@ class Piece:
         if self.numbers is not None:
             return self.numbers[self.lo : self.hi]
         return np.arange(self.base + self.lo, self.base + self.hi, dtype=np.uint32)
+
+    def copied(self) -> Piece:
+        """The same rows in memory of their own."""
+        numbers = None if self.numbers is None else self.row_numbers().copy()
+        codes = self.codes[self.lo : self.hi].copy()
+        return Piece(codes, 0, self.rows, self.base + self.lo, self.last, numbers)

@@ -1,0 +1,105 @@
+"""Run the whole benchmark: data at rest, the four kinds of real workloads, the figures, and `auto` over the grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.bench.figures import Figure
+from penstock.bench.iawj.auto import Choice, auto_figures, choices
+from penstock.bench.iawj.calibrate import calibrate
+from penstock.bench.iawj.field import JoinField, Measured, measure
+from penstock.bench.iawj.knobs import Turned, knobs
+from penstock.bench.iawj.sweeps import Sweep, sweeps
+from penstock.bench.iawj.workloads import REAL, Micro
+from penstock.bench.machine import numpy_bandwidth
+from penstock.runtime.adapt.choose_join import JoinChooser
+
+Progress = Callable[[str], None]
+
+FAST_MEMORY = 25e9
+"""Bytes a second: the targets are for a core that reads this much."""
+REST = (
+    ("1.6 M x 1.6 M unique keys", Micro(1600, 1600), 50.0),
+    ("6.4 M x 6.4 M, 10 duplicates", Micro(6400, 6400, duplicates=10), 320.0),
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A figure of the paper: its number and title, and what was measured at each point."""
+
+    number: int
+    title: str
+    points: tuple[tuple[float, Measured], ...]
+
+
+@dataclass
+class Report:
+    """Everything that one run of the benchmark found."""
+
+    at_rest: list[Measured] = field(default_factory=list)
+    real: list[Measured] = field(default_factory=list)
+    series: list[Series] = field(default_factory=list)
+    turned: list[Turned] = field(default_factory=list)
+    choices: list[Choice] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
+    chooser: JoinChooser | None = None
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """`scale` is the part of the paper's rates; without a `chooser`, one is calibrated first."""
+
+    scale: float = 1.0
+    repeat: int = 3
+    chooser: JoinChooser | None = None
+
+
+def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Report:
+    """Run everything, the targets first."""
+    report = Report()
+    for name, micro, target in REST:
+        progress(name)
+        measured = measure(joins, micro.make(name).at_rest(), options.repeat)
+        report.at_rest.append(measured)
+        report.figures += rest_figures(name, measured, target, numpy_bandwidth())
+    for make in REAL:
+        progress(make.__name__)
+        report.real.append(measure(joins, make(options.scale), options.repeat))
+    report.chooser = options.chooser or JoinChooser(
+        calibrate(joins, options.scale, progress).trees, "calibrated in this run, on other points"
+    )
+    report.series = [_series(joins, each, options, progress) for each in sweeps(options.scale)]
+    report.turned = list(knobs(joins, options.scale, progress, options.repeat))
+    report.choices = list(choices(report.chooser, grid(report.series)))
+    report.figures += auto_figures(report.choices)
+    return report
+
+
+def _series(joins: JoinField, sweep: Sweep, options: JoinOptions, progress: Progress) -> Series:
+    points = []
+    for at, micro in sweep.points:
+        progress(f"figure {sweep.number}: {sweep.title}: {at:g}")
+        points.append((at, measure(joins, micro.make(f"{sweep.title}: {at:g}"), options.repeat)))
+    return Series(sweep.number, sweep.title, tuple(points))
+
+
+def grid(series: Sequence[Series]) -> list[Measured]:
+    """The points that `auto` is judged by."""
+    return [measured for each in series for _, measured in each.points]
+
+
+def rest_figures(name: str, measured: Measured, target: float, bandwidth: float) -> list[Figure]:
+    """The best algorithm's milliseconds, as they would be on a core that reads 25 GB/s."""
+    best = min(run.busy for run in measured.runs.values())
+    return [
+        Figure(f"{name}: best algorithm", best, unit=" ms", at_least=False),
+        Figure(
+            f"{name}: best algorithm at {FAST_MEMORY / 1e9:g} GB/s",
+            best * bandwidth / FAST_MEMORY,
+            target,
+            at_least=False,
+            unit=" ms",
+        ),
+    ]

@@ -1,0 +1,91 @@
+"""Choose a join algorithm: a tree for each target, calibrated on this machine or as it came with the package.
+
+    file ::= {"version": 1, "machine": text, "trees": {target: tree}}
+
+The file is JSON in the private folder of compiled kernels. It is data, checked node by node when it is read;
+one that is damaged, or was measured on another machine, is not used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from penstock.errors import EngineError, StateError
+from penstock.runtime.adapt.observe import Observed
+from penstock.runtime.adapt.supplied import SUPPLIED
+from penstock.runtime.adapt.tree import TARGETS, Decision, Tree, decide, from_json, show, to_json
+
+VERSION = 1
+FILE = "joins.json"
+
+
+@dataclass(frozen=True)
+class JoinChooser:
+    """Trees by target; `origin` says where they come from.
+
+    >>> chooser = JoinChooser(SUPPLIED)
+    >>> chooser.choose(Observed(2000, 1000, 2, 1, 1, 0, 1), "latency").algorithm
+    'shj_jm'
+    """
+
+    trees: Mapping[str, Tree]
+    origin: str = "supplied with the package; `penstock doctor --calibrate` measures this machine"
+
+    def choose(self, seen: Observed, optimise: str = "throughput") -> Decision:
+        """The algorithm for a window like this one."""
+        return decide(self.trees[checked(optimise)], seen)
+
+    def show(self, optimise: str = "throughput", seen: Observed | None = None) -> str:
+        """The tree of a target, and the path that a window takes through it."""
+        return show(self.trees[checked(optimise)], seen)
+
+
+def checked(optimise: str) -> str:
+    """A target, or an error that lists them."""
+    if optimise not in TARGETS:
+        raise EngineError(f"optimise={optimise!r} is not a target of joins: choose from {', '.join(TARGETS)}")
+    return optimise
+
+
+def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path:
+    """Write the file in one step: readers see the old one, the new one or none."""
+    document = {
+        "version": VERSION,
+        "machine": machine,
+        "trees": {target: to_json(tree) for target, tree in trees.items()},
+    }
+    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=".tmp")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+    return Path(temporary).replace(directory / FILE)
+
+
+def load_trees(directory: Path, machine: str) -> JoinChooser:
+    """Read the file; `StateError` if it is damaged or another machine's, `OSError` if there is none."""
+    try:
+        document = json.loads((directory / FILE).read_text(encoding="utf-8"))
+    except ValueError:
+        document = None
+    match document:
+        case {"version": version, "machine": str(name), "trees": dict(trees)} if version == VERSION:
+            if name != machine:
+                raise StateError(f"{FILE} was measured on another machine: run `penstock doctor --calibrate`")
+            return JoinChooser(
+                {target: from_json(trees.get(target)) for target in TARGETS}, "calibrated here"
+            )
+    raise StateError(f"{FILE} is damaged or of another version: run `penstock doctor --calibrate`")
+
+
+def chooser(directory: Path | None, machine: str) -> JoinChooser:
+    """The trees calibrated on this machine, or else those that came with the package."""
+    if directory is None:
+        return JoinChooser(SUPPLIED)
+    try:
+        return load_trees(directory, machine)
+    except (OSError, StateError):
+        return JoinChooser(SUPPLIED)
