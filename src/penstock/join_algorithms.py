@@ -9,6 +9,7 @@ from penstock.codegen.cache import default_directory
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec
 from penstock.programs import Workshop
+from penstock.runtime.adapt.auto_join import AutoJoiner
 from penstock.runtime.adapt.choose_join import JoinChooser, chooser
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.memory import Kernels
@@ -17,7 +18,7 @@ from penstock.runtime.joining.pmj import ProgressiveMerge
 from penstock.runtime.joining.prj import Radix
 from penstock.runtime.joining.shj import SymmetricHash
 from penstock.runtime.joining.sort_merge import MultiPass, MultiWay
-from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner
+from penstock.runtime.joins.joiner import EagerJoiner, Joiner, LazyJoiner
 from penstock.runtime.programs import Call
 
 LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
@@ -64,3 +65,13 @@ def lazy_joiner(name: str, workshop: Workshop) -> LazyJoiner:
 def eager_joiner(name: str, workshop: Workshop) -> EagerJoiner:
     """The joiner of an eager algorithm."""
     return EAGER[name](kernels_of(workshop))
+
+
+def joiner(name: str, workshop: Workshop) -> Joiner:
+    """The joiner of an algorithm, lazy or eager, by name."""
+    return lazy_joiner(name, workshop) if name in LAZY else eager_joiner(name, workshop)
+
+
+def auto_joiner(workshop: Workshop, optimise: str = "throughput") -> AutoJoiner:
+    """The joiner that chooses among the eight, for each window anew; it can be used lazily and eagerly."""
+    return AutoJoiner(lambda name: joiner(name, workshop), join_chooser(), optimise)

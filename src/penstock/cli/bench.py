@@ -25,6 +25,7 @@ from penstock.bench.sweep_report import print_cases, summary
 from penstock.bench.windows import WindowOptions, window_cases
 from penstock.bench.workloads import YsbKeyed
 from penstock.cli.guard import CommandError
+from penstock.cli.joins import run_joins
 
 QUICK_PART = 10
 QUIET_LOAD = 0.5
@@ -58,6 +59,10 @@ def run_bench(request: BenchRequest) -> None:
     """Run, print, and save where asked."""
     console = Console()
     threads = parse_threads(request.threads)
+    if request.suite == "iawj":
+        repeat = repeat_of(request, WINDOW_REPEAT)
+        run_joins(threads[0], repeat, request.quick, request.json, request.plot)
+        return
     limit_polars_threads(max(threads))
     with console.status("compiling the C++ reference") as status:
         field = open_field(threads, parse_peers(request.peers))

@@ -15,9 +15,11 @@ from penstock.bench.iawj.suite import JoinOptions, run_suite
 from penstock.bench.machine import facts
 from penstock.bench.report import save_json
 from penstock.codegen.cache import KernelCache, default_directory
+from penstock.errors import StateError
 from penstock.join_algorithms import machine_name
-from penstock.runtime.adapt.choose_join import save_trees
+from penstock.runtime.adapt.choose_join import JoinChooser, load_trees, save_trees
 from penstock.runtime.adapt.tree import TARGETS, Tree, show
+from penstock.runtime.engine import Engine
 
 QUICK = 0.1
 
@@ -25,7 +27,7 @@ QUICK = 0.1
 def run_joins(threads: int, repeat: int, quick: bool, json: Path | None, plot: Path | None) -> None:
     """Run the benchmark, print it, and save it where asked."""
     console = Console()
-    options = JoinOptions(scale=QUICK if quick else 1.0, repeat=repeat)
+    options = JoinOptions(QUICK if quick else 1.0, repeat, calibrated())
     with console.status("joining") as status:
         report = run_suite(open_join_field(threads), options, status.update)
     print_report(console, report)
@@ -38,11 +40,21 @@ def run_joins(threads: int, repeat: int, quick: bool, json: Path | None, plot: P
         save_join_plot(plot, document)
 
 
-def run_calibration(scale: float = 0.5, threads: int = 1) -> None:
+def calibrated() -> JoinChooser | None:
+    """The trees that were calibrated on this machine before, if any were."""
+    directory = default_directory()
+    try:
+        return None if directory is None else load_trees(directory, machine_name())
+    except (OSError, StateError):
+        return None
+
+
+def run_calibration(scale: float) -> None:
     """Measure all join algorithms on this machine, and keep the trees for `algorithm="auto"`."""
     console = Console()
-    with console.status("measuring joins, about two minutes") as status:
-        trees = calibrate(open_join_field(threads), scale, status.update).trees
+    fields = [open_join_field(threads) for threads in sorted({1, Engine().workers})]
+    with console.status("measuring joins, a few minutes") as status:
+        trees = calibrate(fields, scale, status.update).trees
     print_trees(console, trees)
     cache = KernelCache(default_directory())
     if cache.directory is None:

@@ -41,6 +41,7 @@ class Suite(StrEnum):
 
     YSB = "ysb"
     SWAG = "swag"
+    IAWJ = "iawj"
 
 
 class Sweep(StrEnum):
@@ -167,8 +168,18 @@ def bench(
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Measure joins on this machine, for algorithm='auto'.")
+    ] = False,
+    scale: Annotated[float, typer.Option(min=0.001, help="Of a calibration: less is quicker.")] = 0.2,
+) -> None:
     """Say what this machine and this installation can do, and what is missing."""
+    if calibrate:
+        from penstock.cli.joins import run_calibration  # noqa: PLC0415 - --help stays quick
+
+        run_calibration(scale)
+        return
     from penstock.cli.doctor import examine  # noqa: PLC0415 - --help stays quick
 
     examine()

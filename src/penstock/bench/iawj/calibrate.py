@@ -22,13 +22,17 @@ class Calibration:
     trees: Mapping[str, Tree]
 
 
-def calibrate(field: JoinField, scale: float, progress: Progress, repeat: int = REPEAT) -> Calibration:
-    """Run all algorithms over the points of calibration, streaming and at rest."""
+def calibrate(
+    fields: Sequence[JoinField], scale: float, progress: Progress, repeat: int = REPEAT
+) -> Calibration:
+    """Run all algorithms over the points of calibration, streaming and at rest, on each number of threads."""
     measured: list[Measured] = []
     for name, micro in calibration(scale):
         progress(name)
         workload = micro.make(name)
-        measured += [measure(field, each, repeat) for each in (workload, workload.at_rest())]
+        measured += [
+            measure(field, each, repeat) for field in fields for each in (workload, workload.at_rest())
+        ]
     return Calibration(measured, trees_of(measured))
 
 

@@ -37,6 +37,7 @@ def print_report(console: Console, report: Report) -> None:
             console.print(series_table(series, metric, value))
     for (number, title), turned in groupby(report.turned, key=lambda each: (each.number, each.title)):
         console.print(knob_table(f"figure {number}: {title}: milliseconds of work", list(turned)))
+    console.print(measured_table("the grid at rest: milliseconds of work", report.rest, lambda run: run.busy))
     if report.chooser is not None:
         print_trees(console, report)
     console.print(choice_table(report.choices))
@@ -121,6 +122,7 @@ def document_of(report: Report, when: str, machine: dict[str, object]) -> dict[s
         "machine": machine,
         "at_rest": [_measured(each) for each in report.at_rest],
         "real": [_measured(each) for each in report.real],
+        "rest": [_measured(each) for each in report.rest],
         "series": [
             {
                 "number": each.number,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.bench.figures import Figure
@@ -11,7 +11,7 @@ from penstock.bench.iawj.calibrate import calibrate
 from penstock.bench.iawj.field import JoinField, Measured, measure
 from penstock.bench.iawj.knobs import Turned, knobs
 from penstock.bench.iawj.sweeps import Sweep, sweeps
-from penstock.bench.iawj.workloads import REAL, Micro
+from penstock.bench.iawj.workloads import REAL, Micro, Workload
 from penstock.bench.machine import numpy_bandwidth
 from penstock.runtime.adapt.choose_join import JoinChooser
 
@@ -19,6 +19,7 @@ Progress = Callable[[str], None]
 
 FAST_MEMORY = 25e9
 """Bytes a second: the targets are for a core that reads this much."""
+RESTING = (9, 10, 11, 13)
 REST = (
     ("1.6 M x 1.6 M unique keys", Micro(1600, 1600), 50.0),
     ("6.4 M x 6.4 M, 10 duplicates", Micro(6400, 6400, duplicates=10), 320.0),
@@ -42,6 +43,7 @@ class Report:
     real: list[Measured] = field(default_factory=list)
     series: list[Series] = field(default_factory=list)
     turned: list[Turned] = field(default_factory=list)
+    rest: list[Measured] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     chooser: JoinChooser | None = None
@@ -68,11 +70,16 @@ def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Rep
         progress(make.__name__)
         report.real.append(measure(joins, make(options.scale), options.repeat))
     report.chooser = options.chooser or JoinChooser(
-        calibrate(joins, options.scale, progress).trees, "calibrated in this run, on other points"
+        calibrate([joins], options.scale, progress).trees, "calibrated in this run, on other points"
     )
     report.series = [_series(joins, each, options, progress) for each in sweeps(options.scale)]
     report.turned = list(knobs(joins, options.scale, progress, options.repeat))
-    report.choices = list(choices(report.chooser, grid(report.series)))
+    report.rest = [
+        measure(joins, each.at_rest(), options.repeat) for each in resting(options.scale, progress)
+    ]
+    streaming = choices(report.chooser, [measured for each in report.series for _, measured in each.points])
+    resting_choices = choices(report.chooser, report.rest)
+    report.choices = [*streaming, *(each for each in resting_choices if each.target == "throughput")]
     report.figures += auto_figures(report.choices)
     return report
 
@@ -85,9 +92,13 @@ def _series(joins: JoinField, sweep: Sweep, options: JoinOptions, progress: Prog
     return Series(sweep.number, sweep.title, tuple(points))
 
 
-def grid(series: Sequence[Series]) -> list[Measured]:
-    """The points that `auto` is judged by."""
-    return [measured for each in series for _, measured in each.points]
+def resting(scale: float, progress: Progress) -> Iterator[Workload]:
+    """The grid's different sets of rows, for joins of data at rest: how rows arrive makes no difference to those."""
+    for sweep in sweeps(scale):
+        if sweep.number in RESTING:
+            for at, micro in sweep.points:
+                progress(f"at rest: {sweep.title}: {at:g}")
+                yield micro.make(f"{sweep.title}: {at:g}")
 
 
 def rest_figures(name: str, measured: Measured, target: float, bandwidth: float) -> list[Figure]:

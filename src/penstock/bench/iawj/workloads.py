@@ -41,8 +41,8 @@ class Workload:
 
     def at_rest(self) -> Workload:
         """The same rows, all there from the beginning."""
-        sides = (replace(side, arrived=np.array([side.rows])) for side in (self.left, self.right))
-        return Workload(f"{self.name}, at rest", *sides, window_ms=0)
+        left, right = (replace(side, arrived=np.array([side.rows])) for side in (self.left, self.right))
+        return Workload(f"{self.name}, at rest", left, right, window_ms=0)
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class Micro:
         rng = np.random.default_rng(self.seed)
         rows = [rate * self.window_ms for rate in (self.left_rate, self.right_rate)]
         distinct = max(max(rows) // self.duplicates, 1)
-        sides = (self._side(rng, each, distinct) for each in rows)
-        return Workload(name, *sides, window_ms=self.window_ms)
+        left, right = (self._side(rng, each, distinct) for each in rows)
+        return Workload(name, left, right, self.window_ms)
 
     def _side(self, rng: np.random.Generator, rows: int, distinct: int) -> Side:
         if self.key_skew == 0:
@@ -84,14 +84,16 @@ def zipf(rng: np.random.Generator, rows: int, distinct: int, skew: float) -> np.
     sums = np.cumsum(1.0 / np.arange(1, distinct + 1) ** skew)
     drawn = np.searchsorted(sums, rng.random(rows) * sums[-1])
     shuffled = np.random.default_rng(distinct).permutation(distinct)
-    return shuffled[np.minimum(drawn, distinct - 1)].astype(np.int64)
+    codes: np.ndarray = shuffled[np.minimum(drawn, distinct - 1)]
+    return codes
 
 
 def arrivals(rows: int, window_ms: int, skew: float = 0.0) -> np.ndarray:
     """How many rows there are by each tick: evenly, or more at the beginning as 1 / tick^skew."""
     weights = 1.0 / np.arange(1, window_ms + 1) ** skew
     shares = np.cumsum(weights) / weights.sum()
-    return np.round(shares * rows).astype(np.int64)
+    arrived: np.ndarray = np.round(shares * rows).astype(np.int64)
+    return arrived
 
 
 def like_stock(scale: float, seed: int = 2) -> Workload:
@@ -100,16 +102,17 @@ def like_stock(scale: float, seed: int = 2) -> Workload:
     rows = int(70_000 * scale)
     weights = np.where(np.arange(WINDOW_MS) % 50 == 7, 100.0, 1.0)
     arrived = np.round(np.cumsum(weights) / weights.sum() * rows).astype(np.int64)
-    sides = (Side(zipf(rng, rows, max(rows // 8, 1), 0.5), arrived) for _ in range(2))
-    return Workload("stock-like", *sides, window_ms=WINDOW_MS)
+    left, right = (Side(zipf(rng, rows, max(rows // 8, 1), 0.5), arrived) for _ in range(2))
+    return Workload("stock-like", left, right, WINDOW_MS)
 
 
 def like_rovio(scale: float, seed: int = 3) -> Workload:
     """A steady stream in which a key comes hundreds of times on both sides."""
     rng = np.random.default_rng(seed)
     rows = int(600_000 * scale)
-    sides = (Side(rng.integers(0, max(rows // 300, 1), rows), arrivals(rows, WINDOW_MS)) for _ in range(2))
-    return Workload("rovio-like", *sides, window_ms=WINDOW_MS)
+    distinct, arrived = max(rows // 300, 1), arrivals(rows, WINDOW_MS)
+    left, right = (Side(rng.integers(0, distinct, rows), arrived) for _ in range(2))
+    return Workload("rovio-like", left, right, WINDOW_MS)
 
 
 def like_ysb(scale: float, seed: int = 4) -> Workload:
@@ -126,8 +129,8 @@ def like_debs(scale: float, seed: int = 5) -> Workload:
     """Posts and comments at rest, some dozens for each user."""
     rng = np.random.default_rng(seed)
     rows = int(1_000_000 * scale)
-    sides = (Side(rng.integers(0, max(rows // 50, 1), rows), np.array([rows])) for _ in range(2))
-    return Workload("debs-like", *sides, window_ms=0)
+    left, right = (Side(rng.integers(0, max(rows // 50, 1), rows), np.array([rows])) for _ in range(2))
+    return Workload("debs-like", left, right, 0)
 
 
 REAL = (like_stock, like_rovio, like_ysb, like_debs)

@@ -11,6 +11,7 @@ from penstock.runtime.adapt.observe import FEATURES, Observed, scale_of
 from penstock.runtime.adapt.tree import ALGORITHMS, Leaf, Split, Tree
 
 DEPTH = 5
+NOISE, ALLOWED = 0.05, 0.15
 GAIN = 0.03  # what a split must save, as a part of the best's cost, summed over the points
 
 
@@ -32,7 +33,7 @@ def grow(points: Sequence[Point], depth: int = DEPTH) -> Tree:
     >>> def at(rows, npj, prj):
     ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1), dict.fromkeys(ALGORITHMS, 50) | {"npj": npj, "prj": prj})
     >>> grow([at(10, 1, 2), at(20, 2, 3), at(1000, 9, 5), at(2000, 20, 9)])
-    Split(feature='rows', threshold=141.42135623730948, below=Leaf(algorithm='npj', regret=0.0), above=Leaf(algorithm='prj', regret=0.0))
+    Split(feature='rows', threshold=141.0, below=Leaf(algorithm='npj', regret=0.0), above=Leaf(algorithm='prj', regret=0.0))
     """
     leaf, cost = best_leaf(points)
     if depth == 0 or len(points) < 2 or cost < GAIN:
@@ -53,8 +54,11 @@ def best_leaf(points: Sequence[Point]) -> tuple[Leaf, float]:
 
 
 def _badness(regret: float) -> float:
-    """Count a regret beyond the 15 % that are allowed more than one within them, which noise alone can make."""
-    return regret + 4 * max(regret - 0.15, 0.0)
+    """What a regret counts: nothing where noise alone can make it, and more beyond the 15 % that are allowed.
+
+    Of algorithms that are equally good the first is taken: the simpler one, and the lazy one, which works least.
+    """
+    return max(regret - NOISE, 0.0) + 4 * max(regret - ALLOWED, 0.0)
 
 
 def splits(points: Sequence[Point]) -> Iterator[tuple[float, str, float]]:
@@ -69,9 +73,9 @@ def splits(points: Sequence[Point]) -> Iterator[tuple[float, str, float]]:
 
 
 def _between(feature: str, low: float, high: float) -> float:
-    """Half way, on the feature's scale."""
+    """Half way, on the feature's scale, as a round figure."""
     middle = (scale_of(feature, low) + scale_of(feature, high)) / 2
-    return middle if feature == "hottest" else math.exp(middle)
+    return float(f"{middle if feature == 'hottest' else math.exp(middle):.3g}")
 
 
 def divided(points: Sequence[Point], feature: str, threshold: float) -> tuple[list[Point], list[Point]]:

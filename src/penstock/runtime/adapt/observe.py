@@ -36,33 +36,49 @@ class Observed:
 FEATURES = tuple(each.name for each in fields(Observed))
 
 
-def observe(left: np.ndarray, right: np.ndarray, window_ms: float = 0.0, threads: int = 1) -> Observed:
+def observe(
+    left: np.ndarray,
+    right: np.ndarray,
+    window_ms: float = 0.0,
+    threads: int = 1,
+    rows: tuple[int, int] | None = None,
+) -> Observed:
     """Look at a sample of both sides; `window_ms` is how long they took to arrive, 0 for data at rest.
 
+    `rows` is given by those who have kept a sample only.
+
     >>> seen = observe(np.arange(1000), np.arange(100) % 10, window_ms=10)
-    >>> (seen.rows, seen.smaller, seen.rate, seen.slower_rate, seen.duplicates)
-    (1100.0, 100.0, 110.0, 10.0, 10.0)
+    >>> (seen.rows, seen.smaller, seen.rate, seen.slower_rate, round(seen.duplicates))
+    (1100.0, 100.0, 110.0, 10.0, 10)
     """
-    sides = [side for side in (left, right) if len(side)]
-    rows = [len(left), len(right)]
-    looks = [_look(side) for side in sides]
-    span = max((most for _, _, _, most in looks), default=0) - min(
-        (least for _, _, least, _ in looks), default=0
+    counts = rows or (len(left), len(right))
+    looks = [_look(side, count) for side, count in zip((left, right), counts, strict=True) if len(side)]
+    least, most = (
+        min((each.least for each in looks), default=0),
+        max((each.most for each in looks), default=0),
     )
-    milliseconds = window_ms or max(rows) / AT_REST or 1.0
+    milliseconds = window_ms or max(max(counts) / AT_REST, 1e-9)
     return Observed(
-        float(sum(rows)),
-        float(min(rows)),
-        sum(rows) / milliseconds,
-        min(rows) / milliseconds,
-        max((repeats for repeats, _, _, _ in looks), default=1.0),
-        max((hottest for _, hottest, _, _ in looks), default=0.0),
-        (span + 1) / max(sum(rows), 1),
+        float(sum(counts)),
+        float(min(counts)),
+        sum(counts) / milliseconds,
+        min(counts) / milliseconds,
+        max((each.repeats for each in looks), default=1.0),
+        max((each.hottest for each in looks), default=0.0),
+        (most - least + 1) / max(sum(counts), 1),
         float(threads),
     )
 
 
-def _look(codes: np.ndarray) -> tuple[float, float, int, int]:
+@dataclass(frozen=True)
+class _Look:
+    repeats: float
+    hottest: float
+    least: int
+    most: int
+
+
+def _look(codes: np.ndarray, rows: int) -> _Look:
     """Estimate how often a row's key occurs, and the part of the most frequent one; give the sample's bounds.
 
     Of two rows drawn at random, the chance to have one key is the sum of the squared frequencies: what a sample
@@ -73,8 +89,8 @@ def _look(codes: np.ndarray) -> tuple[float, float, int, int]:
     counts = np.diff(np.concatenate([[0], changes, [len(sample)]]))
     pairs = len(sample) * (len(sample) - 1)
     alike = float((counts * (counts - 1)).sum()) / pairs if pairs else 0.0
-    repeats = max(1.0, 1.0 + alike * (len(codes) - 1))
-    return round(repeats, 6), float(counts.max()) / len(sample), int(sample[0]), int(sample[-1])
+    hottest = float(counts.max()) / len(sample)
+    return _Look(1.0 + alike * (rows - 1), hottest, int(sample[0]), int(sample[-1]))
 
 
 def scale_of(name: str, value: float) -> float:

@@ -1,0 +1,128 @@
+"""The joiner that chooses: for each window the algorithm that suits what was seen of the window before.
+
+It can be used in both ways. A window that is complete is looked at itself, then joined. A window whose rows still
+arrive is opened with the algorithm that the last one's rows suggest; if that is a lazy one, rows wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from penstock.runtime.adapt.choose_join import JoinChooser
+from penstock.runtime.adapt.observe import SAMPLE, Observed, observe
+from penstock.runtime.adapt.tree import Decision
+from penstock.runtime.joining.memory import nothing
+from penstock.runtime.joins.joiner import EagerRun, Emit, Joiner, Pairs
+
+PIECE = 256  # rows of each piece that are kept to be looked at, at most
+
+
+class AutoJoiner:
+    """Decides by a chooser, again for each window; `decision` and `seen` tell what it did last.
+
+    `joiners` gives the joiner of a name. `optimise` is "throughput", "latency" or "progress".
+    """
+
+    name = "auto"
+
+    def __init__(
+        self,
+        joiners: Callable[[str], Joiner],
+        chooser: JoinChooser,
+        optimise: str = "throughput",
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._joiners, self._chooser, self._optimise = joiners, chooser, optimise
+        self._made: dict[str, Joiner] = {}
+        self.clock = clock
+        self.seen: Observed | None = None
+        self.decision: Decision | None = None
+
+    def joiner(self, name: str) -> Any:
+        """The joiner of a name, the same each time: its memory is used again."""
+        if name not in self._made:
+            self._made[name] = self._joiners(name)
+        return self._made[name]
+
+    def decide(self, seen: Observed) -> Decision:
+        """Choose for windows like this one."""
+        self.seen, self.decision = seen, self._chooser.choose(seen, self._optimise)
+        return self.decision
+
+    def show(self) -> str:
+        """The tree, with the path that was taken last."""
+        return self._chooser.show(self._optimise, self.seen)
+
+    def join(self, left: np.ndarray, right: np.ndarray, emit: Emit, threads: int) -> Pairs | int:
+        """Join a window that is complete."""
+        joiner = self.joiner(self.decide(observe(left, right, threads=threads)).algorithm)
+        if hasattr(joiner, "join"):
+            joined: Pairs | int = joiner.join(left, right, emit, threads)
+            return joined
+        run = joiner.open(threads, emit)
+        found = [run.push(0, left), run.push(1, right), run.finish()]
+        return sum(found) if emit == "count" else _all(found)
+
+    def open(self, threads: int) -> AutoRun:
+        """Begin a window. Of the first one nothing is known yet, so its rows are joined as they arrive."""
+        name = "shj_jm" if self.decision is None else self.decision.algorithm
+        return AutoRun(self, self.joiner(name), threads)
+
+
+class AutoRun:
+    """A window under way: an eager algorithm's, or rows that wait for a lazy one."""
+
+    def __init__(self, auto: AutoJoiner, joiner: Any, threads: int) -> None:
+        self._auto, self._joiner, self._threads = auto, joiner, threads
+        self._eager: EagerRun | None = None if hasattr(joiner, "join") else joiner.open(threads)
+        self._waiting: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self._samples: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+        self._rows = [0, 0]
+        self._begin = auto.clock()
+        self.algorithm: str = joiner.name
+
+    def push_left(self, codes: np.ndarray) -> Pairs:
+        """Take left rows; give the pairs that are new and known."""
+        self._take(0, codes)
+        return nothing() if self._eager is None else self._eager.push_left(codes)
+
+    def push_right(self, codes: np.ndarray) -> Pairs:
+        """Take right rows; give the pairs that are new and known."""
+        self._take(1, codes)
+        return nothing() if self._eager is None else self._eager.push_right(codes)
+
+    def close(self) -> Pairs:
+        """Give the pairs that are left, and decide for the next window."""
+        elapsed = max((self._auto.clock() - self._begin) * 1e3, 1e-3)
+        if any(self._rows):
+            self._auto.decide(self._observed(elapsed))
+        if self._eager is not None:
+            return self._eager.close()
+        left, right = (_column(pieces) for pieces in self._waiting)
+        pairs: Pairs = self._joiner.join(left, right, "pairs", self._threads)
+        return pairs
+
+    def _take(self, side: int, codes: np.ndarray) -> None:
+        self._rows[side] += len(codes)
+        if self._eager is None:
+            self._waiting[side].append(codes)
+        # The more rows, the smaller a part of them is kept: a sample, not a second window.
+        fewer = max(len(codes) // PIECE, self._rows[side] // SAMPLE, 1)
+        self._samples[side].append(codes[::fewer].copy())
+
+    def _observed(self, window_ms: float) -> Observed:
+        left, right = (_column(pieces) for pieces in self._samples)
+        return observe(left, right, window_ms, self._threads, (self._rows[0], self._rows[1]))
+
+
+def _column(pieces: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int64)
+
+
+def _all(found: list[Pairs]) -> Pairs:
+    left, right = (np.concatenate([each[side] for each in found]) for side in (0, 1))
+    return left, right

@@ -1,0 +1,148 @@
+"""Trees that pick a join algorithm: grown, decided by, shown, saved, refused when damaged."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.errors import EngineError, StateError
+from penstock.runtime.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
+from penstock.runtime.adapt.grow import Point, best_leaf, grow
+from penstock.runtime.adapt.observe import FEATURES, Observed, observe
+from penstock.runtime.adapt.supplied import SUPPLIED
+from penstock.runtime.adapt.tree import ALGORITHMS, TARGETS, Leaf, Split, decide, from_json, show, to_json
+
+LEAVES = st.builds(Leaf, st.sampled_from(ALGORITHMS), st.floats(0, 5))
+TREES = st.recursive(
+    LEAVES,
+    lambda trees: st.builds(Split, st.sampled_from(FEATURES), st.floats(0, 1e12), trees, trees),
+    max_leaves=8,
+)
+SEEN = st.builds(Observed, *[st.floats(0, 1e12)] * len(FEATURES))
+
+
+def at(**facts: float) -> Observed:
+    return Observed(**{**dict.fromkeys(FEATURES, 1.0), **facts})
+
+
+def measured(seen: Observed, **costs: float) -> Point:
+    return Point(seen, {**dict.fromkeys(ALGORITHMS, 1000.0), **costs})
+
+
+@given(TREES)
+def test_a_tree_comes_back_from_json_as_it_was(tree) -> None:
+    assert from_json(json.loads(json.dumps(to_json(tree)))) == tree
+
+
+@given(TREES, SEEN)
+def test_the_path_shown_is_the_path_taken(tree, seen) -> None:
+    decision = decide(tree, seen)
+    marked = [line for line in show(tree, seen).splitlines() if line.lstrip().startswith("* ")]
+    assert len(marked) == len(decision.path) + 1
+    assert decision.algorithm in marked[-1]
+    assert len(show(tree).splitlines()) == len(show(tree, seen).splitlines())
+
+
+def test_a_tree_separates_what_differs() -> None:
+    points = [
+        measured(at(rows=10.0, rate=5.0), npj=1, shj_jm=5),
+        measured(at(rows=10.0, rate=500.0), npj=1, shj_jm=9),
+        measured(at(rows=1e6, rate=5.0), npj=9, shj_jm=1),
+        measured(at(rows=1e6, rate=500.0), npj=3, prj=1),
+    ]
+    tree = grow(points)
+    assert [decide(tree, point.seen).algorithm for point in points] == ["npj", "npj", "shj_jm", "prj"]
+
+
+def test_differences_that_noise_makes_do_not_make_a_tree_grow() -> None:
+    points = [measured(at(rows=float(n)), npj=100 + n % 3, prj=102 - n % 2) for n in range(1, 20)]
+    assert grow(points) == Leaf("npj", best_leaf(points)[0].regret)
+
+
+def test_one_bad_mistake_weighs_more_than_many_small_ones() -> None:
+    points = [measured(at(), npj=100, prj=110)] * 5 + [measured(at(), npj=200, prj=100)]
+    assert best_leaf(points)[0].algorithm == "prj"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {"algorithm": "bogo", "regret": 0},
+        {"algorithm": "npj"},
+        {"feature": "rows", "threshold": "1", "below": {}, "above": {}},
+        {"feature": "__class__", "threshold": 1, "below": {"algorithm": "npj", "regret": 0}, "above": {}},
+        {"feature": "rows", "threshold": 1, "below": {"algorithm": "npj", "regret": 0}, "above": {}},
+    ],
+)
+def test_what_is_not_a_tree_is_refused(value) -> None:
+    with pytest.raises(StateError, match="calibrate"):
+        from_json(value)
+
+
+def test_a_tree_that_never_ends_is_refused() -> None:
+    value: dict[str, object] = {"algorithm": "npj", "regret": 0}
+    for _ in range(40):
+        value = {"feature": "rows", "threshold": 1, "below": value, "above": value}
+    with pytest.raises(StateError):
+        from_json(value)
+
+
+def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> None:
+    trees = dict.fromkeys(TARGETS, Leaf("mway"))
+    save_trees(tmp_path, "this one", trees)
+    assert load_trees(tmp_path, "this one").trees == trees
+    assert chooser(tmp_path, "this one").choose(at()).algorithm == "mway"
+    with pytest.raises(StateError, match="another machine"):
+        load_trees(tmp_path, "another one")
+    assert chooser(tmp_path, "another one").trees is SUPPLIED
+    assert [path.name for path in tmp_path.iterdir()] == [FILE]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "machine": "m", "trees": {}}'])
+def test_a_damaged_file_is_refused_and_not_used(tmp_path, text) -> None:
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(StateError, match="calibrate"):
+        load_trees(tmp_path, "m")
+    assert chooser(tmp_path, "m").trees is SUPPLIED
+
+
+def test_without_a_folder_or_a_file_the_supplied_trees_are_used(tmp_path) -> None:
+    assert chooser(None, "m").trees is chooser(tmp_path / "none", "m").trees is SUPPLIED
+
+
+def test_the_supplied_trees_answer_for_every_target() -> None:
+    supplied = JoinChooser(SUPPLIED)
+    assert supplied.choose(at(rows=3e6, smaller=1.6e6, rate=3e3), "latency").algorithm.startswith("shj")
+    assert supplied.choose(at(rows=3e6, smaller=1.6e6, rate=1e9), "throughput").algorithm in {"npj", "prj"}
+
+
+def test_an_unknown_target_is_an_error_that_lists_them() -> None:
+    with pytest.raises(EngineError, match="throughput, latency, progress"):
+        JoinChooser(SUPPLIED).choose(at(), "speed")
+
+
+@pytest.mark.parametrize(("duplicates", "near"), [(1, 1.0), (10, 10.0), (1000, 1000.0)])
+def test_duplicates_are_seen_in_a_sample(duplicates, near) -> None:
+    rng = np.random.default_rng(duplicates)
+    side = rng.permutation(np.arange(400_000) // duplicates)
+    assert observe(side, side[:10]).duplicates == pytest.approx(near, rel=0.25)
+    sample = rng.choice(side, 20_000, replace=False)
+    assert observe(sample, sample[:10], rows=(400_000, 10)).duplicates == pytest.approx(near, rel=0.25)
+
+
+def test_a_hot_key_is_seen() -> None:
+    side = np.where(np.arange(50_000) % 4 == 0, 7, np.arange(50_000))
+    assert observe(side, side).hottest == pytest.approx(0.25, rel=0.1)
+
+
+def test_empty_sides_can_be_observed() -> None:
+    nothing = np.empty(0, np.int64)
+    seen = observe(nothing, nothing)
+    assert (seen.rows, seen.duplicates, seen.hottest) == (0.0, 1.0, 0.0)
+    assert observe(nothing, np.arange(5)).smaller == 0.0
