@@ -66,8 +66,12 @@ class Run:
 
     def time_to(self, part: float) -> float:
         """When this part of the matches had been given (ms)."""
+        if not self.matches:
+            return self.finished
         times, given = self.progress()
-        return float(np.interp(part, given, times)) if self.matches else self.finished
+        last = min(int(np.searchsorted(given, part)), len(given) - 1)
+        first = max(last - 1, 0)
+        return float(np.interp(part, given[[first, last]], times[[first, last]]))
 
 
 def simulate(

@@ -16,7 +16,7 @@ from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for,
 from penstock.runtime.joining.window import Window
 
 TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second cache for the rows that pass by
-MOST_BITS = 11  # with more places to write to, translating addresses costs more than the cache saves
+MOST_BITS = 10  # with twice the places to write to, a wide row took three times as long
 PORTIONS = 4  # of the partitions, for each thread: skew makes some slower than others
 
 

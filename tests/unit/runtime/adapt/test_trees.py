@@ -104,7 +104,9 @@ def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> 
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "machine": "m", "trees": {}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "machine": "m", "trees": {}}']
+)
 def test_a_damaged_file_is_refused_and_not_used(tmp_path, text) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(StateError, match="calibrate"):
