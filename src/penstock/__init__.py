@@ -62,10 +62,11 @@ if TYPE_CHECKING:
     from penstock.api.custom import aggregate
     from penstock.api.expr import Expr
     from penstock.api.functions import col, greatest, least, lit, when
+    from penstock.api.join import left, right
     from penstock.api.laws import check_aggregate
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
-    from penstock.api.sources import from_arrow, scan, stream
+    from penstock.api.sources import from_arrow, scan, stream, table
     from penstock.api.stream import Stream
     from penstock.api.times import every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
@@ -120,6 +121,7 @@ __all__ = [
     "kurtosis",
     "last",
     "least",
+    "left",
     "list",
     "lit",
     "max",
@@ -131,6 +133,7 @@ __all__ = [
     "mode",
     "product",
     "quantile",
+    "right",
     "rows",
     "scan",
     "session",
@@ -140,6 +143,7 @@ __all__ = [
     "std",
     "stream",
     "sum",
+    "table",
     "tumbling",
     "unbounded",
     "var",
@@ -154,8 +158,9 @@ _NAMES = {
     "api.signals.feedback": "feedback",
     "api.signals.signal": "Signal align",
     "api.functions": "col greatest least lit when",
+    "api.join": "left right",
     "api.laws": "check_aggregate",
-    "api.sources": "from_arrow scan stream",
+    "api.sources": "from_arrow scan stream table",
     "api.stream": "Stream",
     "api.times": "every",
     "api.windows": "rows session sliding tumbling unbounded",

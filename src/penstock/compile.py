@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr
+from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
+from penstock.join_programs import JoinProgram
 from penstock.lane_programs import LaneProgram, distinct_runs
 from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.plan_to_ir import to_ir
@@ -22,18 +24,20 @@ from penstock.passes.order import order_of_keys_is_seen
 from penstock.passes.pipeline import optimise
 from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan, Source
-from penstock.plan.schema import schema_of, sources_of
+from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.programs import Backend, CompiledRows, CompiledWindow, Workshop
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import Stage
 from penstock.runtime.held_stages import DistinctStage, Held, TopStage
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.joins.lookup import TableStage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
 from penstock.signal_programs import SignalProgram
+from penstock.types.joins import Lookup
 from penstock.types.time import Time
 
 if TYPE_CHECKING:
@@ -81,6 +85,18 @@ class Compiled:
     def predicates(self) -> dict[str, Expr]:
         """What is true of every row of a stream that the query looks at, for streams with rows it does not."""
         return scan_predicates(self.program)
+
+    @property
+    def table_columns(self) -> dict[str, tuple[str, ...]]:
+        """The columns of each table that the query reads."""
+        found: dict[str, set[str]] = {table.name: set() for table in tables_of(self.plan)}
+        for each in self.program.objects:
+            if isinstance(each.body, jn.Table):
+                found[each.body.name] |= set(each.schema.names)
+        return {
+            table.name: tuple(name for name in table.schema.names if name in found[table.name])
+            for table in tables_of(self.plan)
+        }
 
     @property
     def signature(self) -> dict[str, str]:
@@ -171,6 +187,10 @@ class Wiring:
                 return self._reduce(this, body, program[body.source])
             case ir.Reduce() | ir.Attach() | ir.Lookback() | ir.Apply() as body:
                 return self._lanes(this, program[body.source])
+            case jn.Table(name=table):
+                return [StageSpec(this.name, (), lambda context: TableStage(), table=table)]
+            case jn.Join() | jn.Asof() | jn.RollingJoin() as body:
+                return self._join(this, program[body.left], program[body.right])
             case ir.Merge(sources=sources):
                 origins = [_streams_behind(name, program) for name in sources]
                 return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
@@ -225,9 +245,14 @@ class Wiring:
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
-        program = self.compiled.program
-        paths = 0 if _stateful(this, program) else _paths(this.name, program)
+        paths = self._open_paths(this)
         return lambda context: RowsStage(rows, context.metrics, paths)
+
+    def _open_paths(self, this: ir.Object) -> int:
+        """How often a row that ends here would have been counted further on; rows of tables are not counted."""
+        program = self.compiled.program
+        uncounted = _stateful(this, program) or not _streams_behind(this.name, program)
+        return 0 if uncounted else _paths(this.name, program)
 
     def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
         program = self.compiled.program
@@ -259,6 +284,14 @@ class Wiring:
         lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key)
         return lanes.stages(first=not _stateful(source, program))
 
+    def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:
+        program = self.compiled.program
+        chosen = choices(program, self.aggregator).get(this.name, ())
+        algorithms = tuple(each.algorithm for each in chosen)
+        counted = not _stateful(left, program), not _stateful(right, program)
+        join = JoinProgram(this, left, right, self.workshop, algorithms)
+        return join.stages(counted, self._open_paths(this))
+
 
 def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:
     return lambda context: WindowStage(window, context.engine, context.metrics if first else None)
@@ -271,7 +304,8 @@ def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
     """Whether somebody reads an input's rows as they are: kernels compute an implied time themselves."""
     readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
     return program.output == this.name or any(
-        isinstance(body, ir.Merge | ir.Distinct | ir.Top) for body in readers
+        isinstance(body, ir.Merge | ir.Distinct | ir.Top | jn.Join | jn.Asof | jn.RollingJoin)
+        for body in readers
     )
 
 
@@ -282,12 +316,27 @@ def _without(schema: pa.Schema, name: str) -> pa.Schema:
 # --- who counts rows -------------------------------------------------------------------------------------
 
 
-_COUNTING = ir.Reduce | ir.Attach | ir.Lookback | ir.Apply | ir.Distinct | ir.Top | ir.Signals
+_COUNTING = (
+    ir.Reduce
+    | ir.Attach
+    | ir.Lookback
+    | ir.Apply
+    | ir.Distinct
+    | ir.Top
+    | ir.Signals
+    | jn.Asof
+    | jn.RollingJoin
+)
+
+
+def _counts(body: ir.Body) -> bool:
+    """Whether a stage counts the rows it takes: rows pass a table as they pass a filter."""
+    return isinstance(body, _COUNTING) or (isinstance(body, jn.Join) and not isinstance(body.pairing, Lookup))
 
 
 def _stateful(this: ir.Object, program: ir.Program) -> bool:
     """Whether rows of an object have been through a window, or another stage that counts them."""
-    if isinstance(this.body, _COUNTING):
+    if _counts(this.body):
         return True
     return any(_stateful(program[name], program) for name in ir.sources_of(this.body))
 
@@ -305,8 +354,7 @@ def _paths(name: str, program: ir.Program) -> int:
     found = 1 if name == program.output else 0
     for each in program.objects:
         uses = ir.sources_of(each.body).count(name)
-        counts = isinstance(each.body, _COUNTING)
-        found += uses * (1 if counts else _paths(each.name, program)) if uses else 0
+        found += uses * (1 if _counts(each.body) else _paths(each.name, program)) if uses else 0
     return found
 
 

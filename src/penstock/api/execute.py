@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.api.stream import Stream
 from penstock.errors import BindingError
 from penstock.plan.nodes import Source
-from penstock.plan.schema import sources_of
+from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
 from penstock.sources.arrow import bind
 from penstock.sources.bound import Bound, OnFiles
@@ -33,6 +33,7 @@ def collect(
     chosen = engine or Engine()
     session = compiled.open(chosen, bounded=True)
     batches: list[pa.RecordBatch] = []
+    fill_tables(stream, session)
     for source in sources_of(plan):
         rows = needed_rows(source, bound[source.name], compiled, session, chosen)
         for group in grouped(rows):
@@ -56,6 +57,13 @@ def needed_rows(
         pushed += batch.num_rows
         yield _conformed(batch, source, columns)
     session.skip(source.name, 0 if plan.rows is None else plan.rows - pushed)
+
+
+def fill_tables(stream: Stream, session: Session) -> None:
+    """Give a run the tables of its query, before the first row of a stream."""
+    data, columns = stream.data, stream.compiled().table_columns
+    for table in tables_of(stream.plan):
+        session.fill(table.name, data[table.name].batches(list(columns[table.name])))
 
 
 def read(source: Source, data: Bound, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.api.execute import as_bound, bind_all, named_bindings, read
+from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings, read
 from penstock.api.times import instant
 from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
@@ -42,6 +42,7 @@ class Live:
         self._session = self._compiled.open(engine or Engine(), bounded=False)
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
+        fill_tables(stream, self._session)
 
     @property
     def metrics(self) -> Metrics:

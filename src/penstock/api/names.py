@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.plan.join_nodes import AsofJoin, Join, RollingJoin, Table
 from penstock.plan.nodes import Intervals, Plan, Source, Union
-from penstock.plan.schema import sources_of
+from penstock.plan.schema import sources_of, tables_of
 
 
 class Unnamed(str):
@@ -24,25 +25,32 @@ class Unnamed(str):
 
 def names_of(plan: Plan) -> dict[str, str]:
     """Give every stream of a plan the name it goes by."""
-    sources = sources_of(plan)
-    taken = {str(source.name) for source in sources if not isinstance(source.name, Unnamed)}
-    free = (
-        name for name in map("stream_{}".format, range(1, len(sources) + len(taken) + 1)) if name not in taken
-    )
-    return {
-        source.name: next(free) if isinstance(source.name, Unnamed) else source.name for source in sources
-    }
+    return _numbered([source.name for source in sources_of(plan)], "stream_{}", plan)
+
+
+def table_names_of(plan: Plan) -> dict[str, str]:
+    """Give every table of a plan the name it goes by."""
+    return _numbered([table.name for table in tables_of(plan)], "table_{}", plan)
+
+
+def _numbered(names: list[str], pattern: str, plan: Plan) -> dict[str, str]:
+    known = [source.name for source in sources_of(plan)] + [table.name for table in tables_of(plan)]
+    taken = {str(name) for name in known if not isinstance(name, Unnamed)}
+    free = (name for name in map(pattern.format, range(1, len(names) + len(taken) + 1)) if name not in taken)
+    return {name: next(free) if isinstance(name, Unnamed) else name for name in names}
 
 
 def named(plan: Plan) -> Plan:
     """Write the names of streams into the plan."""
-    return _named(plan, names_of(plan))
+    return _named(plan, names_of(plan) | table_names_of(plan))
 
 
 def _named(plan: Plan, names: dict[str, str]) -> Plan:
     match plan:
-        case Source(name=name):
+        case Source(name=name) | Table(name=name):
             return replace(plan, name=names[name])
+        case Join() | AsofJoin() | RollingJoin():
+            return replace(plan, left=_named(plan.left, names), right=_named(plan.right, names))
         case Union(inputs=inputs) | Intervals(inputs=inputs):
             return replace(plan, inputs=tuple(_named(each, names) for each in inputs))
         case _:

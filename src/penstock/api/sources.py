@@ -11,6 +11,7 @@ from penstock.api.stream import Stream
 from penstock.api.times import Every, time_of_source
 from penstock.errors import BindingError, DurationError, ExpressionTypeError
 from penstock.expr.typing import column_type
+from penstock.plan.join_nodes import Table
 from penstock.plan.nodes import Source
 from penstock.sources.arrow import bind
 from penstock.sources.bound import Bound
@@ -95,6 +96,20 @@ def scan(
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+
+
+def table(data: Any, *, name: str | None = None) -> Stream:
+    """Make a static table: rows without time that streams can be joined with.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> ads = pk.table(pa.table({"ad": [1, 2], "campaign": ["x", "y"]}))
+    >>> views = pk.from_arrow(pa.table({"t": [5, 6], "ad": [2, 3]}), time="t")
+    >>> views.join(ads, on="ad", how="left").collect().to_pydict()
+    {'ad': [2, 3], 't': [5, 6], 'campaign': ['y', None]}
+    """
+    bound = bind(data)
+    known = Unnamed("table") if name is None else _checked_name(name)
+    return Stream(Table(known, bound.schema), {known: bound})
 
 
 def stream_of(

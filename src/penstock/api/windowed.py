@@ -158,6 +158,11 @@ def _carried(plan: Plan, *options: object) -> CarriedWindow:
     return CarriedWindow()
 
 
+def window_spec(window: object) -> AnyWindow:
+    """Read a window, or the size of a tumbling one."""
+    return _spec(window, None, None, None)
+
+
 def _spec(window: object, every: Duration | None, offset: Duration | None, tz: str | None) -> AnyWindow:
     if not isinstance(window, AnyWindow):
         size: Duration = window  # type: ignore[assignment]  # what it is instead, its reader says

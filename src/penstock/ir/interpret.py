@@ -11,17 +11,15 @@ order of arrival.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import BindingError
-from penstock.expr.aggregates import reduce
 from penstock.expr.evaluate import evaluator
-from penstock.expr.nodes import Expr, Field
-from penstock.expr.typing import type_of
+from penstock.ir.join_interpret import JoinSide, joined
+from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -35,27 +33,19 @@ from penstock.ir.nodes import (
     Object,
     Program,
     Reduce,
-    Reduction,
     Samples,
     Signals,
     Top,
 )
 from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row, as_table, to_rows, to_table
+from penstock.ir.samples import Sample, kept, record, reduced_over, time_at
 from penstock.ir.scope import result_scope, result_types
 from penstock.ir.signals import signal_rows
 from penstock.ir.windows import Window, behind, windows_of
 from penstock.types.time import Time
 
 Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A row, and its rank among those of the same time: first by its sequence, which results have none of."""
-
-    row: Row
-    rank: Rank
 
 
 def interpret(program: Program, inputs: Inputs) -> list[Row]:
@@ -72,6 +62,11 @@ def _value(
     match this.body:
         case Input() as body:
             return _input(this, body, inputs)
+        case Table() as body:
+            return _table(this, body, inputs)
+        case Join() | Asof() | RollingJoin() as body:
+            sides = [JoinSide(program[name], values[name]) for name in (body.left, body.right)]
+            return joined(this, body, *sides)
         case Merge(sources=sources):
             return _merge([values[name] for name in sources])
         case Samples() as body:
@@ -108,6 +103,13 @@ def _input(this: Object, body: Input, inputs: Inputs) -> list[Sample]:
     ]
 
 
+def _table(this: Object, body: Table, inputs: Inputs) -> list[Sample]:
+    if body.name not in inputs:
+        raise BindingError(f"no rows are bound to the table {body.name!r}")
+    rows = enumerate(inputs[body.name])
+    return [Sample({name: row[name] for name in this.schema.names}, ((), place)) for place, row in rows]
+
+
 def _with_time(row: Mapping[str, Any], time: Time, position: int) -> Mapping[str, Any]:
     """Add the time where it is implied by the position."""
     return row if time.period is None else {**row, time.column: time.start + position * time.period}
@@ -115,12 +117,6 @@ def _with_time(row: Mapping[str, Any], time: Time, position: int) -> Mapping[str
 
 def _rank(row: Mapping[str, Any], body: Input, position: int) -> Rank:
     return (() if body.sequence is None else ordering(row[body.sequence]), position)
-
-
-def time_at(row: Mapping[str, Any], time: Time) -> int | None:
-    """Read a sample's time in ticks."""
-    at: int | None = row[time.column]
-    return None if at is None else at + time.shift
 
 
 def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
@@ -132,24 +128,8 @@ def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
 
 
 def _samples(body: Samples, source: Iterable[Sample], schema: pa.Schema) -> list[Sample]:
-    record = _record(body.fields, schema)
-    return [Sample(record(each.row), each.rank) for each in _kept(body.where, source, schema)]
-
-
-def _record(
-    fields: Iterable[Field], schema: pa.Schema, types: Sequence[pa.DataType] = ()
-) -> Callable[..., Row]:
-    """Prepare the fields of a result: a function of the row and the values of the reductions."""
-    values = {each.name: evaluator(each.expr, schema, types) for each in fields}
-    return lambda row, reduced=(): {name: value(row, reduced) for name, value in values.items()}
-
-
-def _kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> list[Sample]:
-    """Keep the samples for which the predicate is true: neither false nor null."""
-    if where is None:
-        return list(source)
-    holds = evaluator(where, schema)
-    return [each for each in source if holds(each.row, ()) is True]
+    fill = record(body.fields, schema)
+    return [Sample(fill(each.row), each.rank) for each in kept(body.where, source, schema)]
 
 
 # --- windows ----------------------------------------------------------------------------------------
@@ -158,14 +138,14 @@ def _kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> li
 def _reduce(body: Reduce, source: list[Sample], origin: Object) -> list[Sample]:
     """Give one sample per window and key, ordered by the window's end, its start, and the key."""
     scope, types = result_scope(body, origin), result_types(body, origin)
-    keys, record = _record(body.keys, origin.schema), _record(body.fields, scope, types)
+    keys, fill = record(body.keys, origin.schema), record(body.fields, scope, types)
     holds = None if body.having is None else evaluator(body.having, scope, types)
     results = []
     for window, key, group in _windows(body, source, origin):
         row = {name: canonical(value) for name, value in keys(group[0].row).items()} | _bounds(window)
-        reduced = _reduced(body.reductions, [group], origin.schema)
+        reduced = reduced_over(body.reductions, [group], origin.schema)
         if holds is None or holds(row, reduced) is True:
-            results.append(Sample(record(row, reduced), ((), window[0], *key)))
+            results.append(Sample(fill(row, reduced), ((), window[0], *key)))
     return results
 
 
@@ -174,13 +154,13 @@ def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
 
     Results are ordered by window, then as the samples came; so are those of one time.
     """
-    record = _record(body.fields, result_scope(body, origin), result_types(body, origin))
+    fill = record(body.fields, result_scope(body, origin), result_types(body, origin))
     arrived = {id(sample): position for position, sample in enumerate(source)}
     found = []
     for window, _, group in _windows(body, source, origin):
-        reduced = _reduced(body.reductions, [group], origin.schema)
+        reduced = reduced_over(body.reductions, [group], origin.schema)
         found += [
-            (window[::-1], arrived[id(each)], each, record(each.row | _bounds(window), reduced))
+            (window[::-1], arrived[id(each)], each, fill(each.row | _bounds(window), reduced))
             for each in group
         ]
     found.sort(key=lambda each: each[:2])
@@ -189,19 +169,19 @@ def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
 
 def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Sample]:
     """Give every sample in order of time, beside reductions over those it looks back on."""
-    record = _record(body.fields, origin.schema, result_types(body, origin))
+    fill = record(body.fields, origin.schema, result_types(body, origin))
     found: list[tuple[int, Sample]] = []
     for rows in _lanes(body, source, origin).values():
         for place, (time, sample) in enumerate(rows):
             spans = [[each for _, each in behind(span, rows, place)] for span in body.spans]
-            reduced = _reduced(body.reductions, spans, origin.schema)
-            found.append((time, Sample(record(sample.row, reduced), sample.rank)))
+            reduced = reduced_over(body.reductions, spans, origin.schema)
+            found.append((time, Sample(fill(sample.row, reduced), sample.rank)))
     return [sample for _, sample in sorted(found, key=lambda each: (each[0], each[1].rank))]
 
 
 def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> list[Sample]:
     """Hand each window's samples to the function as a table; its rows follow the window's bounds and keys."""
-    keys = _record(body.keys, origin.schema)
+    keys = record(body.keys, origin.schema)
     given = this.schema.names[2 + len(body.keys) :]
     results = []
     for window, key, group in _windows(body, source, origin):
@@ -228,9 +208,9 @@ def _lanes(
     body: Reduce | Attach | Lookback | Apply, source: list[Sample], origin: Object
 ) -> dict[Rank, list[tuple[int, Sample]]]:
     """Group the samples that count by key, each group in order of time; those without a time count nowhere."""
-    keys = _record(body.keys, origin.schema)
-    kept = _kept(body.where, source, origin.schema)
-    timed = [(at, each) for each in kept if (at := _moment(each.row, body, origin.time)) is not None]
+    keys = record(body.keys, origin.schema)
+    counting = kept(body.where, source, origin.schema)
+    timed = [(at, each) for each in counting if (at := _moment(each.row, body, origin.time)) is not None]
     found: dict[Rank, list[tuple[int, Sample]]] = {}
     for at, sample in sorted(timed, key=lambda each: (each[0], each[1].rank)):
         found.setdefault(_key(keys(sample.row)), []).append((at, sample))
@@ -253,21 +233,6 @@ def _key(values: Row) -> Rank:
     return tuple(ordering(value) for value in values.values())
 
 
-def _reduced(
-    reductions: Iterable[Reduction], spans: Sequence[list[Sample]], schema: pa.Schema
-) -> tuple[Any, ...]:
-    """Compute every ⊕(function, args), each over the samples for which its own predicate is true."""
-    return tuple(_reduction(each, _kept(each.where, spans[each.span], schema), schema) for each in reductions)
-
-
-def _reduction(reduction: Reduction, group: list[Sample], schema: pa.Schema) -> Any:
-    args = [evaluator(arg, schema) for arg in reduction.args]
-    rows = [tuple(arg(each.row, ()) for arg in args) for each in group]
-    return reduce(
-        reduction.function, rows, [type_of(arg, schema) for arg in reduction.args], reduction.options
-    )
-
-
 # --- samples chosen among others --------------------------------------------------------------------
 
 
@@ -288,8 +253,8 @@ def _distinct(body: Distinct, source: list[Sample], time: Time) -> list[Sample]:
         else:
             own.append([sample])
     place = 0 if body.keep == "first" else -1
-    kept = {id(run[place]) for several in runs.values() for run in several}
-    return [sample for sample in source if id(sample) in kept]
+    chosen = {id(run[place]) for several in runs.values() for run in several}
+    return [sample for sample in source if id(sample) in chosen]
 
 
 def _apart(first: Sample, second: Sample, time: Time) -> int:

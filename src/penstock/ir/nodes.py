@@ -22,6 +22,7 @@
                  | Top(source, k, by, ties)           the k largest samples that share a window
                  | Signals(sources, program)          the intervals on which a signal has one value; the program,
                                                       in the language of `temporal/nodes.py`, samples sources "0", "1", …
+                 | Table | Join | Asof | RollingJoin  samples of two objects that meet (`join_nodes.py`)
     reduction  ::= function(args) [where predicate]   over one window's samples
     domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)
                  | Carried()                          the window each sample already carries
@@ -48,6 +49,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
+from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.temporal import nodes as temporal
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
@@ -163,7 +165,22 @@ class Signals:
 
 
 Windowed = Reduce | Attach | Lookback
-Body = Input | Samples | Reduce | Attach | Lookback | Apply | Merge | Distinct | Top | Signals
+Body = (
+    Input
+    | Samples
+    | Reduce
+    | Attach
+    | Lookback
+    | Apply
+    | Merge
+    | Distinct
+    | Top
+    | Signals
+    | Table
+    | Join
+    | Asof
+    | RollingJoin
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,9 +205,13 @@ class Program:
 def sources_of(body: Body) -> tuple[str, ...]:
     """Name the objects a definition reads."""
     match body:
-        case Input():
+        case Input() | Table():
             return ()
         case Merge(sources=several) | Signals(sources=several):
             return several
+        case (
+            Join(left=left, right=right) | Asof(left=left, right=right) | RollingJoin(left=left, right=right)
+        ):
+            return left, right
         case _:
             return (body.source,)

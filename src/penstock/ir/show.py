@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.expr.show import show as show_expr
+from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
+from penstock.ir.join_show import join_text
 from penstock.ir.nodes import (
     Apply,
     Attach,
@@ -55,6 +57,11 @@ def _object(this: Object, program: Program) -> str:
     match this.body:
         case Input() as body:
             return f"{name} = {_input(body, this)}"
+        case Table(name=table):
+            return f"{name} = table {_quoted(table)} ({schema_line(this.schema)})"
+        case Join() | Asof() | RollingJoin() as body:
+            unit = program[body.left].time.unit or program[body.right].time.unit
+            return f"{name} = {join_text(body, lambda each: _domain(each, unit), lambda n: ticks(n, unit), _reduction)}"
         case Merge(sources=sources):
             return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
         case Distinct(source=source, subset=subset, keep=keep, within=within):

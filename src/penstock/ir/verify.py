@@ -9,6 +9,8 @@ import pyarrow as pa
 from penstock.errors import PenstockError, VerificationError
 from penstock.expr.nodes import Aggregate, Expr, Field, Reduced, walk
 from penstock.expr.typing import type_of
+from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
+from penstock.ir.join_verify import complaints
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -70,6 +72,13 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
             _verify_input(this, body)
         case Merge():
             _verify_merge(this, sources)
+        case Table():
+            pass
+        case Join() | Asof() | RollingJoin() as body:
+            for complaint in complaints(this, body, sources):
+                _require(False, this, complaint)
+            for each in body.reductions if isinstance(body, RollingJoin) else ():
+                _verify_reduction(this, each, sources[1].schema)
         case Samples() as body:
             _verify_predicate(this, body.where, sources[0].schema)
             _verify_fields(this, body.fields, sources[0].schema)

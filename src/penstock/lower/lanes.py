@@ -70,6 +70,18 @@ def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
     return Spelled(samples, ready, keys, reductions, reduced)
 
 
+def lane_rows(
+    name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
+) -> tuple[ir.Samples, ir.Object, tuple[LaneReduction, ...]]:
+    """Make columns of the arguments and conditions of reductions alone, beside those that are `kept`."""
+    columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
+    reductions = tuple(_reduction(each, columns, source.schema) for each in several)
+    schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
+    fields = tuple(ex.Field(each, expr) for each, expr in columns.fields.items())
+    samples = ir.Samples(source.name, None, fields)
+    return samples, ir.Object(name, samples, schema, _stored(source.time)), reductions
+
+
 def _stored(time: Time) -> Time:
     return replace(time, period=None, start=0)
 

@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
+from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
+from penstock.lower.join_to_ir import join_body
+from penstock.plan import join_nodes as pj
 from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
 from penstock.types.time import Time
@@ -50,6 +53,10 @@ class _Translation:
                 body = ir.Signals(tuple(self.name_of(each) for each in several), program)
             case pl.Source(name=name, sequence=sequence):
                 body = ir.Input(name, sequence)
+            case pj.Table(name=name):
+                body = jn.Table(name)
+            case pj.Join() | pj.AsofJoin() | pj.RollingJoin():
+                body = join_body(plan, self.name_of(plan.left), self.name_of(plan.right), _domain)
             case _:
                 body = _body(plan, self.name_of(plan.input), schema)
         return self._define(body, schema, time_of(plan))
@@ -87,6 +94,10 @@ _PREFIX: dict[type[ir.Body], str] = {
     ir.Distinct: "d",
     ir.Top: "k",
     ir.Signals: "i",
+    jn.Table: "t",
+    jn.Join: "j",
+    jn.Asof: "j",
+    jn.RollingJoin: "j",
 }
 
 

@@ -29,6 +29,7 @@ import pyarrow as pa
 from penstock.expr.aggregates import AggregateFunction, algebra_of
 from penstock.expr.custom import Definition
 from penstock.expr.typing import type_of
+from penstock.ir.join_nodes import RollingJoin
 from penstock.ir.nodes import (
     Attach,
     Carried,
@@ -70,11 +71,15 @@ def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choic
 
     `force` names an algorithm to use wherever it can be.
     """
-    return {
-        each.name: _chosen(each.body, program, force)
-        for each in program.objects
-        if isinstance(each.body, Reduce | Attach | Lookback)
-    }
+    found: dict[str, tuple[Choice, ...]] = {}
+    for each in program.objects:
+        match each.body:
+            case Reduce() | Attach() | Lookback() as body:
+                found[each.name] = _chosen(body, program, force)
+            case RollingJoin(right=right, reductions=reductions) as join:
+                facts = [_Facts(reduction, program[right].schema) for reduction in reductions]
+                found[each.name] = tuple(_in_lanes(one, join, force) for one in facts)
+    return found
 
 
 def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice, ...]:
@@ -117,9 +122,9 @@ def panes_per_window(domain: Domain) -> int:
     return 2 * whole + 1 if rest else whole
 
 
-def overlaps(body: Windowed) -> bool:
+def overlaps(body: Windowed | RollingJoin) -> bool:
     """Tell whether a sample can be in several windows of an object."""
-    if isinstance(body, Lookback):
+    if isinstance(body, Lookback | RollingJoin):
         return True
     match body.domain:
         case Grid(size=size, every=every) | Count(size=size, every=every):
@@ -130,9 +135,9 @@ def overlaps(body: Windowed) -> bool:
             return False
 
 
-def regular(body: Windowed) -> bool:
+def regular(body: Windowed | RollingJoin) -> bool:
     """Tell whether windows begin at every so many-th sample of all: windows of rows, not by key."""
-    return not isinstance(body, Lookback) and isinstance(body.domain, Count) and not body.keys
+    return isinstance(body, Reduce | Attach) and isinstance(body.domain, Count) and not body.keys
 
 
 # --- the algorithm ------------------------------------------------------------------------------------------
@@ -220,7 +225,7 @@ def _in_panes(facts: _Facts, domain: Domain, force: str | None) -> Choice:
     return Choice(RECOMPUTE, "panes", f"a window has {panes} panes only, soon merged anew")
 
 
-def _in_lanes(facts: _Facts, body: Windowed, force: str | None) -> Choice:
+def _in_lanes(facts: _Facts, body: Windowed | RollingJoin, force: str | None) -> Choice:
     if facts.is_ends:
         return Choice(FRAME_ENDS, "lanes", "the places of a window's first and last row tell it")
     if not facts.algebra.commutative and facts.algebra.holistic:

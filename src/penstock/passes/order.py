@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from penstock.expr.aggregates import algebra_of
 from penstock.expr.nodes import Column, Field
+from penstock.ir.join_nodes import Asof, Join, RollingJoin
 from penstock.ir.nodes import (
     Apply,
     Attach,
@@ -26,8 +27,10 @@ from penstock.types.windows import Count
 def sees_order(body: Body) -> bool:
     """Tell whether an object's answer can depend on the order of samples of one time."""
     match body:
-        case Distinct() | Top() | Apply() | Signals():
+        case Distinct() | Top() | Apply() | Signals() | Asof():
             return True
+        case RollingJoin(reductions=reductions):
+            return not all(algebra_of(each).commutative for each in reductions)
         case Reduce(domain=Count()) | Attach(domain=Count()):
             return True
         case Lookback(spans=spans) if any(span.rows is not None for span in spans):
@@ -62,6 +65,8 @@ def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> boo
         case Attach(fields=fields) | Lookback(fields=fields) as body:
             here = sees_order(body) and not _apart(body, keys)
             return here or _seen(this.name, _passed(keys, fields), program)
+        case Join() | Asof() | RollingJoin() as body:  # a sample may be there several times now
+            return sees_order(body) or _seen(this.name, None, program)
         case body:
             return sees_order(body) or _seen(this.name, keys, program)
 

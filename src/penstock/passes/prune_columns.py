@@ -15,6 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field, columns_of
+from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -40,6 +41,7 @@ from penstock.passes.graph import without_unread
 from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
 from penstock.temporal.nodes import Sampled, read_columns
+from penstock.types.joins import left_column, right_column
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
@@ -103,6 +105,11 @@ def _narrow(this: Object, wanted: frozenset[str], *, ordered: bool) -> Object:
         case Reduce() | Attach() | Lookback() as body:
             narrow = compact(replace(body, fields=_wanted(body.fields, wanted)))
             return replace(this, body=narrow, schema=schema)
+        case Join() | Asof() as body:
+            return replace(this, body=replace(body, fields=_wanted(body.fields, wanted)), schema=schema)
+        case RollingJoin() as body:
+            narrow_join = compact(replace(body, fields=_wanted(body.fields, wanted)))
+            return replace(this, body=narrow_join, schema=schema)
         case Input() as body if not ordered:
             return replace(this, body=replace(body, sequence=None), schema=schema)
         case _:
@@ -129,6 +136,8 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
             return frozenset(source.schema.names)
         case Signals() as body:
             return sampled_columns(body, source)
+        case Join() | Asof() | RollingJoin() as body:
+            return _join_needs(body, source)
         case _:
             return frozenset(this.schema.names)
 
@@ -140,6 +149,26 @@ def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
     return frozenset({source.time.column}).union(
         *(read_columns(each) for each in taken if each.input in places)
     )
+
+
+def _join_needs(body: Joined, source: Object) -> frozenset[str]:
+    """Name the columns a join reads from one of its sides, or from both where they are the same."""
+    found = _NONE
+    sides = ((body.left, left_column("")), (body.right, right_column("")))
+    for side, (name, prefix) in enumerate(sides):
+        if name == source.name:
+            found |= {each[side] for each in body.on} | {source.time.column} | _side_needs(body, side, prefix)
+    return found & frozenset(source.schema.names)
+
+
+def _side_needs(body: Joined, side: int, prefix: str) -> frozenset[str]:
+    fields = _read(*(each.expr for each in body.fields))
+    if isinstance(body, RollingJoin):
+        return _NONE.union(*(_reduction_needs(each) for each in body.reductions)) if side else fields
+    where = _read(body.where) if isinstance(body, Join) else _NONE
+    carried = isinstance(body, Join) and body.pairing == InWindow(Carried(), Carried())
+    own = {name.removeprefix(prefix) for name in fields | where if name.startswith(prefix)}
+    return frozenset(own) | (_BOUNDS if carried else _NONE)
 
 
 def _window_needs(body: Windowed, source: Object) -> frozenset[str]:
@@ -230,9 +259,12 @@ def _repeats(this: Object, before: Object, *, whole: bool) -> bool:
 
 def _redirected(body: Body, instead: dict[str, str]) -> Body:
     match body:
-        case Input():
+        case Input() | Table():
             return body
         case Merge(sources=several) | Signals(sources=several):
             return replace(body, sources=tuple(instead.get(name, name) for name in several))
+        case Join() | Asof() | RollingJoin():
+            left, right = (instead.get(name, name) for name in (body.left, body.right))
+            return replace(body, left=left, right=right)
         case _:
             return replace(body, source=instead.get(body.source, body.source))

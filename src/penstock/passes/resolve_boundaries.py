@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expr.nodes import Column
+from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin
 from penstock.ir.nodes import (
     WINDOW_END,
     Apply,
@@ -34,6 +35,7 @@ from penstock.ir.nodes import (
     Top,
     sources_of,
 )
+from penstock.types.joins import Lookup, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,8 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return Finite(size - 1, size - 1)
         case Lookback(spans=spans) if all(span.size is not None for span in spans):
             return Finite(max((span.size or 0) + span.delay for span in spans))
+        case Join() | Asof() | RollingJoin() as body:
+            return _of_join(body)
         case Reduce(domain=Carried()):
             return _within_window(source, program, results=True)
         case Attach(domain=Carried()) | Top():
@@ -104,6 +108,31 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return Sequential()  # whether a sample is the last depends on all that follow
         case _:
             return Finite()
+
+
+def _of_asof(tolerance: int | None, direction: str) -> Reach:
+    """Give the reach of an as-of join."""
+    if tolerance is None:
+        return CarryIn() if direction == "backward" else Sequential()
+    return Finite(tolerance if direction != "forward" else 0, tolerance if direction != "backward" else 0)
+
+
+def _of_join(body: Join | Asof | RollingJoin) -> Reach:
+    """Give the reach of a join into either side: a result's time is that of its later sample."""
+    match body:
+        case Asof(tolerance=tolerance, direction=direction):
+            return _of_asof(tolerance, direction)
+        case RollingJoin(within=Within(lo=lo, hi=hi)):
+            return Finite(max(-lo, 0), max(hi, 0))
+        case Join(pairing=Within(lo=lo, hi=hi), how=how):
+            far = max(-lo, hi, 0)
+            return Finite(far, 0 if how == "inner" else far)
+        case Join(pairing=InWindow(left=Grid(size=one), right=Grid(size=other))):
+            return Finite(max(one, other) - 1, max(one, other) - 1)
+        case Join(pairing=Lookup()):
+            return Finite()
+        case _:
+            return Sequential()
 
 
 def _within_window(source: Object, program: Program, *, results: bool) -> Reach:
@@ -121,6 +150,8 @@ def _carried_size(this: Object, program: Program) -> int | None:
     match this.body:
         case Reduce(domain=Grid(size=size)) | Attach(domain=Grid(size=size)):
             return size
+        case Join(pairing=InWindow(left=Grid(size=one), right=Grid(size=other))):
+            return max(one, other)
         case body:
             sizes = [_carried_size(program[name], program) for name in sources_of(body)]
             known = [size for size in sizes if size is not None]

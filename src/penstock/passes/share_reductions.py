@@ -12,9 +12,13 @@ the business of lowering.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 from penstock.expr.nodes import Expr, Field, Reduced, rewrite, walk
+from penstock.ir.join_nodes import RollingJoin
 from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Reduction, Windowed
+
+_Body = TypeVar("_Body", bound=Windowed | RollingJoin)
 
 
 def share_reductions(program: Program) -> Program:
@@ -24,13 +28,13 @@ def share_reductions(program: Program) -> Program:
 
 def _compacted(this: Object) -> Object:
     match this.body:
-        case Reduce() | Attach() | Lookback():
+        case Reduce() | Attach() | Lookback() | RollingJoin():
             return replace(this, body=compact(this.body))
         case _:
             return this
 
 
-def compact(body: Windowed) -> Windowed:
+def compact(body: _Body) -> _Body:
     """Keep the reductions that are read, each once, in the order they had."""
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
@@ -41,14 +45,14 @@ def compact(body: Windowed) -> Windowed:
 
 
 def _with_reductions(
-    body: Windowed, kept: tuple[Reduction, ...], fields: tuple[Field, ...], numbers: dict[int, int]
-) -> Windowed:
+    body: _Body, kept: tuple[Reduction, ...], fields: tuple[Field, ...], numbers: dict[int, int]
+) -> _Body:
     if not isinstance(body, Reduce) or body.having is None:
         return replace(body, reductions=kept, fields=fields)
     return replace(body, reductions=kept, fields=fields, having=_renumbered(body.having, numbers))
 
 
-def _expressions(body: Windowed) -> tuple[Expr, ...]:
+def _expressions(body: Windowed | RollingJoin) -> tuple[Expr, ...]:
     having = body.having if isinstance(body, Reduce) else None
     return (*(each.expr for each in body.fields), *(() if having is None else (having,)))
 

@@ -11,6 +11,8 @@
            | Apply(input, window, by, function)   what a Python function makes of each window's rows
            | TopK(input, k, by, ties)             the k largest rows of each window
            | Intervals(inputs, program)           on which a signal, made of samples of the inputs, has one value
+           | Table(name, schema)                  rows without time, which only joins read
+           | Join | AsofJoin | RollingJoin        rows of two inputs that meet (`join_nodes.py`)
     window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
              | CarriedWindow()                    the window a windowed result already carries
              | Session | Count | Unbounded | Calendar   as `types/windows.py` says
@@ -28,6 +30,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
+from penstock.plan.join_nodes import AsofJoin, Join, RollingJoin, Table
 from penstock.temporal.nodes import Program
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
@@ -147,15 +150,22 @@ class Intervals:
     program: Program
 
 
-Plan = Source | Filter | Project | Union | Distinct | Aggregate | Attach | Lookback | Apply | TopK | Intervals
+Alone = Filter | Project | Distinct | Aggregate | Attach | Lookback | Apply | TopK  # nodes over one input
+Plan = Source | Table | Union | Intervals | Alone | Join | AsofJoin | RollingJoin
 
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:
     """List the direct inputs of a node."""
     match plan:
-        case Source():
+        case Source() | Table():
             return ()
         case Union(inputs=several) | Intervals(inputs=several):
             return several
+        case (
+            Join(left=left, right=right)
+            | AsofJoin(left=left, right=right)
+            | RollingJoin(left=left, right=right)
+        ):
+            return left, right
         case _:
             return (plan.input,)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type, type_of
+from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin, Table
+from penstock.plan.join_schema import Side, join_schema, join_time
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -24,8 +27,12 @@ from penstock.plan.nodes import (
     Source,
     TopK,
     Union,
+    inputs,
 )
+from penstock.types.joins import CHOOSING, Lookup
 from penstock.types.time import Time
+
+TIMELESS = Time("", pa.int64(), None)  # a table's rows: no column has this name
 
 
 def schema_of(plan: Plan) -> pa.Schema:
@@ -33,20 +40,24 @@ def schema_of(plan: Plan) -> pa.Schema:
     match plan:
         case Source():
             return source_schema(plan)
+        case Table(schema=schema):
+            return schema
+        case Join() | AsofJoin() | RollingJoin():
+            return join_schema(plan, side_of(plan.left), side_of(plan.right))
         case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner):
             return schema_of(inner)
         case Project(input=inner, fields=fields):
             return pa.schema(typed(fields, schema_of(inner)))
-        case Union(inputs=inputs):
-            return schema_of(inputs[0])
+        case Union(inputs=several):
+            return schema_of(several[0])
         case Aggregate(input=inner, by=by, fields=fields):
             before = scope_of(plan)
             keys = [pa.field(name, column_type(name, before)) for name in by]
             return pa.schema([*bounds(time_of(inner)), *keys, *typed(fields, before)])
-        case Lookback(input=inner, by=by, fields=several, rows=rows):
+        case Lookback(input=inner, by=by, fields=spans, rows=rows):
             before = schema_of(inner)
             kept = before.names if rows else dict.fromkeys([time_of(inner).column, *by])
-            added = [each for fields in several for each in typed(fields, before)]
+            added = [each for fields in spans for each in typed(fields, before)]
             return pa.schema([*(before.field(name) for name in kept), *added])
         case Apply(input=inner, by=by, schema=schema):
             keys = [pa.field(name, column_type(name, schema_of(inner))) for name in by]
@@ -92,12 +103,16 @@ def time_of(plan: Plan) -> Time:
     match plan:
         case Source(time=time):
             return time
+        case Table():
+            return TIMELESS
+        case Join() | AsofJoin() | RollingJoin():
+            return join_time(plan, side_of(plan.left), side_of(plan.right))
         case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner) | Attach(input=inner):
             return _stored(time_of(inner))
         case Project(input=inner, time=name):
             return replace(_stored(time_of(inner)), column=name)
-        case Union(inputs=inputs):
-            return _stored(time_of(inputs[0]))
+        case Union(inputs=several):
+            return _stored(time_of(several[0]))
         case Lookback(input=inner):
             return _stored(time_of(inner))
         case Aggregate(input=inner) | Apply(input=inner):
@@ -105,6 +120,12 @@ def time_of(plan: Plan) -> Time:
             return Time(WINDOW_END, before.type, before.unit, shift=-1)
         case Intervals(program=program):
             return program.time
+
+
+@lru_cache(maxsize=1024)  # a chain of joins would ask for the first of them again and again
+def side_of(plan: Plan) -> Side:
+    """Describe an input to the rules about joins."""
+    return Side(schema_of(plan), time_of(plan))
 
 
 def _stored(time: Time) -> Time:
@@ -118,10 +139,14 @@ def carries_window(plan: Plan) -> bool:
             return True
         case Lookback(input=inner, rows=rows):
             return rows and carries_window(inner)
-        case Source() | Intervals():
+        case Source() | Table() | Intervals():
             return False
-        case Union(inputs=inputs):
-            return all(carries_window(each) for each in inputs)
+        case Join():
+            return _join_carries_window(plan)
+        case AsofJoin(left=left) | RollingJoin(left=left):
+            return carries_window(left)
+        case Union(inputs=several):
+            return all(carries_window(each) for each in several)
         case Project(input=inner, fields=fields):
             untouched = all(Field(name, Column(name)) in fields for name in (WINDOW_START, WINDOW_END))
             return untouched and carries_window(inner)
@@ -129,12 +154,27 @@ def carries_window(plan: Plan) -> bool:
             return carries_window(plan.input)
 
 
+def _join_carries_window(plan: Join) -> bool:
+    """Between two streams only windows keep a row's time within the window it carries."""
+    match plan.pairing:
+        case InWindow():
+            return plan.how not in CHOOSING or carries_window(plan.left)
+        case Lookup(table=table):
+            stream = plan.left if table else plan.right
+            return carries_window(stream) and {WINDOW_START, WINDOW_END} <= set(schema_of(plan).names)
+        case _:
+            return plan.how in CHOOSING and carries_window(plan.left)
+
+
 def sources_of(plan: Plan) -> tuple[Source, ...]:
     """List the streams a plan reads, each once, in plan order."""
-    match plan:
-        case Source():
-            return (plan,)
-        case Union(inputs=inputs) | Intervals(inputs=inputs):
-            return tuple(dict.fromkeys(source for each in inputs for source in sources_of(each)))
-        case _:
-            return sources_of(plan.input)
+    if isinstance(plan, Source):
+        return (plan,)
+    return tuple(dict.fromkeys(source for each in inputs(plan) for source in sources_of(each)))
+
+
+def tables_of(plan: Plan) -> tuple[Table, ...]:
+    """List the tables a plan reads, each once, in plan order."""
+    if isinstance(plan, Table):
+        return (plan,)
+    return tuple(dict.fromkeys(table for each in inputs(plan) for table in tables_of(each)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.expr.nodes import Column, Field
 from penstock.expr.show import quoted
 from penstock.expr.show import show as show_expr
+from penstock.plan.join_nodes import AsofJoin, InWindow, Join, Pairing, RollingJoin, Table
 from penstock.plan.nodes import (
     Aggregate,
     Apply,
@@ -23,6 +24,7 @@ from penstock.plan.nodes import (
     Window,
     inputs,
 )
+from penstock.types.joins import Keys, Lookup, Within
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
@@ -66,11 +68,40 @@ def _node(plan: Plan) -> str:
             return f"intervals of a signal [{values}]{_by(tuple(program.keys.names))}"
         case TopK(k=k, by=by, ties=ties):
             return f"top {k} by {name(by)} ties {ties}"
+        case Table():
+            columns = ", ".join(f"{name(field.name)}: {field.type}" for field in plan.schema)
+            return f"table {name(plan.name)} ({columns})"
+        case Join(on=on, pairing=pairing, how=how, where=where, algorithm=algorithm):
+            rest = "" if where is None else f" where {show_expr(where)}"
+            by = "" if algorithm == "auto" else f" by {algorithm}"
+            return f"{how} join{_on(on)} {_pairing(pairing)}{rest}{by}"
+        case AsofJoin(on=on, direction=direction, tolerance=tolerance, exact=exact):
+            near = "" if tolerance is None else f" within {tolerance} ticks"
+            return (
+                f"as-of join {direction}{_on(on)}{near}{'' if exact else ' before or after, not at, a time'}"
+            )
+        case RollingJoin(on=on, within=within, fields=fields):
+            return f"rolling join {_fields(fields)}{_on(on)} {_pairing(within)}"
 
 
 def name(text: str) -> str:
     """Print a user's name on one line, quoted unless it is a plain word."""
     return text if text.isidentifier() else quoted(text)
+
+
+def _on(on: Keys) -> str:
+    pairs = [name(left) if left == right else f"{name(left)} = {name(right)}" for left, right in on]
+    return f" on {', '.join(pairs)}" if pairs else ""
+
+
+def _pairing(pairing: Pairing) -> str:
+    match pairing:
+        case InWindow(left=left, right=right):
+            return _window(left) if left == right else f"left {_window(left)}, right {_window(right)}"
+        case Within(lo=lo, hi=hi):
+            return f"within {lo} to {hi} ticks"
+        case Lookup(table=table):
+            return f"looked up in the {'right' if table else 'left'}"
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -10,6 +10,8 @@ from penstock.errors import VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
 from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
 from penstock.expr.typing import type_of
+from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin, Table
+from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -30,9 +32,10 @@ from penstock.plan.nodes import (
     Window,
     inputs,
 )
-from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
+from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
 from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of
+from penstock.types.joins import DIRECTIONS, HOWS, Lookup
 from penstock.types.windows import Count
 
 
@@ -40,6 +43,7 @@ def verify(plan: Plan) -> Plan:
     """Give the plan back if it is well formed."""
     _walk(plan)
     names = [source.name for source in sources_of(plan)]
+    names += [table.name for table in tables_of(plan)]
     _require(len(names) == len(set(names)), "two streams have one name")
     return plan
 
@@ -80,6 +84,10 @@ def _node(plan: Plan) -> None:
             _require(len(spans) == len(fields) > 0, "a look-back needs fields for each span")
         case Intervals(inputs=several, program=program):
             verify_signals(program, [(schema_of(each), time_of(each)) for each in several])
+        case Table():
+            pass
+        case Join() | AsofJoin() | RollingJoin():
+            _join(plan)
         case TopK(input=inner, k=k, by=by):
             _require(k > 0 and carries_window(inner), "top needs k > 0 and windows")
             _known([by], schema_of(inner))
@@ -96,6 +104,34 @@ def _union(schemas: list[pa.Schema], times: list[pa.DataType]) -> None:
     columns = [{field.name: field.type for field in schema} for schema in schemas]
     _require(all(each == columns[0] for each in columns), "the inputs of a union differ in their columns")
     _require(all(each == times[0] for each in times), "the inputs of a union differ in their time")
+
+
+def _join(plan: Join | AsofJoin | RollingJoin) -> None:
+    left, right = side_of(plan.left), side_of(plan.right)
+    for one, other in plan.on:
+        _known([one], left.schema)
+        _known([other], right.schema)
+        same = left.schema.field(one).type == right.schema.field(other).type
+        _require(same, "the keys of a join differ in their types")
+    lookup = isinstance(plan, Join) and isinstance(plan.pairing, Lookup)
+    _require(lookup or left.time.type == right.time.type, "the inputs of a join differ in their time")
+    match plan:
+        case Join(pairing=pairing, how=how, where=where):
+            _require(how in HOWS, f"a join is {how}")
+            if isinstance(pairing, InWindow):
+                _window(pairing.left, plan.left)
+                _window(pairing.right, plan.right)
+            if where is not None:
+                kind = kind_of(type_of(where, pair_schema(left, right)))
+                _require(
+                    kind == "bool" and not has_aggregate(where), "the condition of a join is not boolean"
+                )
+        case AsofJoin(direction=direction):
+            _require(direction in DIRECTIONS, f"an as-of join looks {direction}")
+        case RollingJoin(within=within, fields=fields):
+            _require(
+                within.lo <= within.hi and bool(fields), "a rolling join covers no time, or gives nothing"
+            )
 
 
 def _known(names: Iterable[str], schema: pa.Schema) -> None:

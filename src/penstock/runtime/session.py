@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -28,12 +28,13 @@ class Context:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream if a source."""
+    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream or table if a source."""
 
     name: str
     inputs: tuple[str, ...]
     make: Callable[[Context], Stage]
     stream: str | None = None
+    table: str | None = None
 
 
 class Session:
@@ -58,6 +59,7 @@ class Session:
         self._output, self._counts_output = output, counts_output
         self._stages = {spec.name: spec.make(context) for spec in specs}
         self._streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
+        self._tables = {spec.table: spec.name for spec in specs if spec.table is not None}
         self._readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
         for spec in specs:
             for port, source in enumerate(spec.inputs):
@@ -85,6 +87,12 @@ class Session:
         assert isinstance(stage, SourceStage)
         self.metrics.read += rows * stage.readers
         self.metrics.filtered += rows * stage.readers
+
+    def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
+        """Give the rows of a table, all before the first row of any stream."""
+        flows = [Flow(batch) for batch in batches]
+        name = self._tables[table]
+        self._spread(name, self._stages[name].push(0, flows))
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""

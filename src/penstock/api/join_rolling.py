@@ -1,0 +1,101 @@
+"""Aggregates over the rows of another stream around each row: `join_rolling`, waiting for what to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.api.bind import bound, flat, refuse_twice, window_fields
+from penstock.api.expr import Expr, node_of
+from penstock.api.join import common_keys, interval, refuse_tables, require_one_clock
+from penstock.errors import ExpressionTypeError
+from penstock.expr import nodes as ex
+from penstock.expr.nodes import Column, Field
+from penstock.expr.typing import type_of
+from penstock.plan.join_nodes import RollingJoin
+from penstock.plan.nodes import Plan
+from penstock.plan.rolling import split_aggregates
+from penstock.plan.schema import schema_of, time_of
+from penstock.types.joins import Keys, Within
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+
+
+class RollingJoined:
+    """Two streams of which each left row waits for aggregates over the right rows around it.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> trades = pk.from_arrow(pa.table({"t": [10, 20], "k": ["a", "a"]}), time="t", name="trades")
+    >>> quotes = pk.from_arrow(pa.table({"t": [4, 9, 11], "k": ["a"] * 3, "p": [1, 2, 6]}), time="t", name="quotes")
+    >>> trades.join_rolling(quotes, by="k", within=(-5, 5)).agg(low=pk.min("p"), n=pk.count()).collect().to_pydict()
+    {'t': [10, 20], 'k': ['a', 'a'], 'low': [2, None], 'n': [2, 0]}
+    """
+
+    __slots__ = ("_first", "_keys", "_make", "_second", "_within")
+
+    def __init__(self, first: Plan, second: Plan, keys: Keys, within: Within, make: Any) -> None:
+        """`make` turns the plan into a stream over the data of both sides."""
+        self._first, self._second, self._keys = first, second, keys
+        self._within, self._make = within, make
+
+    def agg(self, /, *exprs: object, **named: object) -> Stream:
+        """Keep every left row, and add these aggregates over columns of the right rows in its interval.
+
+        Inside an aggregate names are columns of the right stream; outside, of the left.
+        """
+        first, second = self._first, self._second
+        fields = self._fields(exprs, named)
+        if not fields:
+            raise ExpressionTypeError("agg needs at least one aggregate, such as n=pk.count()")
+        refuse_twice([*schema_of(first).names, *(each.name for each in fields)], "agg after join_rolling")
+        made: Stream = self._make(RollingJoin(first, second, self._keys, self._within, fields))
+        return made
+
+    def _fields(self, exprs: Sequence[object], named: dict[str, object]) -> tuple[Field, ...]:
+        return rolling_fields(exprs, named, self._first, self._second)
+
+    def __repr__(self) -> str:
+        return f"<RollingJoined by {[name for name, _ in self._keys]}: call .agg(...)>"
+
+
+def rolling_fields(
+    exprs: Sequence[object], named: Mapping[str, object], first: Plan, second: Plan
+) -> tuple[Field, ...]:
+    """Resolve aggregates over the right stream, and what is computed of them over the left."""
+    found: list[ex.Aggregate] = []
+    given = [_outside(each, found) for each in flat(exprs)]
+    given_by_name = {name: _outside(Expr(node_of(each)), found) for name, each in named.items()}
+    over = schema_of(second)
+    aggregates = [bound(each, over, time_of(second)) for each in found]
+    hidden = [pa.field(_hidden(i), type_of(each, over)) for i, each in enumerate(aggregates)]
+    scope = pa.schema([*schema_of(first), *hidden])
+    fields = window_fields(given, given_by_name, scope, time_of(first), "agg after join_rolling")
+    back = {_hidden(i): each for i, each in enumerate(aggregates)}
+    return tuple(Field(each.name, ex.substitute(each.expr, back)) for each in fields)
+
+
+def _hidden(index: int) -> str:
+    return f"aggregate\0{index}"
+
+
+def _outside(given: object, found: list[ex.Aggregate]) -> object:
+    """Replace aggregates by columns, so that what is left is over the left stream alone."""
+    if not isinstance(given, Expr):
+        return given
+    outer, _ = split_aggregates(given.node, found)
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        return Column(_hidden(node.index)) if isinstance(node, ex.Reduced) else node
+
+    return Expr(ex.rewrite(outer, rule), given.name)
+
+
+def joined_rolling(first: Plan, second: Plan, by: object, within: object, make: Any) -> RollingJoined:
+    """Prepare the join of rows with aggregates, as `Stream.join_rolling` says."""
+    refuse_tables(first, second, "join_rolling")
+    first, second, keys = common_keys(first, second, by, by)
+    require_one_clock(first, second)
+    return RollingJoined(first, second, keys, interval(within, first), make)

@@ -1,0 +1,320 @@
+"""Joins the slow and obvious way: every pair of samples is looked at. This is their definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from penstock.expr.evaluate import evaluator
+from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin
+from penstock.ir.join_scope import pair_scope, rolling_types
+from penstock.ir.nodes import WINDOW_END, WINDOW_START, Grid, Object
+from penstock.ir.order import Rank, ordering
+from penstock.ir.rows import Row
+from penstock.ir.samples import Sample, record, reduced_over, time_at
+from penstock.ir.windows import Window, windows_of
+from penstock.types.joins import CHOOSING, JOIN_TIME, Keys, Lookup, Within, left_column, right_column
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One input of a join."""
+
+    object: Object
+    samples: list[Sample]
+
+    @cached_property
+    def timed(self) -> list[Timed]:
+        """The samples in order of time."""
+        time = self.object.time
+        found = [(at, each) for each in self.samples if (at := time_at(each.row, time)) is not None]
+        found.sort(key=lambda each: (each[0], each[1].rank))
+        return [Timed(place, at, each) for place, (at, each) in enumerate(found)]
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A sample, its time, and its place among all of its side."""
+
+    place: int
+    time: int
+    sample: Sample
+
+
+@dataclass(frozen=True)
+class Found:
+    """A result: one or two samples, and what orders it among the others."""
+
+    order: Rank
+    left: Timed | None
+    right: Timed | None
+    window: Window | None = None
+
+
+def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[Sample]:
+    """Give the samples of a join, in order."""
+    match body:
+        case Join(pairing=Lookup(table=table)):
+            return _looked_up(this, body, left, right, table)
+        case Join():
+            return _results(this, body, left, right, _found(this, body, left, right))
+        case Asof():
+            rows = [Found((each.place,), each, _nearest(body, each, right)) for each in left.timed]
+            return _results(this, body, left, right, rows)
+        case RollingJoin():
+            return _rolling(body, left, right)
+
+
+# --- which samples meet -----------------------------------------------------------------------------
+
+
+def _key(row: Row, names: Iterable[str]) -> Rank | None:
+    """Give what makes two keys equal; None where one is null, which equals nothing."""
+    values = [row[name] for name in names]
+    return None if any(value is None for value in values) else tuple(ordering(value) for value in values)
+
+
+def _matching(this: Object, body: Join, left: JoinSide, right: JoinSide) -> Callable[[Row, Row], bool]:
+    """Prepare the question whether two samples have equal keys and satisfy the condition."""
+    first, second = [one for one, _ in body.on], [other for _, other in body.on]
+    scope = pair_scope(this, left.object, right.object)
+    holds = None if body.where is None else evaluator(body.where, scope)
+
+    def match(one: Row, other: Row) -> bool:
+        key = _key(one, first)
+        if key is None or key != _key(other, second):
+            return False
+        return holds is None or holds(_sided(one, other), ()) is True
+
+    return match
+
+
+def _sided(left: Row, right: Row) -> Row:
+    return {
+        **{left_column(name): value for name, value in left.items()},
+        **{right_column(name): value for name, value in right.items()},
+    }
+
+
+def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Found]:
+    match = _matching(this, body, left, right)
+    if isinstance(body.pairing, InWindow):
+        meeting = list(_in_windows(body, body.pairing, left, right))
+    else:
+        assert isinstance(body.pairing, Within)
+        meeting = [_Meeting(None, left.timed, right.timed)]
+    met = [each.matched(match, body.pairing) for each in meeting]
+    if body.how in CHOOSING:
+        return _chosen(body, met)
+    pairs = [_pair(body, window, one, other) for window, _, _, pairs in met for one, other in pairs]
+    return sorted(pairs + list(_alone(body, met)), key=lambda each: each.order)
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """Samples that share a window, or all of them."""
+
+    window: Window | None
+    left: list[Timed]
+    right: list[Timed]
+
+    def matched(self, match: Callable[[Row, Row], bool], pairing: object) -> _Met:
+        pairs = [
+            (one, other)
+            for one in self.left
+            for other in self.right
+            if _near(pairing, one.time, other.time) and match(one.sample.row, other.sample.row)
+        ]
+        return self.window, self.left, self.right, pairs
+
+
+_Met = tuple[Window | None, list[Timed], list[Timed], list[tuple[Timed, Timed]]]
+
+
+def _near(pairing: object, left: int, right: int) -> bool:
+    return not isinstance(pairing, Within) or pairing.lo <= right - left <= pairing.hi
+
+
+def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
+    """List windows with their samples of both sides; sessions are those of a key."""
+    if pairing.left != pairing.right:
+        yield from _with_common_ends(pairing, left, right)
+        return
+    groups: dict[Rank, list[tuple[int, _Tagged]]] = {}
+    for side, each, names in _both(left, right, body.on):
+        key = tuple(ordering(each.sample.row[name]) for name in names)
+        groups.setdefault(key, []).append((each.time, _Tagged(side, each, each.sample.row)))
+    for rows in groups.values():
+        rows.sort(key=lambda each: each[0])
+    for members in windows_of(pairing.left, groups).values():
+        for window, rows in members:
+            yield _Meeting(
+                window, *([each.timed for _, each in rows if each.side == side] for side in (0, 1))
+            )
+
+
+@dataclass(frozen=True)
+class _Tagged:
+    """A sample and its side; a carried window is read from its row."""
+
+    side: int
+    timed: Timed
+    row: Row
+
+
+def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Timed, list[str]]]:
+    for each in left.timed:
+        yield 0, each, [one for one, _ in on]
+    for each in right.timed:
+        yield 1, each, [other for _, other in on]
+
+
+def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
+    """Pair windows of different grids that end at the same time; the earlier start counts."""
+    one, other = pairing.left, pairing.right
+    assert isinstance(one, Grid) and isinstance(other, Grid)
+    ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
+    for side, (domain, timed) in enumerate(((one, left.timed), (other, right.timed))):
+        for window, rows in windows_of(domain, {(): [(each.time, each) for each in timed]})[()]:
+            ends.setdefault(window[1], ([], []))[side].extend(each for _, each in rows)
+    for end, (first, second) in ends.items():
+        if all((end - grid.offset - grid.size) % grid.every == 0 for grid in (one, other)):
+            yield _Meeting((end - max(one.size, other.size), end), first, second)
+
+
+# --- results and their order ------------------------------------------------------------------------
+
+
+def _pair(body: Join, window: Window | None, one: Timed, other: Timed) -> Found:
+    if window is not None:
+        return Found((window[1], window[0], 0, one.place, other.place), one, other, window)
+    if other.time >= one.time:
+        return Found((other.time, 1, other.place, one.place), one, other)
+    return Found((one.time, 0, one.place, other.place), one, other)
+
+
+def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
+    """List the samples without a partner, once for each window where they have none."""
+    for window, left, right, pairs in met:
+        partners = {id(each) for pair in pairs for each in pair}
+        for side, rows in ((0, left), (1, right)):
+            if body.how in ("full", ("left", "right")[side]):
+                yield from (_single(body, window, side, each) for each in rows if id(each) not in partners)
+
+
+def _single(body: Join, window: Window | None, side: int, each: Timed) -> Found:
+    left, right = (each, None) if side == 0 else (None, each)
+    if window is not None:
+        return Found((window[1], window[0], side, each.place, 0), left, right, window)
+    assert isinstance(body.pairing, Within)
+    wait = max(body.pairing.hi, 0) if side == 0 else max(-body.pairing.lo, 0)
+    return Found((each.time + wait, 2 + side, each.place, 0), left, right)
+
+
+def _chosen(body: Join, met: list[_Met]) -> list[Found]:
+    """Give left samples that have a partner anywhere, or those that lie in a window and have none.
+
+    They come when the last window that holds them is complete.
+    """
+    last: dict[int, tuple[Window, Timed]] = {}
+    for window, left, _, _ in met:
+        for each in left:
+            ends = (window or (0, 0))[::-1]
+            last[each.place] = max(
+                last.get(each.place, (ends, each)), (ends, each), key=lambda known: known[0]
+            )
+    partnered = {one.place for _, _, _, pairs in met for one, _ in pairs}
+    found = [
+        Found((*ends, place), each, None)
+        for place, (ends, each) in last.items()
+        if (place in partnered) == (body.how == "semi")
+    ]
+    return sorted(found, key=lambda each: each.order)
+
+
+def _results(
+    this: Object, body: Join | Asof, left: JoinSide, right: JoinSide, found: Iterable[Found]
+) -> list[Sample]:
+    fields = record(body.fields, pair_scope(this, left.object, right.object))
+    rows = (fields(_row(body.on, left.object, right.object, each)) for each in found)
+    return [Sample(row, ((), place)) for place, row in enumerate(rows)]
+
+
+def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
+    """Put a pair together: nulls for the one that is missing, but for keys, which are those of the other."""
+    one = found.left.sample.row if found.left else dict.fromkeys(left.schema.names)
+    other = found.right.sample.row if found.right else dict.fromkeys(right.schema.names)
+    if found.left is None:
+        one = one | {mine: other[its] for mine, its in on}
+    times = [each.time for each in (found.left, found.right) if each is not None]
+    start, end = found.window or (None, None)
+    own = {WINDOW_START: start, WINDOW_END: end, JOIN_TIME: max(times)}
+    return own | _sided(one, other)
+
+
+# --- tables, the nearest, and those around ----------------------------------------------------------
+
+
+def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table: int) -> list[Sample]:
+    """Let each sample of the stream, as it comes, meet all rows of the table."""
+    match = _matching(this, body, left, right)
+    fields = record(body.fields, pair_scope(this, left.object, right.object))
+    stream, rows = (left, right) if table else (right, left)
+    made = []
+    for each in stream.samples:
+        ways = [(each, row) if table else (row, each) for row in rows.samples]
+        pairs: list[tuple[Any, Any]] = [pair for pair in ways if match(pair[0].row, pair[1].row)]
+        if body.how in CHOOSING:
+            pairs = [(each, None)] if bool(pairs) == (body.how == "semi") else []
+        elif not pairs and body.how != "inner":
+            pairs = [(each, None) if table else (None, each)]
+        for place, (one, other) in enumerate(pairs):
+            found = Found((), _timed(one), _timed(other))
+            made.append(Sample(fields(_row(body.on, left.object, right.object, found)), (*each.rank, place)))
+    return made
+
+
+def _timed(sample: Sample | None) -> Timed | None:
+    return None if sample is None else Timed(0, 0, sample)
+
+
+def _nearest(body: Asof, one: Timed, right: JoinSide) -> Timed | None:
+    """Choose the right sample nearest in time, the last in order of several."""
+    key = _key(one.sample.row, [name for name, _ in body.on])
+    best: Timed | None = None
+    for each in right.timed:
+        apart = each.time - one.time
+        if key is None or key != _key(each.sample.row, [name for _, name in body.on]):
+            continue
+        if not _allowed(body, apart):
+            continue
+        if best is None or abs(apart) <= abs(best.time - one.time):
+            best = each
+    return best
+
+
+def _allowed(body: Asof, apart: int) -> bool:
+    far = body.tolerance is not None and abs(apart) > body.tolerance
+    wrong_way = (apart > 0 and body.direction == "backward") or (apart < 0 and body.direction == "forward")
+    return not far and not wrong_way and (apart != 0 or body.exact)
+
+
+def _rolling(body: RollingJoin, left: JoinSide, right: JoinSide) -> list[Sample]:
+    schema = right.object.schema
+    fields = record(body.fields, left.object.schema, rolling_types(body, right.object))
+    first, second = [one for one, _ in body.on], [other for _, other in body.on]
+    made = []
+    for one in left.timed:
+        key = _key(one.sample.row, first)
+        around = [
+            each.sample
+            for each in right.timed
+            if body.within.lo <= each.time - one.time <= body.within.hi
+            and key is not None
+            and key == _key(each.sample.row, second)
+        ]
+        reduced = reduced_over(body.reductions, [around], schema)
+        made.append(Sample(fields(one.sample.row, reduced), ((), one.place)))
+    return made

@@ -1,0 +1,28 @@
+"""Tell what the fields and conditions of joins can name, and the types of their reductions."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.ir.join_nodes import RollingJoin
+from penstock.ir.nodes import WINDOW_END, WINDOW_START, Object
+from penstock.ir.scope import result_type
+from penstock.types.joins import JOIN_TIME, left_column, right_column
+
+
+def pair_scope(this: Object, left: Object, right: Object) -> pa.Schema:
+    """List the columns of a pair of samples: the window's bounds, left.x, right.y, and the later time."""
+    clock = this.time.type
+    return pa.schema(
+        [
+            *(pa.field(name, clock) for name in (WINDOW_START, WINDOW_END)),
+            *(pa.field(left_column(each.name), each.type) for each in left.schema),
+            *(pa.field(right_column(each.name), each.type) for each in right.schema),
+            pa.field(JOIN_TIME, clock),
+        ]
+    )
+
+
+def rolling_types(body: RollingJoin, right: Object) -> tuple[pa.DataType, ...]:
+    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the fields of a rolling join."""
+    return tuple(result_type(each, right.schema) for each in body.reductions)

@@ -1,0 +1,105 @@
+"""Check objects that join two others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Aggregate, Column, Reduced, columns_of, walk
+from penstock.expr.typing import column_type, type_of
+from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin
+from penstock.ir.join_scope import pair_scope, rolling_types
+from penstock.ir.nodes import Carried, Grid, Object
+from penstock.types.arrow import kind_of
+from penstock.types.joins import ALGORITHMS, DIRECTIONS, HOWS, Lookup
+from penstock.types.windows import Count
+
+
+def complaints(this: Object, body: Joined, sources: Sequence[Object]) -> Iterator[str]:
+    """Say everything that is wrong with a join."""
+    left, right = sources
+    yield from _keys(body, left.schema, right.schema)
+    match body:
+        case Join():
+            yield from _join(this, body, left, right)
+        case Asof():
+            yield from _fields(this, body, pair_scope(this, left, right))
+            yield from _times(left, right)
+            if body.direction not in DIRECTIONS:
+                yield f"looks {body.direction}"
+            if body.tolerance is not None and body.tolerance < 0:
+                yield "has a tolerance below zero"
+        case RollingJoin():
+            yield from _times(left, right)
+            yield from _rolling(this, body, left, right)
+
+
+def _keys(body: Joined, left: pa.Schema, right: pa.Schema) -> Iterator[str]:
+    for one, other in body.on:
+        if column_type(one, left) != column_type(other, right):
+            yield f"has keys of different types, {one!r} and {other!r}"
+
+
+def _times(left: Object, right: Object) -> Iterator[str]:
+    for each in (left, right):
+        if each.time.column not in each.schema.names:
+            yield f"needs the time of ~{each.name}, which is not there"
+    if left.time.type != right.time.type:
+        yield "joins objects with different times"
+
+
+def _join(this: Object, body: Join, left: Object, right: Object) -> Iterator[str]:
+    if body.how not in HOWS:
+        yield f"is a join of kind {body.how!r}"
+    if body.algorithm not in ALGORITHMS:
+        yield f"joins by {body.algorithm!r}"
+    if not isinstance(body.pairing, Lookup):
+        yield from _times(left, right)
+    if isinstance(body.pairing, InWindow):
+        yield from _windows(body.pairing)
+    if body.where is not None:
+        yield from _scalar(columns_of(body.where), body)
+        if kind_of(type_of(body.where, pair_scope(this, left, right))) not in {"bool", "null"}:
+            yield "has a condition that is not boolean"
+    yield from _fields(this, body, pair_scope(this, left, right))
+
+
+def _windows(pairing: InWindow) -> Iterator[str]:
+    same = pairing.left == pairing.right
+    if isinstance(pairing.left, Count) or isinstance(pairing.right, Count):
+        yield "counts the rows of two objects together"
+    if not same and not (isinstance(pairing.left, Grid) and isinstance(pairing.right, Grid)):
+        yield "has different windows that do not lie on grids"
+    if isinstance(pairing.left, Carried) != isinstance(pairing.right, Carried):
+        yield "has a window on one side only"
+
+
+def _scalar(names: frozenset[str], body: Join) -> Iterator[str]:
+    if any(not name.startswith(("left.", "right.")) for name in names):
+        yield "has a condition on something else than its samples"
+    if body.where is not None and any(isinstance(node, Aggregate | Reduced) for node in walk(body.where)):
+        yield "has an aggregate in its condition"
+
+
+def _fields(this: Object, body: Join | Asof, scope: pa.Schema) -> Iterator[str]:
+    if [each.name for each in body.fields] != this.schema.names:
+        yield "has other fields than columns"
+        return
+    for each in body.fields:
+        if not isinstance(each.expr, Column):
+            yield f"computes {each.name!r}, where only columns of a pair may stand"
+        elif type_of(each.expr, scope) != this.schema.field(each.name).type:
+            yield f"declares another type for {each.name!r}"
+
+
+def _rolling(this: Object, body: RollingJoin, left: Object, right: Object) -> Iterator[str]:
+    if body.within.lo > body.within.hi:
+        yield "covers no time"
+    types = rolling_types(body, right)
+    if [each.name for each in body.fields] != this.schema.names:
+        yield "has other fields than columns"
+        return
+    for each in body.fields:
+        if type_of(each.expr, left.schema, types) != this.schema.field(each.name).type:
+            yield f"declares another type for {each.name!r}"

@@ -1,0 +1,63 @@
+"""What the interpreter knows about samples: their order, their time, and reductions over some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.expr.aggregates import reduce
+from penstock.expr.evaluate import evaluator
+from penstock.expr.nodes import Expr, Field
+from penstock.expr.typing import type_of
+from penstock.ir.nodes import Reduction
+from penstock.ir.order import Rank
+from penstock.ir.rows import Row
+from penstock.types.time import Time
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A row, and its rank among those of the same time: first by its sequence, which results have none of."""
+
+    row: Row
+    rank: Rank
+
+
+def time_at(row: Mapping[str, Any], time: Time) -> int | None:
+    """Read a sample's time in ticks."""
+    at: int | None = row[time.column]
+    return None if at is None else at + time.shift
+
+
+def record(
+    fields: Iterable[Field], schema: pa.Schema, types: Sequence[pa.DataType] = ()
+) -> Callable[..., Row]:
+    """Prepare the fields of a result: a function of the row and the values of the reductions."""
+    values = {each.name: evaluator(each.expr, schema, types) for each in fields}
+    return lambda row, reduced=(): {name: value(row, reduced) for name, value in values.items()}
+
+
+def kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> list[Sample]:
+    """Keep the samples for which the predicate is true: neither false nor null."""
+    if where is None:
+        return list(source)
+    holds = evaluator(where, schema)
+    return [each for each in source if holds(each.row, ()) is True]
+
+
+def reduced_over(
+    reductions: Iterable[Reduction], spans: Sequence[list[Sample]], schema: pa.Schema
+) -> tuple[Any, ...]:
+    """Compute every ⊕(function, args), each over the samples for which its own predicate is true."""
+    return tuple(_reduction(each, kept(each.where, spans[each.span], schema), schema) for each in reductions)
+
+
+def _reduction(reduction: Reduction, group: list[Sample], schema: pa.Schema) -> Any:
+    args = [evaluator(arg, schema) for arg in reduction.args]
+    rows = [tuple(arg(each.row, ()) for arg in args) for each in group]
+    return reduce(
+        reduction.function, rows, [type_of(arg, schema) for arg in reduction.args], reduction.options
+    )

@@ -1,0 +1,253 @@
+"""Put joins together: kernels, conditions and reductions become stages of the running pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.ir import join_nodes as jn
+from penstock.ir import nodes as ir
+from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
+from penstock.kernels.sort.partition import count_lanes, fill_lanes
+from penstock.lane_reducers import LaneReducers, sorter
+from penstock.loop.nodes import I64
+from penstock.lower.joins import (
+    ResultField,
+    SpelledRolling,
+    condition_columns,
+    condition_object,
+    result_fields,
+    spell_rolling,
+)
+from penstock.lower.slide import Shape as FrameShape
+from penstock.programs import CompiledRows, Workshop
+from penstock.runtime.buffers import values_view
+from penstock.runtime.flow import Flow, Stage
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.joins.asof import AsofMatcher
+from penstock.runtime.joins.interval import IntervalMatcher
+from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.lookup import LookupStage
+from penstock.runtime.joins.results import Residual, ResultColumn, Shape
+from penstock.runtime.joins.rolling import RollingMatcher
+from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping, SlidingMatcher
+from penstock.runtime.joins.stage import JoinStage, Matcher, Port
+from penstock.runtime.joins.windows import (
+    CalendarWindows,
+    CarriedWindows,
+    GridWindows,
+    LanePairing,
+    SessionWindows,
+    WholeWindow,
+    WindowMatcher,
+    Windows,
+)
+from penstock.runtime.lanes.results import Reductions
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import Grid
+from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.session import Context, StageSpec
+from penstock.types.calendar import calendar_bounds
+from penstock.types.joins import Lookup, Within
+from penstock.types.windows import Calendar, Session, Unbounded
+
+Counted = tuple[bool, bool]  # whether rows of each side are counted here
+
+
+@dataclass(frozen=True)
+class JoinProgram:
+    """One join with its two sides."""
+
+    this: ir.Object
+    left: ir.Object
+    right: ir.Object
+    workshop: Workshop
+    algorithms: tuple[str, ...] = ()
+
+    def stages(self, counted: Counted, paths: int) -> list[StageSpec]:
+        """The join; around a rolling one also what makes its arguments and its fields.
+
+        `paths` is how often a row that meets nobody in a table would have been counted further on.
+        """
+        body = self.this.body
+        sources = self.left.name, self.right.name
+        match body:
+            case jn.Join(pairing=Lookup(table=table)):
+                return [StageSpec(self.this.name, sources, self._lookup(body, table, paths))]
+            case jn.Join() | jn.Asof():
+                return [StageSpec(self.this.name, sources, self._stage(self._matcher(body), counted))]
+            case jn.RollingJoin():
+                return self._rolling(body, counted)
+        raise AssertionError(f"{type(body).__name__} joins nothing")
+
+    def _stage(
+        self, matcher: Callable[[Kernels, Context], Matcher], counted: Counted
+    ) -> Callable[[Context], Stage]:
+        def make(context: Context) -> JoinStage:
+            kernels = self._kernels(context.engine.workers)
+            ports = self._port(0, self.left, counted, context), self._port(1, self.right, counted, context)
+            return JoinStage(*ports, matcher(kernels, context), kernels.sorter)
+
+        return make
+
+    def _port(self, side: int, source: ir.Object, counted: Counted, context: Context) -> Port:
+        metrics: Metrics | None = context.metrics if counted[side] else None
+        return Port(source.schema, source.time, self._keys[side], metrics)
+
+    @property
+    def _keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        body = self.this.body
+        assert isinstance(body, jn.Join | jn.Asof | jn.RollingJoin)
+        return tuple(one for one, _ in body.on), tuple(other for _, other in body.on)
+
+    def _kernels(self, threads: int) -> Kernels:
+        call = self.workshop.call
+        return Kernels(
+            call("count_lanes", count_lanes),
+            call(("fill_lanes", (I64, I64)), lambda: fill_lanes((I64, I64))),
+            lambda listed: call(("find_ranges", listed), lambda: find_ranges(listed)),
+            call("expand_ranges", expand_ranges),
+            lambda exact: call(("last_before", exact), lambda: last_before(exact)),
+            lambda exact: call(("next_after", exact), lambda: next_after(exact)),
+            sorter(self.workshop),
+            lambda width: Indexer(width, self.workshop.index, self.workshop.texts),
+            threads,
+        )
+
+    @property
+    def _shape(self) -> Shape:
+        body = self.this.body
+        assert isinstance(body, jn.Join | jn.Asof)
+        return Shape(tuple(_column(each) for each in result_fields(body)), self.this.schema)
+
+    # -- conditions ----------------------------------------------------------------------------------
+
+    def _residual(self, where: ex.Expr | None, context: Context) -> Residual | None:
+        """The condition as a filter over batches of pairs."""
+        if where is None:
+            return None
+        source, samples, result, number = condition_object(self.this, where, self.left, self.right)
+        rows = CompiledRows(samples, source, result, self.workshop)
+        stage = RowsStage(rows, context.metrics, 0)
+
+        def holds(batch: pa.RecordBatch) -> np.ndarray:
+            flows = stage.push(0, [Flow(batch)])
+            return np.concatenate([values_view(flow.batch.column(number)) for flow in flows])
+
+        return Residual(condition_columns(where), number, holds)
+
+    # -- the types of joins --------------------------------------------------------------------------
+
+    def _lookup(self, body: jn.Join, table: int, paths: int) -> Callable[[Context], Stage]:
+        rows = (self.left, self.right)[table]
+
+        def make(context: Context) -> LookupStage:
+            residual = self._residual(body.where, context)
+            kernels = self._kernels(context.engine.workers)
+            shape, metrics = self._shape, context.metrics
+            return LookupStage(
+                table, body.how, self._keys, residual, shape, rows.schema, kernels, metrics, paths
+            )
+
+        return make
+
+    def _matcher(self, body: jn.Join | jn.Asof) -> Callable[[Kernels, Context], Matcher]:
+        match body:
+            case jn.Asof(direction=direction, tolerance=tolerance, exact=exact):
+                return lambda kernels, context: AsofMatcher(
+                    direction, tolerance, exact, self._keys, self._shape, kernels
+                )
+            case jn.Join(pairing=Within(lo=lo, hi=hi)):
+                return lambda kernels, context: IntervalMatcher(
+                    lo, hi, body.how, self._keys, self._residual(body.where, context), self._shape, kernels
+                )
+            case jn.Join(pairing=jn.InWindow() as pairing):
+                return partial(self._windowed, body, pairing)
+        raise AssertionError(f"{body} has no matcher")
+
+    def _windowed(self, body: jn.Join, pairing: jn.InWindow, kernels: Kernels, context: Context) -> Matcher:
+        residual = self._residual(body.where, context)
+        overlapping = _overlapping(pairing)
+        if overlapping is not None:
+            return SlidingMatcher(overlapping, body.how, self._keys, residual, self._shape, kernels)
+        carried = isinstance(pairing.left, ir.Carried)
+        bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
+        keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
+        lanes = LanePairing(residual, carried, kernels)
+        return WindowMatcher(_windows(pairing.left, kernels), lanes, body.how, keys, self._shape, kernels)
+
+    # -- aggregates over the other side --------------------------------------------------------------
+
+    def _rolling(self, body: jn.RollingJoin, counted: Counted) -> list[StageSpec]:
+        made = spell_rolling(self.this, body, self.left, self.right)
+        rows = CompiledRows(made.samples, self.right, made.ready, self.workshop)
+        fields = CompiledRows(made.fields, made.plain, self.this, self.workshop)
+        join = JoinProgram(made.plain, self.left, made.ready, self.workshop, self.algorithms)
+        return [
+            StageSpec(
+                made.ready.name,
+                (self.right.name,),
+                lambda context: RowsStage(rows, context.metrics, int(counted[1])),
+            ),
+            StageSpec(
+                made.plain.name,
+                (self.left.name, made.ready.name),
+                join._stage(partial(join._rolling_matcher, body, made), counted),
+            ),
+            StageSpec(
+                self.this.name, (made.plain.name,), lambda context: RowsStage(fields, context.metrics, 0)
+            ),
+        ]
+
+    def _rolling_matcher(
+        self, body: jn.RollingJoin, made: SpelledRolling, kernels: Kernels, context: Context
+    ) -> Matcher:
+        shape = FrameShape(dense=True, may_be_empty=True)
+        lanes = LaneReducers(
+            made.ready, made.reductions, self.algorithms, shape, self.workshop, kernels.threads
+        )
+        reductions = Reductions(lanes.reducers(), len(made.reductions))
+        within = body.within
+        return RollingMatcher(within.lo, within.hi, self._keys, reductions, made.plain.schema, kernels)
+
+
+def _column(field: ResultField) -> ResultColumn:
+    return ResultColumn(field.name, field.origin, field.source, field.partner)
+
+
+def _overlapping(pairing: jn.InWindow) -> Overlapping | None:
+    """The windows of a join, where a row may lie in several."""
+    match pairing.left, pairing.right:
+        case ir.Grid() as left, ir.Grid() as right:
+            if left == right and left.size <= left.every:
+                return None
+            return CommonEnds.of(_grid(left), _grid(right))
+        case Calendar(size=size, every=every) as calendar, _ if size != every:
+            return CalendarOverlap(partial(calendar_bounds, calendar))
+        case _:
+            return None
+
+
+def _grid(grid: ir.Grid) -> Grid:
+    return Grid(grid.size, grid.every, grid.offset)
+
+
+def _windows(domain: ir.Domain, kernels: Kernels) -> Windows:
+    match domain:
+        case ir.Grid():
+            return GridWindows(_grid(domain))
+        case Session(gap=gap):
+            return SessionWindows(gap, kernels)
+        case ir.Carried():
+            return CarriedWindows(ir.WINDOW_START, ir.WINDOW_END)
+        case Unbounded():
+            return WholeWindow()
+        case Calendar():
+            return CalendarWindows(partial(calendar_bounds, domain))
+        case _:
+            raise AssertionError("rows of two sides are not counted together")

@@ -1,0 +1,127 @@
+"""Find what rows of one side meet on the other: ranges of a lane's rows, and pairs of rows.
+
+Rows of both sides lie lane by lane, a lane being a key, and within a lane in order of a value, mostly their time. So
+both ends of what a row meets only ever move forward. Buffers of right values have one element to spare, which is
+read and not used.
+"""
+
+from __future__ import annotations
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel, Value, maximum
+
+
+def find_ranges(listed: bool) -> Kernel:
+    """For each left row of the lanes `begin … end`, the right rows of its lane with values from `since` to `until`.
+
+    Both ends are included. They are listed for each left row in its place, or else added to its value. The range
+    is written to where the left row came from, `places` telling that.
+    """
+    k = KernelBuilder("find_ranges")
+    left, left_bounds = k.buffer("left", I64), k.buffer("left_bounds", I64)
+    right, right_bounds = k.buffer("right", I64), k.buffer("right_bounds", I64)
+    places, first, last = k.buffer("places", I64), k.buffer("first", I64), k.buffer("last", I64)
+    begin, end = k.scalar("begin"), k.scalar("end")
+    if listed:
+        since, until = k.buffer("since", I64), k.buffer("until", I64)
+    else:
+        lo, hi = k.scalar("lo"), k.scalar("hi")
+    with k.for_(begin, end, "lane") as lane:
+        low = k.var("low", right_bounds[lane])
+        high = k.var("high", low)
+        stop = k.var("stop", right_bounds[lane + 1])
+        with k.for_(left_bounds[lane], left_bounds[lane + 1], "row") as row:
+            if listed:
+                least, most = k.var("least", since[row]), k.var("most", until[row])
+            else:
+                least, most = k.var("least", left[row] + lo), k.var("most", left[row] + hi)
+            with k.while_((low < stop) & (right[low] < least)):
+                k.set(low, low + 1)
+            with k.while_((high < stop) & (right[high] <= most)):
+                k.set(high, high + 1)
+            place = k.var("place", places[row])
+            k.store(first, place, low)
+            k.store(last, place, maximum(low, high))
+    k.ret(0)
+    return k.build()
+
+
+def expand_ranges() -> Kernel:
+    """Write a pair for each row `begin … end` and each place in its range, from where `starts` tells.
+
+    `places` tells where the row at a place in lanes came from.
+    """
+    k = KernelBuilder("expand_ranges")
+    first, last, starts = k.buffer("first", I64), k.buffer("last", I64), k.buffer("starts", I64)
+    places, own, other = k.buffer("places", I64), k.buffer("own", I64), k.buffer("other", I64)
+    begin, end = k.scalar("begin"), k.scalar("end")
+    with k.for_(begin, end, "row", scalar=True) as row:
+        at = k.var("at", starts[row] - first[row])
+        with k.for_(first[row], last[row], "place", scalar=True) as place:
+            k.store(own, at + place, row)
+            k.store(other, at + place, places[place])
+    k.ret(0)
+    return k.build()
+
+
+def last_before(exact: bool) -> Kernel:
+    """For each left row, the last right row of its key up to its time, or before it; -1 where there is none.
+
+    Rows come in order of time. `known` holds the last row of each key so far: -1 at first. Rows further than
+    `reach` away do not count.
+    """
+    k = KernelBuilder("last_before")
+    sides = _Sides(k)
+    at = k.var("at", 0)
+    with k.for_(0, sides.rows, "row") as row:
+        time = k.var("time", sides.left[row])
+        passed = sides.right[at] <= time if exact else sides.right[at] < time
+        with k.while_((at < sides.others) & passed):
+            k.store(sides.known, sides.right_keys[at], at)
+            k.set(at, at + 1)
+        found = k.var("found", sides.known[sides.left_keys[row]])
+        sides.answer(row, found, time - sides.reach <= sides.right[maximum(found, 0)])
+    k.ret(0)
+    return k.build()
+
+
+def next_after(exact: bool) -> Kernel:
+    """For each left row, the first time of its key at or after its own; of several right rows, the last.
+
+    The same from the other end: rows are met last to first, and only an earlier time replaces what is known.
+    """
+    k = KernelBuilder("next_after")
+    sides = _Sides(k)
+    at = k.var("at", sides.others - 1)
+    with k.for_(0, sides.rows, "turn") as turn:
+        row = k.var("row", sides.rows - 1 - turn)
+        time = k.var("time", sides.left[row])
+        here = maximum(at, 0)
+        passed = sides.right[here] >= time if exact else sides.right[here] > time
+        with k.while_((at >= 0) & passed):
+            key = k.var("key", sides.right_keys[at])
+            known = k.var("before", sides.known[key])
+            with k.if_((known < 0) | (sides.right[at] < sides.right[maximum(known, 0)])):
+                k.store(sides.known, key, at)
+            k.set(at, at - 1)
+        found = k.var("found", sides.known[sides.left_keys[row]])
+        sides.answer(row, found, sides.right[maximum(found, 0)] <= time + sides.reach)
+    k.ret(0)
+    return k.build()
+
+
+class _Sides:
+    """The parameters of both kernels over rows in order of time."""
+
+    def __init__(self, k: KernelBuilder) -> None:
+        self.k = k
+        self.left, self.left_keys = k.buffer("left", I64), k.buffer("left_keys", I64)
+        self.right, self.right_keys = k.buffer("right", I64), k.buffer("right_keys", I64)
+        self.known, self.found = k.buffer("known", I64), k.buffer("found", I64)
+        self.rows, self.others, self.reach = k.scalar("rows"), k.scalar("others"), k.scalar("reach")
+
+    def answer(self, row: Value, found: Value, near: Value) -> None:
+        k = self.k
+        k.store(self.found, row, -1)
+        with k.if_((found >= 0) & near):
+            k.store(self.found, row, found)

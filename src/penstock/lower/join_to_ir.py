@@ -1,0 +1,55 @@
+"""Translate joins of the logical plan into the time-centric IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.expr import nodes as ex
+from penstock.ir import join_nodes as ir
+from penstock.ir.nodes import Domain, Reduction
+from penstock.plan import join_nodes as pl
+from penstock.plan.join_schema import join_columns
+from penstock.plan.nodes import Window
+from penstock.plan.rolling import split_aggregates
+from penstock.plan.schema import schema_of, side_of
+
+
+def join_body(plan: pl.Joined, left: str, right: str, domain: Callable[[Window], Domain]) -> ir.Joined:
+    """Define a join over the objects that stand for its inputs; `domain` translates windows."""
+    match plan:
+        case pl.Join():
+            pairing = _pairing(plan.pairing, domain)
+            return ir.Join(
+                left,
+                right,
+                plan.on,
+                pairing,
+                plan.how,
+                plan.where,
+                _fields(plan),
+                plan.algorithm,
+                plan.optimise,
+            )
+        case pl.AsofJoin():
+            return ir.Asof(left, right, plan.on, plan.direction, plan.tolerance, plan.exact, _fields(plan))
+        case pl.RollingJoin():
+            return _rolling(plan, left, right)
+
+
+def _pairing(pairing: pl.Pairing, domain: Callable[[Window], Domain]) -> ir.Pairing:
+    if isinstance(pairing, pl.InWindow):
+        return ir.InWindow(domain(pairing.left), domain(pairing.right))
+    return pairing
+
+
+def _fields(plan: pl.Join | pl.AsofJoin) -> tuple[ex.Field, ...]:
+    columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
+    return tuple(ex.Field(each.name, ex.Column(each.of_pair)) for each in columns)
+
+
+def _rolling(plan: pl.RollingJoin, left: str, right: str) -> ir.RollingJoin:
+    found: list[ex.Aggregate] = []
+    added = [ex.Field(each.name, split_aggregates(each.expr, found)[0]) for each in plan.fields]
+    kept = [ex.Field(name, ex.Column(name)) for name in schema_of(plan.left).names]
+    reductions = tuple(Reduction(each.function, each.args, each.where, each.options) for each in found)
+    return ir.RollingJoin(left, right, plan.on, plan.within, reductions, (*kept, *added))

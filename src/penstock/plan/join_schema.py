@@ -1,0 +1,125 @@
+"""The columns and the time of a join's result, and what a predicate over pairs of rows can name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.expr.typing import type_of
+from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin
+from penstock.plan.rolling import split_aggregates
+from penstock.types.joins import CHOOSING, JOIN_TIME, Lookup, left_column, right_column
+from penstock.types.time import Time
+
+_BOUNDS = ("window_start", "window_end")
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One input of a join: its columns and its time."""
+
+    schema: pa.Schema
+    time: Time
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the result, and the column of a pair of rows that it is."""
+
+    name: str
+    of_pair: str
+    type: pa.DataType
+
+
+def pair_schema(left: Side, right: Side) -> pa.Schema:
+    """List the columns of a pair of rows: left.x, then right.y."""
+    return pa.schema(
+        [
+            *(pa.field(left_column(each.name), each.type) for each in left.schema),
+            *(pa.field(right_column(each.name), each.type) for each in right.schema),
+        ]
+    )
+
+
+def join_schema(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> pa.Schema:
+    """Give the columns of a join's result, in order."""
+    if isinstance(plan, RollingJoin):
+        # An aggregate is over right columns; what stands outside of it is typed over left ones.
+        added = [pa.field(each.name, rolling_type(plan, each.name, left, right)) for each in plan.fields]
+        return pa.schema([*left.schema, *added])
+    return pa.schema([pa.field(each.name, each.type) for each in join_columns(plan, left, right)])
+
+
+def rolling_type(plan: RollingJoin, name: str, left: Side, right: Side) -> pa.DataType:
+    """Give the type of a field of a rolling join."""
+    expr = next(each.expr for each in plan.fields if each.name == name)
+    outer, aggregates = split_aggregates(expr)
+    return type_of(outer, left.schema, [type_of(each, right.schema) for each in aggregates])
+
+
+def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[Column]:
+    """List the columns of a result: bounds, keys, the left's others, the right's, and the later time."""
+    whole = [Column(each.name, left_column(each.name), each.type) for each in left.schema]
+    if isinstance(plan, AsofJoin):
+        return [*whole, *_right_columns(plan, whole, right)]
+    if plan.how in CHOOSING:
+        return whole
+    own = [Column(name, name, left.time.type) for name in _added(plan)]
+    bounds, last = [each for each in own if each.name != JOIN_TIME], own[-1:] if own else []
+    keys = [name for name, _ in plan.on]
+    taken = {*keys, *(each.name for each in own)}
+    first = [each for name in keys for each in whole if each.name == name]
+    others = [each for each in whole if each.name not in taken]
+    before = [*bounds, *first, *others]
+    return [*before, *_right_columns(plan, [*before, *last], right), *last]
+
+
+def _added(plan: Join) -> tuple[str, ...]:
+    """Name the columns that a join adds: they take the place of those of an earlier join on the left."""
+    match plan.pairing:
+        case InWindow():
+            return (*_BOUNDS, JOIN_TIME)
+        case Lookup():
+            return ()
+        case _:
+            return (JOIN_TIME,)
+
+
+def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side) -> list[Column]:
+    """Name the right's columns, with the suffix where a name is taken: twice where that is taken too."""
+    keys = {name for _, name in plan.on}
+    taken = {each.name for each in before}
+    found: list[Column] = []
+    for each in right.schema:
+        if each.name not in keys:
+            name = each.name
+            while name in taken:
+                name += plan.suffix
+            taken.add(name)
+            found.append(Column(name, right_column(each.name), each.type))
+    return found
+
+
+def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> Time:
+    """Tell where the rows of a join's result have their time."""
+    if not isinstance(plan, Join) or plan.how in CHOOSING:
+        return _stored(left.time)
+    if isinstance(plan.pairing, Lookup):
+        return _stored(left.time) if plan.pairing.table else _right_time(plan, left, right)
+    return Time(JOIN_TIME, left.time.type, left.time.unit)
+
+
+def _right_time(plan: Join, left: Side, right: Side) -> Time:
+    """Find the right's time column under the name it has in the result."""
+    keys = {own: other for other, own in plan.on}
+    wanted = (
+        left_column(keys[right.time.column]) if right.time.column in keys else right_column(right.time.column)
+    )
+    name = next(each.name for each in join_columns(plan, left, right) if each.of_pair == wanted)
+    return replace(_stored(right.time), column=name)
+
+
+def _stored(time: Time) -> Time:
+    return replace(time, period=None, start=0)

@@ -1,0 +1,24 @@
+"""Part expressions of a rolling join in aggregates, over the right input, and what is computed of them."""
+
+from __future__ import annotations
+
+from penstock.expr.nodes import Aggregate, Expr, Reduced, rewrite
+
+
+def split_aggregates(expr: Expr, found: list[Aggregate] | None = None) -> tuple[Expr, list[Aggregate]]:
+    """Replace each aggregate by its number; those that are new are added to the ones found before.
+
+    >>> from penstock.expr.nodes import Call, Column
+    >>> split_aggregates(Call("sub", (Column("p"), Aggregate("mean", (Column("q"),)))))[0]
+    Call(function='sub', args=(Column(name='p'), Reduced(index=0)), options=())
+    """
+    aggregates = [] if found is None else found
+
+    def rule(node: Expr) -> Expr:
+        if not isinstance(node, Aggregate):
+            return node
+        if node not in aggregates:
+            aggregates.append(node)
+        return Reduced(aggregates.index(node))
+
+    return rewrite(expr, rule), aggregates

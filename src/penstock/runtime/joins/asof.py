@@ -1,0 +1,109 @@
+"""The nearest row of the other side: both sides are met in order of time, and the last row of each key remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
+from penstock.runtime.joins.results import NOBODY, Results, Shape
+from penstock.runtime.lanes.framing import within_reach
+from penstock.runtime.lanes.rows import Rows
+
+
+@dataclass(frozen=True)
+class AsofMatcher:
+    """Every left row, in order, with the nearest right row. A left row leaves when no nearer one can come."""
+
+    direction: str
+    tolerance: int | None
+    exact: bool
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    shape: Shape
+    kernels: Kernels
+
+    def emit(
+        self, left: Rows, right: Rows, before: int, watermark: int
+    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+        columns = [
+            [rows.batch.column(name) for name in names]
+            for rows, names in zip((left, right), self.keys, strict=True)
+        ]
+        numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
+        found, final = self._found(left, right, numbers, watermark)
+        leaving = len(left) if final.all() else int(np.argmin(final))
+        results = Results(np.arange(leaving), found[:leaving])
+        made = list(self.shape.batches(results, left, right, self.kernels.threads))
+        kept = np.arange(len(left)) >= leaving
+        oldest = int(left.times[leaving]) if leaving < len(left) else watermark
+        return made, kept, self._needed(right, numbers, oldest)
+
+    def _found(
+        self, left: Rows, right: Rows, numbers: Numbers, watermark: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The nearest row for each left row, and whether that is final."""
+        known = np.ones(len(left), np.bool_)
+        if self.direction == "backward":
+            return self._nearest(left, right, numbers, backward=True), known
+        after = self._nearest(left, right, numbers, backward=False)
+        final = known if watermark == FOREVER else self._final(left, after, watermark)
+        if self.direction == "forward":
+            return after, final
+        before = self._nearest(left, right, numbers, backward=True)
+        if watermark != FOREVER:
+            apart = left.times - _times(right, before)
+            final |= (before != NOBODY) & (left.times + apart < watermark)
+        nearer = (before == NOBODY) | (
+            (after != NOBODY) & (_times(right, after) - left.times <= left.times - _times(right, before))
+        )
+        return np.where(nearer, after, before), final
+
+    def _final(self, left: Rows, after: np.ndarray, watermark: int) -> np.ndarray:
+        """A next row that has been passed by the watermark is final; so is none within the tolerance."""
+        final: np.ndarray = after != NOBODY
+        if self.tolerance is not None:
+            final |= left.times < max(watermark - self.tolerance, NEVER)
+        return final
+
+    def _nearest(self, left: Rows, right: Rows, numbers: Numbers, *, backward: bool) -> np.ndarray:
+        if not len(right) or not len(left):
+            return np.full(len(left), NOBODY)
+        reach = self.tolerance
+        if reach is None:
+            reach = _reach(left, right)
+        within_reach(left.times, reach, reach)
+        found = np.empty(len(left), np.int64)
+        given = {"left": left.times, "left_keys": numbers.left, "right": np.append(right.times, np.int64(0))}
+        given |= {"right_keys": numbers.right, "known": np.full(numbers.lanes, NOBODY), "found": found}
+        sizes = {"rows": len(left), "others": len(right), "reach": reach}
+        call = self.kernels.last_before(self.exact) if backward else self.kernels.next_after(self.exact)
+        call({**given, **sizes})
+        return found
+
+    def _needed(self, right: Rows, numbers: Numbers, oldest: int) -> np.ndarray:
+        """Right rows from the oldest left row yet to leave on; and of earlier ones, the last of each key."""
+        kept: np.ndarray = right.times >= oldest
+        if self.direction == "forward":
+            return kept
+        earlier = np.flatnonzero(~kept)
+        last = np.full(numbers.lanes, NOBODY)
+        last[numbers.right[earlier]] = earlier  # the last one written stays: rows come in order
+        last = last[last != NOBODY]
+        if self.tolerance is not None:
+            last = last[right.times[last] >= max(oldest - self.tolerance, NEVER)]
+        kept[last] = True
+        return kept
+
+
+def _reach(left: Rows, right: Rows) -> int:
+    """So far that every row counts, and no further than 64 bits allow."""
+    low = min(int(left.times[0]), int(right.times[0]))
+    high = max(int(left.times[-1]), int(right.times[-1]))
+    return high - low
+
+
+def _times(rows: Rows, places: np.ndarray) -> np.ndarray:
+    return rows.times[np.maximum(places, 0)] if len(rows) else np.zeros(len(places), np.int64)

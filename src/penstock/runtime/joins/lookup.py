@@ -1,0 +1,123 @@
+"""Joins with a table: each row of a stream meets the rows of the table as it comes, nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.flow import Flow
+from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
+from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of, satisfying, unmatched
+from penstock.runtime.lanes.rows import Rows, joined
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.state.kept import Kept
+
+
+class TableStage:
+    """Where the rows of a table come in."""
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        return flows
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        return [], watermark
+
+    def save(self) -> Mapping[str, Kept]:
+        """Remember nothing: a table is given anew with every run."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
+
+
+@dataclass
+class LookupStage:
+    """A stream and a table; `table` is the port of the table.
+
+    A row that meets nobody counts as filtered, one that meets several as read so many times: `paths` is how often
+    it would have been counted further on.
+    """
+
+    table: int
+    how: str
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: Residual | None
+    shape: Shape
+    schema: pa.Schema
+    kernels: Kernels
+    metrics: Metrics
+    paths: int
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        if port == self.table:
+            self.rows += [flow.batch for flow in flows]
+            return []
+        return [made for flow in flows if (made := self._met(flow)).batch.num_rows]
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        return [], watermark
+
+    def save(self) -> Mapping[str, Kept]:
+        """Remember nothing: rows pass as they come, and a table is given anew with every run."""
+        return {}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None: ...
+
+    def _met(self, flow: Flow) -> Flow:
+        self.rows = [joined(self.rows, self.schema)]
+        stream, table = _plain(flow.batch), _plain(self.rows[0])
+        mine, its = self._chosen(self._pairs(stream, table), len(stream))
+        self._count(mine, len(stream))
+        sides = (stream, table) if self.table else (table, stream)
+        results = Results(*((mine, its) if self.table else (its, mine)))
+        made = list(self.shape.batches(results, *sides, self.kernels.threads))
+        return flow.filtered(joined(made, self.shape.schema), mine)
+
+    def _count(self, passing: np.ndarray, rows: int) -> None:
+        met = int(np.count_nonzero(np.diff(passing))) + 1 if len(passing) else 0
+        self.metrics.filtered += (rows - met) * self.paths
+        self.metrics.read += (len(passing) - met) * self.paths
+
+    def _pairs(self, stream: Rows, table: Rows) -> Pairs:
+        """Pairs of rows of the stream, in order, and rows of the table, in order."""
+        names = self.keys if self.table else self.keys[::-1]
+        columns = [
+            [rows.batch.column(name) for name in each]
+            for rows, each in zip((stream, table), names, strict=True)
+        ]
+        numbers = number_keys(columns[0], columns[1], (len(stream), len(table)), self.kernels)
+        laid = [
+            lay(each, numbers.lanes, np.zeros(len(each), np.int64), self.kernels)
+            for each in (numbers.left, numbers.right)
+        ]
+        found = find(laid[0], laid[1], (0, 0), self.kernels)
+        if self.table:
+            return pairs_of(found, self.residual, stream, table, self.kernels)
+        plain = pairs_of(found, None, stream, table, self.kernels)
+        return satisfying(plain[::-1], self.residual, table, stream)[::-1]
+
+    def _chosen(self, pairs: Pairs, rows: int) -> Pairs:
+        """Add the rows without a partner where they are asked for, or choose rows by whether they have one."""
+        if self.how == "inner":
+            return pairs
+        alone = unmatched(rows, pairs[0])
+        if self.how == "anti":
+            return alone, np.full(len(alone), NOBODY)
+        if self.how == "semi":
+            partnered = unmatched(rows, alone)
+            return partnered, np.full(len(partnered), NOBODY)
+        if not len(alone):
+            return pairs
+        mine = np.concatenate([pairs[0], alone])
+        order = self.kernels.sorter.order(mine)
+        return mine[order], np.concatenate([pairs[1], np.full(len(alone), NOBODY)])[order]
+
+
+def _plain(batch: pa.RecordBatch) -> Rows:
+    """Rows that nobody asks for their time."""
+    nothing = np.zeros(batch.num_rows, np.int64)
+    return Rows(batch, nothing, None, None, np.ones(batch.num_rows, np.bool_))

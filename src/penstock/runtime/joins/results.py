@@ -1,0 +1,191 @@
+"""From pairs of rows to result batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, time_array, to_arrow
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
+from penstock.runtime.lanes.results import check_range
+from penstock.runtime.lanes.rows import Rows
+
+NOBODY = -1
+MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
+
+
+@dataclass(frozen=True)
+class ResultColumn:
+    """Where a column of the result comes from: "start" or "end" of the window, the later "time", a "left" or a
+    "right" column; a "key" is the left's, or the right's `partner` where there is no left row.
+    """
+
+    name: str
+    origin: str
+    source: str = ""
+    partner: str = ""
+
+
+@dataclass
+class Results:
+    """Pairs of rows in order: places of left and right rows, NOBODY where there is none, and their windows."""
+
+    left: np.ndarray
+    right: np.ndarray
+    start: np.ndarray | None = None
+    end: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    def chosen(self, which: np.ndarray) -> Results:
+        bounds = [None if each is None else each[which] for each in (self.start, self.end)]
+        return Results(self.left[which], self.right[which], *bounds)
+
+    def part(self, begin: int, end: int) -> Results:
+        bounds = [None if each is None else each[begin:end] for each in (self.start, self.end)]
+        return Results(self.left[begin:end], self.right[begin:end], *bounds)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of a join's result."""
+
+    columns: tuple[ResultColumn, ...]
+    schema: pa.Schema
+
+    def batches(self, results: Results, left: Rows, right: Rows, threads: int) -> Iterator[pa.RecordBatch]:
+        for begin in range(0, len(results), MOST_PAIRS):
+            part = results.part(begin, begin + MOST_PAIRS)
+            yield self._batch(part, left, right, threads if len(part) > 1 << 14 else 1)
+
+    def _batch(self, results: Results, left: Rows, right: Rows, threads: int) -> pa.RecordBatch:
+        sides = _Picked(left, results.left), _Picked(right, results.right)
+        arrays: list[pa.Array] = [None] * len(self.columns)
+
+        def fill(first: int) -> None:
+            for place in range(first, len(self.columns), threads):
+                arrays[place] = self._array(self.columns[place], results, *sides)
+
+        run_on_threads([partial(fill, first) for first in range(min(threads, len(self.columns)) or 1)])
+        if not arrays:
+            return pa.RecordBatch.from_struct_array(pa.nulls(len(results), pa.struct([])))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _array(self, column: ResultColumn, results: Results, left: _Picked, right: _Picked) -> pa.Array:
+        dtype = self.schema.field(column.name).type
+        match column.origin:
+            case "left":
+                return left.taken(column.source)
+            case "right":
+                return right.taken(column.source)
+            case "key":
+                return left.or_else(column.source, right, column.partner)
+            case "time":
+                return time_array(np.maximum(left.times(), right.times()), dtype)
+            case "start":
+                return _bound(results.start, dtype)
+            case _:
+                return _bound(results.end, dtype)
+
+
+def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
+    assert ticks is not None
+    check_range(ticks, dtype)
+    return time_array(ticks, dtype)
+
+
+class _Picked:
+    """Rows of one side, by their places; null where there is nobody."""
+
+    def __init__(self, rows: Rows, places: np.ndarray) -> None:
+        self.rows, self.places = rows, places
+        self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
+        self.index = indices(places) if self.there is None else to_arrow(places, self.there, pa.int64())
+
+    def taken(self, name: str) -> pa.Array:
+        column = self.rows.batch.column(name)
+        if not len(column):
+            return pa.nulls(len(self.places), column.type)
+        return column.take(self.index)
+
+    def times(self) -> np.ndarray:
+        if not len(self.rows):
+            return np.full(len(self.places), np.iinfo(np.int64).min)
+        times = self.rows.times[self.places]
+        return times if self.there is None else np.where(self.there, times, np.iinfo(np.int64).min)
+
+    def or_else(self, name: str, other: _Picked, partner: str) -> pa.Array:
+        if self.there is None:
+            return self.taken(name)
+        both = pa.concat_arrays([self.rows.batch.column(name), other.rows.batch.column(partner)])
+        places = np.where(self.there, self.places, len(self.rows) + other.places)
+        return both.take(indices(places))
+
+
+# --- the condition ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Residual:
+    """A condition on pairs. `columns` are what it reads: the pair's name for it, the side, the side's name.
+
+    `holds` takes a batch of them, with a number for each pair, and gives the numbers of those that satisfy it.
+    """
+
+    columns: tuple[tuple[str, int, str], ...]
+    number: str
+    holds: Callable[[pa.RecordBatch], np.ndarray]
+
+    def among(self, pairs: Pairs, left: Rows, right: Rows) -> np.ndarray:
+        """The places of the pairs that satisfy the condition."""
+        sides = _Picked(left, pairs[0]), _Picked(right, pairs[1])
+        arrays = [sides[side].taken(name) for _, side, name in self.columns]
+        names = [name for name, _, _ in self.columns]
+        numbers = indices(np.arange(len(pairs[0])))
+        return self.holds(pa.RecordBatch.from_arrays([*arrays, numbers], [*names, self.number]))
+
+
+def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels) -> Pairs:
+    """List the pairs of all ranges that satisfy the condition, a block at a time."""
+    if residual is None:
+        return expanded(ranges, 0, len(ranges.first), kernels)
+    found: list[Pairs] = []
+    for begin, end in blocks(ranges.counts, MOST_PAIRS):
+        pairs = expanded(ranges, begin, end, kernels)
+        found.append(satisfying(pairs, residual, left, right))
+    return joined_pairs(found)
+
+
+def satisfying(pairs: Pairs, residual: Residual | None, left: Rows, right: Rows) -> Pairs:
+    """The pairs that satisfy a condition, if there is one."""
+    if residual is None or not len(pairs[0]):
+        return pairs
+    parts = []
+    for begin in range(0, len(pairs[0]), MOST_PAIRS):
+        own, other = (each[begin : begin + MOST_PAIRS] for each in pairs)
+        kept = residual.among((own, other), left, right)
+        parts.append((own[kept], other[kept]))
+    return joined_pairs(parts)
+
+
+def joined_pairs(several: Sequence[Pairs]) -> Pairs:
+    if len(several) == 1:
+        return several[0]
+    nothing = [np.zeros(0, np.int64)]
+    return np.concatenate([*nothing, *(own for own, _ in several)]), np.concatenate(
+        [*nothing, *(other for _, other in several)]
+    )
+
+
+def unmatched(rows: int, matched: np.ndarray) -> np.ndarray:
+    """The places of rows that are in no pair."""
+    alone = np.ones(rows, np.bool_)
+    alone[matched] = False
+    return np.flatnonzero(alone)

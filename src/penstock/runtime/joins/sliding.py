@@ -1,0 +1,226 @@
+"""Joins in windows that overlap: each pair of rows is found once, then given for every window that holds both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
+from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of
+from penstock.runtime.lanes.framing import Bounds, within_reach
+from penstock.runtime.lanes.reducers import ranges
+from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.programs import Grid
+
+
+class Overlapping(Protocol):
+    """Windows by their numbers, which grow with their ends."""
+
+    def held(self, times: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first and last window that holds each time of a side (none: last < first)."""
+
+    def complete(self, watermark: int) -> int:
+        """The last window complete at a watermark."""
+
+    def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where windows start and end."""
+
+    def reach(self) -> tuple[int, int]:
+        """How much earlier and later than a left row a right row can be that shares a window with it."""
+
+    def prepare(self, left: np.ndarray, right: np.ndarray) -> None:
+        """Learn which times there are."""
+
+
+@dataclass(frozen=True)
+class CommonEnds:
+    """Windows of two grids, perhaps different, that end at the same times: base + n * step."""
+
+    sizes: tuple[int, int]
+    base: int
+    step: int
+
+    @staticmethod
+    def of(left: Grid, right: Grid) -> CommonEnds:
+        """Meet the ends of two grids (there are common ones: the plan has been checked)."""
+        one, other = left.offset + left.size, right.offset + right.size
+        divisor = gcd(left.every, right.every)
+        step = left.every // divisor * right.every
+        # one + n * left.every = other, modulo right.every
+        turns = (other - one) // divisor * pow(left.every // divisor, -1, right.every // divisor)
+        base = one + (turns % (right.every // divisor)) * left.every
+        return CommonEnds((left.size, right.size), base % step, step)
+
+    def held(self, times: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        from_base = times - self.base
+        return from_base // self.step + 1, (from_base + self.sizes[side]) // self.step
+
+    def complete(self, watermark: int) -> int:
+        if watermark in (NEVER, FOREVER):
+            return watermark
+        return (watermark - self.base) // self.step
+
+    def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        end = self.base + numbers * self.step
+        return end - max(self.sizes), end
+
+    def reach(self) -> tuple[int, int]:
+        return self.sizes[1] - 1, self.sizes[0] - 1
+
+    def prepare(self, left: np.ndarray, right: np.ndarray) -> None:
+        around = self.base + self.step + sum(self.sizes)
+        for times in (left, right):
+            within_reach(times, around, around)
+
+
+class CalendarOverlap:
+    """Windows on a calendar, numbered among those around the times at hand: by their ends."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._listed = bounds
+        self._starts = self._ends = np.zeros(0, np.int64)
+
+    def prepare(self, left: np.ndarray, right: np.ndarray) -> None:
+        times = np.concatenate([left, right])
+        if len(times):
+            self._starts, self._ends = self._listed(int(times.min()), int(times.max()))
+
+    def held(self, times: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+        first = np.searchsorted(self._ends, times, side="right")
+        return first, np.searchsorted(self._starts, times, side="right") - 1
+
+    def complete(self, watermark: int) -> int:
+        return int(np.searchsorted(self._ends, watermark, side="right")) - 1
+
+    def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self._starts[numbers], self._ends[numbers]
+
+    def reach(self) -> tuple[int, int]:
+        longest = int((self._ends - self._starts).max()) if len(self._ends) else 1
+        return longest - 1, longest - 1
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The windows that hold each row of a side, among those to be given now."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    @property
+    def counts(self) -> np.ndarray:
+        several: np.ndarray = np.maximum(self.last - self.first + 1, 0)
+        return several
+
+
+@dataclass(frozen=True)
+class SlidingMatcher:
+    """Joins in windows that overlap."""
+
+    windows: Overlapping
+    how: str
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: Residual | None
+    shape: Shape
+    kernels: Kernels
+
+    def emit(
+        self, left: Rows, right: Rows, before: int, watermark: int
+    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+        self.windows.prepare(left.times, right.times)
+        after, upto = self.windows.complete(before), self.windows.complete(watermark)
+        held = [_Held(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
+        kept = self._kept(left, right, held, upto, watermark)
+        if after == upto or not (len(left) or len(right)):
+            return [], *kept
+        results = self._results(left, right, held, after, upto)
+        return list(self.shape.batches(results, left, right, self.kernels.threads)), *kept
+
+    def _kept(
+        self, left: Rows, right: Rows, held: list[_Held], upto: int, watermark: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of windows that are open; right rows longer, where the last window of a left row asks for them."""
+        open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
+        if self.how in ("semi", "anti"):
+            past, future = self.windows.reach()
+            open_yet[1] |= right.times > max(watermark - past - future - 2, NEVER)
+        return open_yet[0], open_yet[1]
+
+    def _results(self, left: Rows, right: Rows, held: list[_Held], after: int, upto: int) -> Results:
+        if self.how in ("semi", "anti"):
+            return self._chosen(left, right, held, after, upto)
+        now = [_clipped(each, after, upto) for each in held]
+        some = [np.flatnonzero(each.counts) for each in now]
+        own, other = self._pairs(left, right, some)
+        first = np.maximum(now[0].first[own], now[1].first[other])
+        last = np.minimum(now[0].last[own], now[1].last[other])
+        pair = np.repeat(np.arange(len(own)), np.maximum(last - first + 1, 0))
+        window = ranges(first, np.maximum(last + 1, first))
+        found = [(own[pair], other[pair], window, np.zeros(len(window), np.int64))]
+        for side, wanted in ((0, ("left", "full")), (1, ("right", "full"))):
+            if self.how in wanted:
+                found.append(_alone(now[side], side, found[0][side], window))
+        return self._arranged(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+    def _arranged(self, left: np.ndarray, right: np.ndarray, window: np.ndarray, kind: np.ndarray) -> Results:
+        own = np.where(left == NOBODY, right, left)
+        order = self.kernels.sorter.order(window, kind, own)
+        start, end = self.windows.bounds(window[order])
+        return Results(left[order], right[order], start, end)
+
+    def _pairs(self, left: Rows, right: Rows, some: list[np.ndarray]) -> Pairs:
+        """The pairs of rows near enough to share a window, among some of each side."""
+        rows = [
+            each if len(which) == len(each) else each.chosen(which)
+            for each, which in zip((left, right), some, strict=True)
+        ]
+        columns = [
+            [each.batch.column(name) for name in names] for each, names in zip(rows, self.keys, strict=True)
+        ]
+        numbers = number_keys(columns[0], columns[1], (len(rows[0]), len(rows[1])), self.kernels)
+        own = lay(numbers.left, numbers.lanes, rows[0].times, self.kernels)
+        other = lay(numbers.right, numbers.lanes, rows[1].times, self.kernels)
+        past, future = self.windows.reach()
+        found = find(own, other, (-past, future), self.kernels)
+        pairs = pairs_of(found, self.residual, rows[0], rows[1], self.kernels)
+        return some[0][pairs[0]], some[1][pairs[1]]
+
+    def _chosen(self, left: Rows, right: Rows, held: list[_Held], after: int, upto: int) -> Results:
+        """Left rows whose last window is complete now, by whether they share any window with a partner."""
+        mine = held[0]
+        due = (mine.last > after) & (mine.last <= upto) & (mine.last >= mine.first)
+        some = np.flatnonzero(due)
+        own, other = self._pairs(left, right, [some, np.arange(len(right))])
+        sharing = np.maximum(mine.first[own], held[1].first[other]) <= np.minimum(
+            mine.last[own], held[1].last[other]
+        )
+        matched = np.zeros(len(left), np.bool_)
+        matched[own[sharing]] = True
+        rows = some[matched[some] == (self.how == "semi")]
+        return Results(rows, np.full(len(rows), NOBODY), *self.windows.bounds(mine.last[rows]))
+
+
+def _clipped(held: _Held, after: int, upto: int) -> _Held:
+    first = held.first if after == NEVER else np.maximum(held.first, after + 1)
+    return _Held(first, np.minimum(held.last, upto))
+
+
+def _alone(
+    held: _Held, side: int, rows: np.ndarray, windows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of a side in the windows where they have no partner; `rows` in `windows` have one."""
+    counts = held.counts
+    starts = np.cumsum(counts) - counts
+    free = np.ones(int(counts.sum()), np.bool_)
+    free[starts[rows] + windows - held.first[rows]] = False
+    row = np.repeat(np.arange(len(counts)), counts)[free]
+    window = ranges(held.first, held.first + counts)[free]
+    nobody = np.full(len(row), NOBODY)
+    pair = (row, nobody) if side == 0 else (nobody, row)
+    return *pair, window, np.full(len(row), side)

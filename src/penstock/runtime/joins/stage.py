@@ -1,0 +1,137 @@
+"""Joins as a stage with two ports: rows of both sides wait until the watermark of both has passed them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.types.time import Time
+
+
+class Matcher(Protocol):
+    """One type of join."""
+
+    def emit(
+        self, left: Rows, right: Rows, before: int, watermark: int
+    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+        """Give the results that are new since the watermark `before`, and which rows are needed further on.
+
+        Rows come in order; they are all that lie before the watermark and were needed before, and those that
+        have not been `seen` yet.
+        """
+
+
+@dataclass
+class Port:
+    """One input: the rows that wait, and how far its time has advanced."""
+
+    schema: pa.Schema
+    time: Time
+    keys: tuple[str, ...]
+    counted: Metrics | None
+    rows: Rows = field(init=False)
+    watermark: int = field(init=False, default=NEVER)
+
+    def __post_init__(self) -> None:
+        self.rows = no_rows(self.schema)
+
+    def add(self, flows: list[Flow]) -> None:
+        """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
+        some = [flow for flow in map(self._on_time, flows) if flow.batch.num_rows]
+        if some:
+            self.rows = self.rows.followed_by(arrived(some, self.schema, self.time))
+
+    def _on_time(self, flow: Flow) -> Flow:
+        if flow.frontier is not None:
+            late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
+            if late.any():
+                kept = np.flatnonzero(~late)
+                self._count(late=int(late.sum()))
+                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+        self._count(accepted=flow.batch.num_rows)
+        return flow
+
+    def _count(self, late: int = 0, accepted: int = 0) -> None:
+        if self.counted is not None:
+            self.counted.late += late
+            self.counted.accepted += accepted
+
+    def passed(self, watermark: int, sorter: Sorter) -> Rows:
+        """Take out the rows before a watermark, in order; the others stay."""
+        now = self.rows
+        if watermark != FOREVER:
+            ahead = now.times >= watermark
+            self.rows, now = now.chosen(ahead), now.chosen(~ahead)
+        else:
+            self.rows = no_rows(self.schema)
+        order = now.order(sorter)
+        return now if order is None else now.chosen(order)
+
+    def keep(self, rows: Rows) -> None:
+        """Put rows back that are needed further on."""
+        self.rows = rows.seen().followed_by(self.rows)
+
+    @property
+    def oldest(self) -> int:
+        return int(self.rows.times.min()) if len(self.rows) else FOREVER
+
+
+@dataclass
+class JoinStage:
+    """Two ports and what makes results of their rows."""
+
+    left: Port
+    right: Port
+    matcher: Matcher
+    sorter: Sorter
+    watermark: int = field(init=False, default=NEVER)
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        (self.right if port else self.left).add(flows)
+        return []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        side = self.right if port else self.left
+        side.watermark = max(side.watermark, watermark)
+        now = min(self.left.watermark, self.right.watermark)
+        made = self._emit(now) if now > self.watermark else []
+        return made, self._ahead()
+
+    def _emit(self, watermark: int) -> list[Flow]:
+        left, right = (side.passed(watermark, self.sorter) for side in (self.left, self.right))
+        made, left_kept, right_kept = self.matcher.emit(left, right, self.watermark, watermark)
+        self.watermark = watermark
+        if watermark != FOREVER:
+            self.left.keep(left.chosen(left_kept))
+            self.right.keep(right.chosen(right_kept))
+        return [Flow(batch) for batch in made if batch.num_rows]
+
+    def _ahead(self) -> int:
+        """No result yet to come is older than the oldest row that waits: its time is that of the later row."""
+        return min(self.watermark, self.left.oldest, self.right.oldest)
+
+    def save(self) -> Mapping[str, Kept]:
+        times = {"left": self.left.watermark, "right": self.right.watermark, "both": self.watermark}
+        rows = {name: side.rows.kept(side.keys) for name, side in self._sides()}
+        return {"marks": marks(**times), **rows}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        saved = marked(tables["marks"])
+        self.watermark = saved["both"]
+        for name, side in self._sides():
+            side.watermark = saved[name]
+            if name in tables:
+                side.rows = rows_back(tables[name], side.schema, side.time)
+
+    def _sides(self) -> tuple[tuple[str, Port], tuple[str, Port]]:
+        return ("left", self.left), ("right", self.right)

@@ -1,0 +1,39 @@
+"""Words that the logical plan and the time-centric IR share about joins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+JOIN_TIME = "join_time"
+HOWS = ("inner", "left", "right", "full", "semi", "anti")
+DIRECTIONS = ("backward", "forward", "nearest")
+ALGORITHMS = ("auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
+TARGETS = ("throughput", "latency", "progress")
+CHOOSING = ("semi", "anti")  # these give left rows as they are
+
+Keys = tuple[tuple[str, str], ...]  # names of columns whose values are equal: the left's, the right's
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """The right row's time minus the left row's lies in [lo, hi], both ends included."""
+
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One side is a table without time: all of it meets every row of the other. `table` is 0 (left) or 1."""
+
+    table: int
+
+
+def left_column(name: str) -> str:
+    """Name a left column among those of a pair of rows; no right column can have that name."""
+    return f"left.{name}"
+
+
+def right_column(name: str) -> str:
+    """Name a right column among those of a pair of rows."""
+    return f"right.{name}"
