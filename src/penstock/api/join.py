@@ -23,9 +23,20 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Cast, Column, Field
 from penstock.expr.rules import Operand, common_type
 from penstock.expr.typing import column_type
-from penstock.plan.join_nodes import AsofJoin, InWindow, Join, Pairing
 from penstock.plan.join_schema import pair_schema
-from penstock.plan.nodes import WINDOW_END, WINDOW_START, Attach, CarriedWindow, Plan, TimeWindow, Window
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    AsofJoin,
+    Attach,
+    CarriedWindow,
+    InWindow,
+    Join,
+    Pairing,
+    Plan,
+    TimeWindow,
+    Window,
+)
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
 from penstock.types.arrow import value_type
 from penstock.types.duration import Duration, to_ticks

@@ -14,8 +14,7 @@ from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import type_of
-from penstock.plan.join_nodes import RollingJoin
-from penstock.plan.nodes import Plan
+from penstock.plan.nodes import Plan, RollingJoin
 from penstock.plan.rolling import split_aggregates
 from penstock.plan.schema import schema_of, time_of
 from penstock.types.joins import Keys, Within

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.plan.join_nodes import AsofJoin, Join, RollingJoin, Table
-from penstock.plan.nodes import Intervals, Plan, Source, Union
+from penstock.plan.nodes import AsofJoin, Intervals, Join, Plan, RollingJoin, Source, Table, Union
 from penstock.plan.schema import sources_of, tables_of
 
 

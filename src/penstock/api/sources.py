@@ -11,8 +11,7 @@ from penstock.api.stream import Stream
 from penstock.api.times import Every, time_of_source
 from penstock.errors import BindingError, DurationError, ExpressionTypeError
 from penstock.expr.typing import column_type
-from penstock.plan.join_nodes import Table
-from penstock.plan.nodes import Source
+from penstock.plan.nodes import Source, Table
 from penstock.sources.arrow import bind
 from penstock.sources.bound import Bound
 from penstock.types.arrow import as_schema

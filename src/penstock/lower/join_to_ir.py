@@ -7,7 +7,7 @@ from collections.abc import Callable
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as ir
 from penstock.ir.nodes import Domain, Reduction
-from penstock.plan import join_nodes as pl
+from penstock.plan import nodes as pl
 from penstock.plan.join_schema import join_columns
 from penstock.plan.nodes import Window
 from penstock.plan.rolling import split_aggregates

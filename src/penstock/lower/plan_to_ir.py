@@ -18,7 +18,6 @@ from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.lower.join_to_ir import join_body
-from penstock.plan import join_nodes as pj
 from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
 from penstock.types.time import Time
@@ -53,9 +52,9 @@ class _Translation:
                 body = ir.Signals(tuple(self.name_of(each) for each in several), program)
             case pl.Source(name=name, sequence=sequence):
                 body = ir.Input(name, sequence)
-            case pj.Table(name=name):
+            case pl.Table(name=name):
                 body = jn.Table(name)
-            case pj.Join() | pj.AsofJoin() | pj.RollingJoin():
+            case pl.Join() | pl.AsofJoin() | pl.RollingJoin():
                 body = join_body(plan, self.name_of(plan.left), self.name_of(plan.right), _domain)
             case _:
                 body = _body(plan, self.name_of(plan.input), schema)

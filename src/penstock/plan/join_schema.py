@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.expr.typing import type_of
-from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin
+from penstock.plan.nodes import AsofJoin, InWindow, Join, RollingJoin
 from penstock.plan.rolling import split_aggregates
 from penstock.types.joins import CHOOSING, JOIN_TIME, Lookup, left_column, right_column
 from penstock.types.time import Time

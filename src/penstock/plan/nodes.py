@@ -12,7 +12,11 @@
            | TopK(input, k, by, ties)             the k largest rows of each window
            | Intervals(inputs, program)           on which a signal, made of samples of the inputs, has one value
            | Table(name, schema)                  rows without time, which only joins read
-           | Join | AsofJoin | RollingJoin        rows of two inputs that meet (`join_nodes.py`)
+           | Join(left, right, on, pairing, how, where, …)   pairs of rows that meet
+           | AsofJoin(left, right, on, direction, …)   every left row, with the nearest right one
+           | RollingJoin(left, right, on, within, fields)   every left row, with aggregates over right ones
+    pairing ::= InWindow(left, right)             both lie in windows that end together
+              | Within(lo, hi) | Lookup(table)    as `types/joins.py` says
     window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
              | CarriedWindow()                    the window a windowed result already carries
              | Session | Count | Unbounded | Calendar   as `types/windows.py` says
@@ -30,8 +34,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
-from penstock.plan.join_nodes import AsofJoin, Join, RollingJoin, Table
 from penstock.temporal.nodes import Program
+from penstock.types.joins import Keys, Lookup, Within
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
@@ -150,8 +154,67 @@ class Intervals:
     program: Program
 
 
+@dataclass(frozen=True, slots=True)
+class InWindow:
+    """The windows of each side; rows meet in windows with the same end."""
+
+    left: Window
+    right: Window
+
+
+Pairing = InWindow | Within | Lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows without time, all there before the first event."""
+
+    name: str
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    left: Plan
+    right: Plan
+    on: Keys
+    pairing: Pairing
+    how: str
+    where: Expr | None
+    suffix: str
+    algorithm: str = "auto"
+    optimise: str = "throughput"
+
+
+@dataclass(frozen=True, slots=True)
+class AsofJoin:
+    """`tolerance` is the largest distance in ticks; `exact` lets rows of the same time match."""
+
+    left: Plan
+    right: Plan
+    on: Keys
+    direction: str
+    tolerance: int | None
+    exact: bool
+    suffix: str
+
+
+@dataclass(frozen=True, slots=True)
+class RollingJoin:
+    """In `fields`, aggregates are over columns of the right input, all else is of the left."""
+
+    left: Plan
+    right: Plan
+    on: Keys
+    within: Within
+    fields: tuple[Field, ...]
+
+
+Joined = Join | AsofJoin | RollingJoin
+
+
 Alone = Filter | Project | Distinct | Aggregate | Attach | Lookback | Apply | TopK  # nodes over one input
-Plan = Source | Table | Union | Intervals | Alone | Join | AsofJoin | RollingJoin
+Plan = Source | Table | Union | Intervals | Alone | Joined
 
 
 def inputs(plan: Plan) -> tuple[Plan, ...]:

@@ -10,21 +10,25 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type, type_of
-from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin, Table
 from penstock.plan.join_schema import Side, join_schema, join_time
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
     Apply,
+    AsofJoin,
     Attach,
     Distinct,
     Filter,
     Intervals,
+    InWindow,
+    Join,
     Lookback,
     Plan,
     Project,
+    RollingJoin,
     Source,
+    Table,
     TopK,
     Union,
     inputs,

@@ -5,19 +5,24 @@ from __future__ import annotations
 from penstock.expr.nodes import Column, Field
 from penstock.expr.show import quoted
 from penstock.expr.show import show as show_expr
-from penstock.plan.join_nodes import AsofJoin, InWindow, Join, Pairing, RollingJoin, Table
 from penstock.plan.nodes import (
     Aggregate,
     Apply,
+    AsofJoin,
     Attach,
     CarriedWindow,
     Distinct,
     Filter,
     Intervals,
+    InWindow,
+    Join,
     Lookback,
+    Pairing,
     Plan,
     Project,
+    RollingJoin,
     Source,
+    Table,
     TimeWindow,
     TopK,
     Union,

@@ -10,22 +10,26 @@ from penstock.errors import VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
 from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
 from penstock.expr.typing import type_of
-from penstock.plan.join_nodes import AsofJoin, InWindow, Join, RollingJoin, Table
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
     Apply,
+    AsofJoin,
     Attach,
     CarriedWindow,
     Distinct,
     Filter,
     Intervals,
+    InWindow,
+    Join,
     Lookback,
     Plan,
     Project,
+    RollingJoin,
     Source,
+    Table,
     TimeWindow,
     TopK,
     Union,
