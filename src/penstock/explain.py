@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.explain_signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
@@ -59,6 +60,8 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
             case ir.Reduce() | ir.Attach() | ir.Lookback() as body:
                 chosen = tuple(choice.algorithm for choice in choices(program)[each.name])
                 yield from _lane_kernels(program[body.source], each, chosen)
+            case ir.Signals(sources=sources) as body:
+                yield from signal_kernels(each, body, [program[name] for name in sources])
 
 
 def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
@@ -167,6 +170,8 @@ def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> 
             return _lane_reasons(
                 this, program[body.source], ["a Python function, called once for each window"]
             )
+        case ir.Signals(sources=sources) as body:
+            return signal_reasons(this, body, [program[name] for name in sources])
         case _:
             return []
 

@@ -12,22 +12,18 @@ from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.locate import locate
-from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW, WalkSpec, walk
-from penstock.lane_reducers import LaneReducers, sorter
+from penstock.kernels.signals.walk import WalkSpec, walk
+from penstock.lane_reducers import sorter
 from penstock.loop.abi import Binding
-from penstock.lower.lanes import spell
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
-from penstock.lower.slide import Shape
 from penstock.lower.split import read_from_columns
-from penstock.passes.choose_aggregator import choices
 from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.flow import Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.results import Reductions
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
@@ -46,12 +42,12 @@ from penstock.runtime.signals.steps import (
     Scope,
     Step,
 )
+from penstock.signal_reductions import Reduce, SampleReductions, span_reading
 from penstock.temporal import nodes as temporal
 from penstock.temporal.nodes import at
 from penstock.temporal.reach import FOREVER, reach
 from penstock.temporal.scope import reduced_type, scope
 from penstock.types.time import Time
-from penstock.types.windows import LookBack
 
 _TIME = "time"
 
@@ -65,6 +61,7 @@ class SignalProgram:
     sources: Sequence[ir.Object]
     workshop: Workshop
     aggregator: str | None
+    showing: bool = False  # make the kernels that a run makes when it meets data, to look at them
 
     @property
     def program(self) -> temporal.Program:
@@ -214,50 +211,17 @@ class SignalProgram:
 
     def _reductions(
         self, source: temporal.Object, overs: Sequence[temporal.Over], spans: Sequence[int], threads: int
-    ) -> Callable[[Lanes, Sequence[Frames]], list[pa.Array]]:
-        """Reductions over frames of samples, by the kernels of look-backs: frames are all that they see."""
-        time = Time(_TIME, pa.int64(), None)
-        rows = ir.Object(
-            f"{self.this.name}.{source.name}.samples",
-            ir.Input(_TIME),
-            pa.schema([*source.schema, pa.field(_TIME, pa.int64())]),
-            time,
-        )
-        reductions = tuple(
-            ir.Reduction(each.function, each.args, each.where, each.options, span)
-            for each, span in zip(overs, spans, strict=True)
-        )
-        behind = tuple(LookBack(1, None, "right", 0) for _ in range(max(spans) + 1))
-        body = ir.Lookback(rows.name, behind, (), reductions, ())
-        this = ir.Object(f"{self.this.name}.{source.name}.reduced", body, rows.schema, time)
-        made = spell(this, rows, [])
-        chosen = choices(ir.Program((rows, this), this.name), self.aggregator)[this.name]
-        algorithms = tuple(each.algorithm for each in chosen)
-        reducers = LaneReducers(
-            made.ready,
-            made.reductions,
-            algorithms,
-            Shape(dense=True, may_be_empty=True),
-            self.workshop,
-            threads,
-        )
-        several = Reductions(reducers.reducers(), len(made.reductions))
-        compute = self._rows(made.samples, rows, made.ready)
-
-        def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
-            if not len(frames[0]):
-                return [pa.nulls(0, each.type) for each in made.reductions]
-            ready = lanes.came.batch if _is_same(made.samples, lanes) else compute(lanes.came.batch)
-            columns = dict(zip(ready.schema.names, ready.columns, strict=True))
-            return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)
-
-        return reduce
+    ) -> Reduce:
+        over = SampleReductions(self.this.name, source, tuple(overs), tuple(spans))
+        return over.reduce(self.workshop, self.aggregator, threads, self._rows, showing=self.showing)
 
     def _rows(
         self, samples: ir.Samples, source: ir.Object, result: ir.Object
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Compute columns of a batch."""
         rows = CompiledRows(samples, source, result, self.workshop)
+        if self.showing:
+            rows.rows(frozenset())
 
         def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
             (flow,) = RowsStage(rows, Metrics(), 0).push(0, [Flow(batch)])
@@ -300,6 +264,8 @@ class SignalProgram:
             key = (self.this.name, this.name, nullable)
             return self.workshop.call(key, lambda: made.kernel), made.bindings
 
+        if self.showing:
+            kernel(frozenset())
         machine = machine_type(dtype)
         assert machine is not None
         own = tuple((each.back, each.shift) for each in body.own)
@@ -331,12 +297,6 @@ def _samples(this: temporal.Object) -> bool:
     return isinstance(this.body, temporal.Sampled)
 
 
-def _is_same(samples: ir.Samples, lanes: Lanes) -> bool:
-    return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
-        each.name for each in samples.fields
-    } <= set(lanes.came.batch.schema.names)
-
-
 def _is_accessed(name: str, program: temporal.Program) -> bool:
     """Whether somebody asks an object for its value at an instant, rather than reducing its samples."""
     if program.output == name:
@@ -349,19 +309,6 @@ def _is_accessed(name: str, program: temporal.Program) -> bool:
             case body if name in temporal.sources_of(body):
                 return True
     return False
-
-
-def span_reading(over: temporal.Over) -> SpanReading:
-    """Tell how samples enter and leave a span."""
-    match over.span:
-        case temporal.Rolling(size=size):
-            return SpanReading(over.source, EVER if size >= FOREVER else ROLLING, size, 1, over.shift)
-        case temporal.Last(rows=rows):
-            return SpanReading(over.source, LAST, rows, 1, over.shift)
-        case temporal.Window(size=size, every=every):
-            return SpanReading(over.source, WINDOW, size, every, over.shift)
-        case temporal.Per(size=size):
-            return SpanReading(over.source, PER, size, size, over.shift)
 
 
 def retention(program: temporal.Program) -> Retention:

@@ -20,8 +20,10 @@ from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
 from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, with_children
 from penstock.expr.typing import type_of
-from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples
+from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples, Signals
 from penstock.ir.scope import result_scope, result_types
+from penstock.temporal import nodes as temporal
+from penstock.temporal.scope import Schemas, reduced_types, scope
 
 Fold = Callable[[Expr], Expr]
 
@@ -42,8 +44,32 @@ def _body(body: Body, program: Program) -> Body:
             return _windowed(body, program[body.source])
         case Attach():
             return _windowed(body, program[body.source])
+        case Signals(sources=sources, program=signals):
+            return Signals(sources, _signals(signals, [program[name].schema for name in sources]))
         case _:
             return body
+
+
+def _signals(program: temporal.Program, sources: Sequence[pa.Schema]) -> temporal.Program:
+    schemas = {each.name: each.schema for each in program.objects}
+    objects = tuple(replace(each, body=_signal(each, schemas, sources)) for each in program.objects)
+    return replace(program, objects=objects)
+
+
+def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema]) -> temporal.Body:
+    match this.body:
+        case temporal.Sampled() as body:
+            return replace(body, fields=_fields(body.fields, _folding(sources[int(body.input)])))
+        case temporal.Expression() | temporal.Feedback() as body:
+            reductions = tuple(_over(each, _folding(schemas[each.source])) for each in body.reductions)
+            fold = _folding(scope(body, schemas, this.schema.types[0]), reduced_types(body, schemas))
+            return replace(body, reductions=reductions, fields=_fields(body.fields, fold))
+        case body:
+            return body
+
+
+def _over(over: temporal.Over, fold: Fold) -> temporal.Over:
+    return replace(over, args=tuple(map(fold, over.args)), where=_predicate(over.where, fold))
 
 
 def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:

@@ -36,6 +36,8 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.types.joins import Lookup, Within
+from penstock.temporal import nodes as temporal
+from penstock.temporal.reach import FOREVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +102,11 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return _within_window(source, program, results=True)
         case Attach(domain=Carried()) | Top():
             return _within_window(source, program, results=False)
+        case Signals() as body:  # an interval goes on over any cut: what is open is carried over it
+            return _worse(CarryIn(), signal_reach(body, source))
         case Distinct(keep="first"):
             return CarryIn()
-        case Reduce() | Attach() | Apply() | Lookback() | Signals():
+        case Reduce() | Attach() | Apply() | Lookback():
             return Sequential()
         case Distinct():
             return Sequential()  # whether a sample is the last depends on all that follow
@@ -131,6 +135,85 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
             return Finite(max(one, other) - 1, max(one, other) - 1)
         case Join(pairing=Lookup()):
             return Finite()
+
+
+# --- signals --------------------------------------------------------------------------------------------
+
+
+def signal_reach(body: Signals, source: Object) -> Reach:
+    """Give the reach of a signal's value, at an instant, into the samples of one of its sources."""
+    taken = {
+        each.name
+        for each in body.program.objects
+        if isinstance(each.body, temporal.Sampled) and body.sources[int(each.body.input)] == source.name
+    }
+    reached = signal_lineage(body.program)[body.program.output]
+    reaches = [reach for name, reach in reached.items() if name in taken]
+    whole = reaches[0]
+    for each in reaches[1:]:
+        whole = _joined(whole, each)
+    return whole
+
+
+def signal_lineage(program: temporal.Program) -> dict[str, Boundaries]:
+    """Give the reach of every temporal object into the samples it depends on, by the name of who takes them."""
+    found: dict[str, Boundaries] = {}
+    for each in program.objects:
+        reached: Boundaries = {}
+        for source, step in _signal_reads(each, program):
+            below = {source: Finite()} if _is_sampled(source, program) else found[source]
+            for name, reach in below.items():
+                longer = _chained(step, reach)
+                reached[name] = _joined(reached[name], longer) if name in reached else longer
+        found[each.name] = reached or {each.name: _hold(each.body)}
+    return found
+
+
+def _is_sampled(name: str, program: temporal.Program) -> bool:
+    return isinstance(program[name].body, temporal.Sampled)
+
+
+def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tuple[str, Reach]]:
+    """List what an object reads, and how far around an instant."""
+    match this.body:
+        case temporal.Expression(accesses=accesses, reductions=reductions):
+            held = [(each.source, _access(each, program)) for each in accesses]
+            return held + [(each.source, _over(each)) for each in reductions]
+        case temporal.Chop(source=source, marks=marks):
+            cuts = [] if marks is None else [(marks.source, CarryIn())]
+            return [(source, CarryIn()), *cuts]
+        case temporal.Resample(source=source, max_gap=int(gap)):
+            return [(source, Finite(gap, gap))]
+        case temporal.Held(source=source, clock=clock):
+            return [(source, CarryIn()), (clock, CarryIn())]
+        case body:
+            return [(source, Sequential()) for source in temporal.sources_of(body)]
+
+
+def _access(access: temporal.At, program: temporal.Program) -> Reach:
+    moved = Finite(max(access.shift, 0), max(-access.shift, 0))
+    return _chained(moved, _hold(program[access.source].body))
+
+
+def _hold(body: temporal.Body) -> Reach:
+    """Give how long ago what holds at an instant can have begun."""
+    if not isinstance(body, temporal.Sampled):
+        return Finite()
+    lasting = body.hold.lasting
+    return CarryIn() if lasting is None else Finite(lasting - 1)
+
+
+def _over(over: temporal.Over) -> Reach:
+    past, future = max(over.shift, 0), max(-over.shift, 0)
+    match over.span:
+        case temporal.Rolling(size=size) if size < FOREVER:
+            return Finite(size - 1 + past, future)
+        case temporal.Window(size=size, every=every):
+            return Finite(size + every - 1 + past, future)
+        case temporal.Per(size=size):
+            return Finite(size - 1 + past, size - 1 + future)
+        case temporal.Last(rows=1):
+            return CarryIn()
         case _:
             return Sequential()
 

@@ -1,0 +1,84 @@
+"""Say how signals run and why, and show their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from penstock.expr.show import show as show_expr
+from penstock.ir import nodes as ir
+from penstock.loop.nodes import Kernel
+from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
+from penstock.programs import Workshop
+from penstock.runtime.engine import Engine
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.session import Context
+from penstock.signal_programs import SignalProgram, retention
+from penstock.signal_reductions import SampleReductions
+from penstock.temporal import nodes as temporal
+
+
+def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
+    """Say how each temporal object runs, a line each, and what a run remembers."""
+    lines = ["points in lanes: samples wait for the watermark, then lie key by key in order of time"]
+    for each in body.program.objects:
+        lines += _object_reasons(this, each, body.program)
+    lines += [
+        f"the value at an instant needs of ~{source.name}: {_reach(signal_reach(body, source))}"
+        for source in sources
+    ]
+    return [*lines, f"memory: {_memory(body.program)}"]
+
+
+def _object_reasons(this: ir.Object, each: temporal.Object, program: temporal.Program) -> list[str]:
+    match each.body:
+        case temporal.Expression(accesses=accesses, reductions=reductions):
+            walks = (
+                f"~{each.name}: one loop that jumps from change to change of {_reads(accesses, reductions)}"
+            )
+            return [walks, *_reduction_reasons(this, reductions, program)]
+        case temporal.Feedback(reductions=reductions):
+            serial = f"~{each.name}: one sample after the other, as each reads results before it"
+            return [serial, *_reduction_reasons(this, reductions, program)]
+        case _:
+            return []
+
+
+def _reads(accesses: Sequence[temporal.At], reductions: Sequence[temporal.Over]) -> str:
+    names = dict.fromkeys([*(a.source for a in accesses), *(r.source for r in reductions)])
+    return ", ".join(f"~{name}" for name in names)
+
+
+def _reduction_reasons(
+    this: ir.Object, reductions: Sequence[temporal.Over], program: temporal.Program
+) -> list[str]:
+    lines = []
+    for over in reductions:
+        (choice,) = SampleReductions(this.name, program[over.source], (over,), (0,)).choices()
+        args = ", ".join(map(show_expr, over.args))
+        lines.append(f"  {over.function}({args}) of ~{over.source}: {choice.algorithm}; {choice.reason}")
+    return lines
+
+
+def _reach(reach: Reach) -> str:
+    match reach:
+        case Finite(past=past, future=future):
+            return f"{past} ticks before and {future} after it, so time can be cut anywhere"
+        case CarryIn():
+            return "the last sample before it too, however old"
+        case _:
+            return "everything before it"
+
+
+def _memory(program: temporal.Program) -> str:
+    held = retention(program)
+    if held.sequential:
+        return "all samples, as a result depends on all before it"
+    return f"the samples of {held.past} ticks, and {held.samples} before them, for each key"
+
+
+def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:
+    """The kernels a run starts with."""
+    workshop = Workshop(lambda kernel: lambda values: 0)
+    made = SignalProgram(this, body, sources, workshop, None, showing=True)
+    made.stage([False] * len(sources))(Context(Engine(threads=1), Metrics(), True))
+    yield from workshop.kernels

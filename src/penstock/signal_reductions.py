@@ -1,0 +1,110 @@
+"""Reductions over samples of a signal, by the kernels of look-backs: frames of rows are all that they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.ir import nodes as ir
+from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW
+from penstock.lane_reducers import LaneReducers
+from penstock.lower.lanes import spell
+from penstock.lower.names import hidden_name
+from penstock.lower.slide import Shape
+from penstock.passes.choose_aggregator import Choice, choices
+from penstock.programs import Workshop
+from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.reducers import KernelReducer
+from penstock.runtime.lanes.results import Reductions
+from penstock.runtime.signals.reading import SpanReading
+from penstock.temporal import nodes as temporal
+from penstock.temporal.reach import FOREVER
+from penstock.types.time import Time
+from penstock.types.windows import LookBack
+
+Reduce = Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
+MakeRows = Callable[[ir.Samples, ir.Object, ir.Object], Callable[[pa.RecordBatch], pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class SampleReductions:
+    """Reductions over samples of one object; `spans[i]` is the frame list that `overs[i]` is over."""
+
+    owner: str
+    source: temporal.Object
+    overs: tuple[temporal.Over, ...]
+    spans: tuple[int, ...]
+
+    @property
+    def rows(self) -> ir.Object:
+        """The samples as an object of the program."""
+        clock = hidden_name(self.source.schema.names, "time", 0)
+        schema = pa.schema([*self.source.schema, pa.field(clock, pa.int64())])
+        name = f"{self.owner}.{self.source.name}.samples"
+        return ir.Object(name, ir.Input(name), schema, Time(clock, pa.int64(), None))
+
+    @property
+    def reduced(self) -> ir.Object:
+        """The reductions as a look-back, whose spans stand for frames of any kind."""
+        rows = self.rows
+        reductions = tuple(
+            ir.Reduction(each.function, each.args, each.where, each.options, span)
+            for each, span in zip(self.overs, self.spans, strict=True)
+        )
+        behind = tuple(LookBack(1, None, "right", 0) for _ in range(max(self.spans) + 1))
+        body = ir.Lookback(rows.name, behind, (), reductions, ())
+        return ir.Object(f"{self.owner}.{self.source.name}.reduced", body, rows.schema, rows.time)
+
+    def choices(self, aggregator: str | None = None) -> tuple[Choice, ...]:
+        """Choose how each is computed."""
+        this = self.reduced
+        return choices(ir.Program((self.rows, this), this.name), aggregator)[this.name]
+
+    def reduce(
+        self, workshop: Workshop, aggregator: str | None, threads: int, make_rows: MakeRows, *, showing: bool
+    ) -> Reduce:
+        """Make the function that reduces frames; `showing` makes kernels before there is data."""
+        rows = self.rows
+        made = spell(self.reduced, rows, [])
+        algorithms = tuple(each.algorithm for each in self.choices(aggregator))
+        shape = Shape(dense=True, may_be_empty=True)
+        lanes_of = LaneReducers(made.ready, made.reductions, algorithms, shape, workshop, threads)
+        several = Reductions(lanes_of.reducers(), len(made.reductions))
+        compute = make_rows(made.samples, rows, made.ready)
+        if showing:
+            for each in several.reducers:
+                if isinstance(each, KernelReducer):
+                    each.over.slide(frozenset())
+
+        def reduce(lanes: Lanes, frames: Sequence[Frames]) -> list[pa.Array]:
+            if not len(frames[0]):
+                return [pa.nulls(0, each.type) for each in made.reductions]
+            ready = lanes.came.batch if _are_there(made.samples, lanes) else compute(lanes.came.batch)
+            columns = dict(zip(ready.schema.names, ready.columns, strict=True))
+            return several.arrays(Lanes(lanes.came, lanes.bounds, lanes.times, columns=columns), frames)
+
+        return reduce
+
+
+def _are_there(samples: ir.Samples, lanes: Lanes) -> bool:
+    """Whether all columns are those of the samples themselves."""
+    return all(each.expr == ex.Column(each.name) for each in samples.fields) and {
+        each.name for each in samples.fields
+    } <= set(lanes.came.batch.schema.names)
+
+
+def span_reading(over: temporal.Over) -> SpanReading:
+    """Tell how samples enter and leave a span."""
+    match over.span:
+        case temporal.Rolling(size=size):
+            return SpanReading(over.source, EVER if size >= FOREVER else ROLLING, size, 1, over.shift)
+        case temporal.Last(rows=rows):
+            return SpanReading(over.source, LAST, rows, 1, over.shift)
+        case temporal.Window(size=size, every=every):
+            return SpanReading(over.source, WINDOW, size, every, over.shift)
+        case temporal.Per(size=size):
+            return SpanReading(over.source, PER, size, size, over.shift)
