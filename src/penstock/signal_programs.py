@@ -18,6 +18,7 @@ from penstock.loop.abi import Binding
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
 from penstock.lower.split import read_from_columns
+from penstock.passes.fuse_signals import COUNTS_NONE
 from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.flow import Flow
@@ -204,6 +205,7 @@ class SignalProgram:
                     tuple(spans.index(each) for each in own),
                     tuple(reduced_name(i) for i, _ in numbered),
                     tuple(places),
+                    tuple(each.function in COUNTS_NONE for each in overs),
                     self._reductions(self.program[source], overs, places, threads),
                 )
             )

@@ -35,7 +35,7 @@ CHEAP = 12  # nodes of an expression that may be computed more than once
 # Null exactly where an operand is.
 _STRICT = frozenset({"add", "sub", "mul", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "not"})
 # Not null over no samples, so that it matters whether there were any to leave out.
-_COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custom"})
+COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custom"})
 
 
 def fuse_signals(program: ir.Program) -> ir.Program:
@@ -135,7 +135,7 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     if access.shift or not _begins_with_its_sources(body, schemas):
         return over
     strict = _is_strict(body, schemas[access.source])
-    if not strict and over.function in _COUNTS_NONE:
+    if not strict and over.function in COUNTS_NONE:
         return over
     known = {each.name: opaque(_named(each.expr)) for each in body.fields}
     args = tuple(ex.substitute(arg, known) for arg in over.args)

@@ -133,12 +133,17 @@ class Signals:
                 return any(self.is_mark(each.source, t - each.shift) for each in accesses) or any(
                     self._marks_of(each, t - each.shift) for each in reductions
                 )
-            case Resample(every=every):
-                return t % every == 0
+            case Resample(source=source, every=every):
+                return t % every == 0 and self._is_between_marks(source, t)
             case Chop(durations=durations):
                 return self._is_piece(body, t) if durations else self._is_cut(body, t)
             case Held(clock=clock):
                 return t in self.samples_of(clock)
+
+    def _is_between_marks(self, name: str, t: int) -> bool:
+        """Tell whether an instant lies between the first and the last mark of an object."""
+        marks = [s for s in self.ticks if self.is_mark(name, s)]
+        return bool(marks) and marks[0] <= t <= marks[-1]
 
     def _has_begun(self, name: str, t: int) -> bool:
         """Tell whether anything it is made of was there by then: constants alone do not make a signal."""
@@ -155,8 +160,8 @@ class Signals:
                 )
             case Chop(source=source):
                 return self.has_begun(source, t)
-            case Resample(source=source, every=every):
-                return any(self.is_mark(source, s) for s in self.ticks if s <= t - t % every)
+            case Resample():
+                return any(self.is_mark(name, s) for s in self.ticks if s <= t)
             case Held(clock=clock):
                 return any(s <= t for s in self.samples_of(clock))
 
@@ -276,10 +281,13 @@ class Signals:
         return value | {DURATION: None if until is None else until - since}
 
     def _is_cut(self, body: Chop, t: int) -> bool:
-        last = max((s for s in self.ticks if self.is_mark(body.source, s)), default=None)
-        on_grid = body.every is not None and last is not None and t % body.every == 0 and t <= last
+        on_grid = body.every is not None and t % body.every == 0 and self._is_underway(body.source, t)
         marked = body.marks is not None and self.is_mark(body.marks.source, t - body.marks.shift)
         return on_grid or marked or self.is_mark(body.source, t)
+
+    def _is_underway(self, name: str, t: int) -> bool:
+        """Tell whether an object has begun and its last mark is still to come, or now."""
+        return self.has_begun(name, t) and any(self.is_mark(name, s) for s in self.ticks if s >= t)
 
     def _is_piece(self, body: Chop, t: int) -> bool:
         return self._is_cut(body, t) or not _same(self.value(body.source, t - 1), self.value(body.source, t))

@@ -32,12 +32,16 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class Reducing:
-    """Reductions over samples of one object: `reduce(lanes, frames of each span)`; `places` name their columns."""
+    """Reductions over samples of one object: `reduce(lanes, frames of each span)`.
+
+    `columns` name the results; `counts_none` tells which give a value for no samples, where there must be none.
+    """
 
     source: str
     spans: tuple[int, ...]
     columns: tuple[str, ...]
     own_spans: tuple[int, ...]
+    counts_none: tuple[bool, ...]
     reduce: Callable[[Lanes, Sequence[Frames]], list[pa.Array]]
 
 
@@ -56,8 +60,11 @@ class Scope:
         for each in self.reducing:
             frames = [walked.frames[span] for span in each.spans]
             made = each.reduce(objects[each.source].samples, frames)
-            for name, own, array in zip(each.columns, each.own_spans, made, strict=True):
-                columns[name] = only_where(array, frames[own].lo < frames[own].hi)
+            for name, own, array, counts in zip(
+                each.columns, each.own_spans, made, each.counts_none, strict=True
+            ):
+                some = frames[own].lo < frames[own].hi if counts else None
+                columns[name] = array if some is None else only_where(array, some)
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
