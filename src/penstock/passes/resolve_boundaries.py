@@ -35,9 +35,9 @@ from penstock.ir.nodes import (
     Top,
     sources_of,
 )
-from penstock.types.joins import Lookup, Within
 from penstock.temporal import nodes as temporal
 from penstock.temporal.reach import FOREVER
+from penstock.types.joins import Lookup, Within
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
             return Finite(max(one, other) - 1, max(one, other) - 1)
         case Join(pairing=Lookup()):
             return Finite()
+        case _:
+            return Sequential()
 
 
 # --- signals --------------------------------------------------------------------------------------------
