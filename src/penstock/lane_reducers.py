@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
+from penstock.kernels.sort.order import falls
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
@@ -177,12 +178,17 @@ class LaneReducers:
 
 
 def sorter(workshop: Workshop) -> Sorter:
-    """What sorts rows by whole numbers."""
+    """What sorts rows by whole numbers; what looks whether they are in order is made for many rows only."""
+
+    def look(given: Mapping[str, Any]) -> int:
+        return workshop.call("falls", falls)(given)
+
     return Sorter(
         workshop.call("radix_pass", radix_pass),
         DIGIT_BITS,
         workshop.call("float_words", float_words),
         workshop.call("assign_ranks", assign_ranks),
+        look,
     )
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.compile import backend_named
+from penstock.kernels.sort.order import falls
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
 from penstock.kernels.sort.ranks import assign_ranks, float_words
-from penstock.runtime.lanes.sorting import FEW, Sorter
+from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter
 
 MANY = 300_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -22,7 +23,20 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 def sorter() -> Sorter:
     native = backend_named("native")
-    return Sorter(native(radix_pass()), DIGIT_BITS, native(float_words()), native(assign_ranks()))
+    ranking = native(float_words()), native(assign_ranks())
+    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("rows", [0, 1, 2, FEW - 1, FEW, 5 * FEW + 3, 3 * STRETCH + 1])
+def test_one_time_before_the_last_is_enough_to_be_out_of_order(rows: int, threads: int) -> None:
+    times, tried = np.arange(rows) // 2, sorter()
+    assert tried.in_order(times, threads)
+    for place in {1, 2048, rows // 2, rows - 1}:
+        if 0 < place < rows:
+            fallen = times.copy()
+            fallen[place] = fallen[place - 1] - 1
+            assert not tried.in_order(fallen, threads)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

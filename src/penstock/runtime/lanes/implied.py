@@ -63,7 +63,7 @@ class ImpliedRows(Rows):
             raise OverflowError("implied times reach beyond the range of 64 bits; start them earlier")
         return ramp(first, pace, count)
 
-    def order(self, sorter: Sorter) -> np.ndarray | None:
+    def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
         """They came in order."""
         return None
 

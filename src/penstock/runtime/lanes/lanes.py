@@ -66,14 +66,18 @@ class Lanes:
     @property
     def fresh(self) -> np.ndarray:
         """Which rows no window has seen yet."""
-        if self.came.fresh.all():
+        if self.all_fresh:
             return self.came.fresh
         return self.came.fresh if self.places is None else self.came.fresh[self.places]
 
-    @property
+    @cached_property
     def seen(self) -> int:
         """How many rows a window has seen."""
         return self.came.seen_before
+
+    @property
+    def all_fresh(self) -> bool:
+        return self.seen == 0
 
     def times_at(self, begin: int, count: int, step: int, shift: int = 0) -> np.ndarray:
         """The times of every `step`-th row of lanes, moved by some ticks."""
@@ -144,7 +148,7 @@ class Layout:
     threads: int
 
     def lanes(self, rows: Rows) -> Lanes:
-        order = rows.order(self.sorter)
+        order = rows.order(self.sorter, self.threads)
         if not self.keys and order is None:
             return AsCame(rows)
         if not self.keys:

@@ -31,7 +31,7 @@ class LookBackFraming(Released):
     def frames(self, lanes: Lanes) -> list[Frames]:
         """The frames of new rows, for each span."""
         whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
-        if lanes.fresh.all():
+        if lanes.all_fresh:
             return list(whole)
         new = np.flatnonzero(lanes.fresh)
         return [each.chosen(new) for each in whole]

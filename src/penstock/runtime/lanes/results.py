@@ -102,14 +102,13 @@ class LookBackResults:
     sorter: Sorter
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        fresh = lanes.fresh
-        if not fresh.any():
+        if lanes.seen == len(lanes):
             return []
         reduced = self.reductions.arrays(lanes, self.framing.frames(lanes))
-        if lanes.moments is None and lanes.order is None and fresh.all():
+        if lanes.moments is None and lanes.order is None and lanes.all_fresh:
             rows = lanes.came.batch
         else:
-            new = np.flatnonzero(fresh)
+            new = np.flatnonzero(lanes.fresh)
             order = self.sorter.order(lanes.in_time(new))
             rows = lanes.taken(new[order])
             reduced = [array.take(indices(order)) for array in reduced]

@@ -20,9 +20,6 @@ from penstock.runtime.state.kept import Kept, array_of, complete, integers
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
 
-# So many times stay in the first-level cache while they are compared.
-_BLOCK = 1 << 13
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -88,10 +85,10 @@ class Rows:
             beside["sequence"] = plain(self.sequence)
         return kept_rows(pa.Table.from_batches([self.batch]), self.times, keys, **beside)
 
-    def order(self, sorter: Sorter) -> np.ndarray | None:
+    def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
         """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
         if self.sequence is None and self.branch is None:
-            if never_falls(self.times):
+            if sorter.in_order(self.times, threads):
                 return None
             return sorter.order(self.times)
         branch = [] if self.branch is None else [self.branch]
@@ -108,13 +105,6 @@ def every_few(times: np.ndarray, begin: int, count: int, step: int, shift: int) 
     """Every `step`-th of some times, moved by some ticks."""
     some = times[begin : begin + count * step : step][:count]
     return np.add(some, shift, out=room(count)) if shift else some
-
-
-def never_falls(times: np.ndarray) -> bool:
-    """Whether times are in order; looked at a cacheful at a time, and no further than they are."""
-    later, earlier = times[1:], times[:-1]
-    parts = (slice(begin, begin + _BLOCK) for begin in range(0, len(later), _BLOCK))
-    return all(bool((later[part] >= earlier[part]).all()) for part in parts)
 
 
 def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:

@@ -3,29 +3,51 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from penstock.runtime.buffers import room
+from penstock.runtime.engine import run_on_threads
 from penstock.runtime.programs import Call
 
 # Below this, the passes over the digits cost more than comparisons.
 FEW = 1 << 12
 # Where less than one row in so many shares its first key, comparisons settle the rest.
 MANY = 4
+# Fewer rows than this are not worth a second thread.
+STRETCH = 1 << 19
 
 
 @dataclass(frozen=True)
 class Sorter:
     """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
 
-    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted.
+    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted; `falls` tells
+    whether a number is less than the one before.
     """
 
     radix_pass: Call
     digit_bits: int
     float_words: Call
     assign_ranks: Call
+    falls: Call
+
+    def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
+        """Whether times never fall; each thread looks at a stretch of them."""
+        if len(times) < FEW:
+            return bool((times[1:] >= times[:-1]).all())
+        cuts = (
+            np.linspace(1, len(times), max(min(threads, len(times) // STRETCH), 1) + 1).astype(int).tolist()
+        )
+        fallen = np.zeros(len(cuts) - 1, np.int64)
+
+        def look(place: int) -> None:
+            given = {"times": np.ascontiguousarray(times), "lo": cuts[place], "hi": cuts[place + 1]}
+            fallen[place] = self.falls(given)
+
+        run_on_threads([partial(look, place) for place in range(len(fallen))])
+        return not fallen.any()
 
     def order(self, *keys: np.ndarray) -> np.ndarray:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""

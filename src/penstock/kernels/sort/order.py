@@ -1,0 +1,22 @@
+"""Find out whether times are in order already: most are, and then nothing needs to be sorted."""
+
+from __future__ import annotations
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, Kernel, minimum
+
+_BLOCK = 2048  # times between two looks at whether one has fallen: long enough for vectors
+
+
+def falls() -> Kernel:
+    """Return 1 if one of the times `lo` … `hi` is less than the one before it, else 0; `lo` is not the first of all."""
+    k = KernelBuilder("falls")
+    times, lo, hi = k.buffer("times", I64), k.scalar("lo"), k.scalar("hi")
+    begin, fallen = k.var("begin", lo), k.var("fallen", 0)
+    with k.while_((begin < hi) & fallen.eq(0)):
+        end = k.var("end", minimum(begin + _BLOCK, hi))
+        with k.for_(begin, end, "i") as i:
+            k.set(fallen, fallen | (times[i] < times[i - 1]).to(I64))
+        k.set(begin, end)
+    k.ret(fallen)
+    return k.build()
