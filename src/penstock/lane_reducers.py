@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
+from penstock.kernels.sort.radix import DIGIT_BITS, pack_words, radix_pass, radix_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
+from penstock.loop.nodes import Kernel
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
@@ -32,7 +33,7 @@ from penstock.runtime.lanes.reducers import (
 )
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
-from penstock.runtime.programs import OutputCall
+from penstock.runtime.programs import Call, OutputCall
 from penstock.types.windows import Count
 
 Numbered = tuple[int, LaneReduction]
@@ -178,17 +179,19 @@ class LaneReducers:
 
 
 def sorter(workshop: Workshop) -> Sorter:
-    """What sorts rows by whole numbers; what looks whether they are in order is made for many rows only."""
+    """What sorts rows by whole numbers. Many queries have none to sort, so kernels are made when they are called."""
 
-    def look(given: Mapping[str, Any]) -> int:
-        return workshop.call("falls", falls)(given)
+    def made(build: Callable[[], Kernel]) -> Call:
+        return lambda given: workshop.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
 
     return Sorter(
-        workshop.call("radix_pass", radix_pass),
+        made(radix_pass),
         DIGIT_BITS,
-        workshop.call("float_words", float_words),
-        workshop.call("assign_ranks", assign_ranks),
-        look,
+        made(float_words),
+        made(assign_ranks),
+        made(falls),
+        made(pack_words),
+        made(radix_words),
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.compile import backend_named
 from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass
+from penstock.kernels.sort.radix import DIGIT_BITS, pack_words, radix_pass, radix_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter
 
@@ -24,7 +24,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 def sorter() -> Sorter:
     native = backend_named("native")
     ranking = native(float_words()), native(assign_ranks())
-    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()))
+    packed = native(pack_words()), native(radix_words())
+    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()), *packed)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -61,6 +62,11 @@ def test_rows_are_sorted_by_all_keys_and_equal_ones_keep_their_order(
     third = dice.integers(0, 3, rows)
     for keys in ((few,), (many,), (few, many), (many, few), (few, third, many)):
         assert sorter().order(*keys).tolist() == np.lexsort(keys[::-1]).tolist()
+
+
+def test_keys_that_differ_in_their_lowest_bits_alone_are_sorted_too() -> None:
+    keys = np.random.default_rng(7).choice(np.array([5, 4, 7, 6, -(2**62), 2**62]), 5 * FEW)
+    assert sorter().order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
 
 
 @given(values=st.lists(st.floats(width=64), min_size=1, max_size=50))

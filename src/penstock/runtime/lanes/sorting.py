@@ -17,6 +17,8 @@ FEW = 1 << 12
 MANY = 4
 # Fewer rows than this are not worth a second thread.
 STRETCH = 1 << 19
+# Bits of a word, but for its sign; and how many of a key's lowest bits may be left out of it.
+WORD, MOST_DROPPED = 63, 20
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Sorter:
     """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
 
     `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted; `falls` tells
-    whether a number is less than the one before.
+    whether a number is less than the one before. `pack_words` and `radix_words` do the same as `radix_pass` with keys and
+    row numbers in one word.
     """
 
     radix_pass: Call
@@ -32,6 +35,8 @@ class Sorter:
     float_words: Call
     assign_ranks: Call
     falls: Call
+    pack_words: Call
+    radix_words: Call
 
     def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
         """Whether times never fall; each thread looks at a stretch of them."""
@@ -92,6 +97,10 @@ class Sorter:
         """Reorder rows by a key, given in their order; give the keys in order too."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
+        found = self._packed(key, least, (most - least).bit_length())
+        if found is not None:
+            ordered, places = found
+            return ordered, order[places]
         now, then = (key, order), (room(len(key)), room(len(key)))
         given = {"counts": np.empty(1 << self.digit_bits, np.int64), "rows": len(key), "least": least}
         for shift in range(0, (most - least).bit_length(), self.digit_bits):
@@ -100,6 +109,26 @@ class Sorter:
             spare = (room(len(key)), room(len(key))) if now[0] is key else now
             now, then = then, spare
         return now
+
+    def _packed(self, key: np.ndarray, least: int, span: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Sort keys of `span` bits in words they share with their places: the keys in order, and their places.
+
+        A key that is too long loses its lowest bits. None if that leaves keys out of order, or would be likely to.
+        """
+        bits = (len(key) - 1).bit_length()
+        drop = max(span + bits - WORD, 0)
+        if drop > MOST_DROPPED:
+            return None
+        words, spare = room(len(key)), room(len(key))
+        self.pack_words(
+            {"keys": key, "words": words, "rows": len(key), "least": least, "drop": drop, "bits": bits}
+        )
+        for shift in range(bits, bits + span - drop, self.digit_bits):
+            self.radix_words({"words": words, "ordered": spare, "rows": len(key), "shift": shift})
+            words, spare = spare, words
+        places = np.bitwise_and(words, (1 << bits) - 1, out=words)
+        ordered = np.take(key, places, out=spare)
+        return (ordered, places) if drop == 0 or self.in_order(ordered) else None
 
 
 def _in_runs(key: np.ndarray) -> np.ndarray:
