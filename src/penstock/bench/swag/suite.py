@@ -74,7 +74,7 @@ def points(subject: Subject, options: SwagOptions) -> Iterator[Point]:
     every = (1 if main else 3) * (3 if options.quick else 1)
     whole = main and not options.quick
     for place, size in enumerate(SIZES[::every]):
-        if size <= options.rows:  # the whole query takes far longer than the kernels
+        if size <= options.rows:  # the whole query writes bounds too, which takes far longer than the kernels
             yield Point(BY_SIZE, f"{size:,}", size, size, 1, whole=whole and place % 3 == 0)
     for slide in SLIDES if main and not options.quick else tuple(BARS):
         bar = BARS.get(slide) if main else None

@@ -78,13 +78,15 @@ def count_case(
 
 
 def count_figures(outcomes: Sequence[Outcome], data: Numbers, bar: float | None) -> tuple[Figure, ...]:
-    """The kernel against C++, and against the bar if this point has one."""
+    """The kernel against C++, the query against the kernel, and against the bar if this point has one."""
     ours, reading = named(outcomes, KERNEL), named(outcomes, READ)
-    against = Figure("kernel / C++", ratio(named(outcomes, CPP), ours), 1.0)
+    against = [Figure("kernel / C++", ratio(named(outcomes, CPP), ours), 1.0)]
+    if any(each.name == COLLECT for each in outcomes):
+        against.append(Figure("collect() / kernel", ratio(ours, named(outcomes, COLLECT))))
     if bar is None:
-        return (against,)
+        return tuple(against)
     scaled = data.size / ours * FAST_MEMORY / (data.nbytes / reading) / 1e6 if ours and reading else None
-    return against, Figure(f"kernel at {FAST_MEMORY / 1e9:g} GB/s", scaled, bar, unit="M/s")
+    return *against, Figure(f"kernel at {FAST_MEMORY / 1e9:g} GB/s", scaled, bar, unit="M/s")
 
 
 def count_contenders(

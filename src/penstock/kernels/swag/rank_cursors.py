@@ -75,10 +75,13 @@ class RankCursors:
         k = self.k
         old = k.var("old", self.memory[rank])
         k.store(self.memory, rank, old + 1)
-        with k.if_(old.eq(0)):
-            for level, base in enumerate(self.base):
+        new = k.var("new", old.eq(0))
+        for level, base in enumerate(self.base):
+            with k.if_(new):  # where a word has had a bit, those above know
                 word = k.var("word", base + (rank >> (_BITS * (level + 1))))
-                k.store(self.bits, word, self.bits[word] | _bit(rank >> (_BITS * level)))
+                before = k.var("before", self.bits[word])
+                k.store(self.bits, word, before | _bit(rank >> (_BITS * level)))
+                k.set(new, before.eq(0))
         self._counted(rank, 1)
 
     def remove(self, rank: Value) -> None:

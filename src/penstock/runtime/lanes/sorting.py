@@ -58,7 +58,7 @@ class Sorter:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
-        sorted_key, order = self._by(keys[0], np.arange(len(keys[0])))
+        sorted_key, order = self._by(keys[0])
         if len(keys) == 1:
             return order
         alike = _in_runs(sorted_key)
@@ -66,9 +66,9 @@ class Sorter:
             rows = order[alike]
             order[alike] = rows[np.lexsort([key[rows] for key in reversed(keys)])]
             return order
-        order = np.arange(len(keys[0]))
-        for key in reversed(keys):
-            _, order = self._by(key[order], order)
+        _, order = self._by(keys[-1])
+        for key in reversed(keys[:-1]):
+            order = order[self._by(key[order])[1]]
         return order
 
     def ranks(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ class Sorter:
         ranks, first = room(rows), room(rows)
         if not rows:
             return ranks, first
-        sorted_keys, order = self._by(keys, np.arange(rows))
+        sorted_keys, order = self._by(keys)
         given = {
             "sorted_keys": sorted_keys,
             "sorted_order": order,
@@ -93,15 +93,14 @@ class Sorter:
         self.float_words({"values": floats, "words": words, "rows": len(floats)})
         return words
 
-    def _by(self, key: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Reorder rows by a key, given in their order; give the keys in order too."""
+    def _by(self, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The keys in order, and their places."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
         found = self._packed(key, least, (most - least).bit_length())
         if found is not None:
-            ordered, places = found
-            return ordered, order[places]
-        now, then = (key, order), (room(len(key)), room(len(key)))
+            return found
+        now, then = (key, np.arange(len(key))), (room(len(key)), room(len(key)))
         given = {"counts": np.empty(1 << self.digit_bits, np.int64), "rows": len(key), "least": least}
         for shift in range(0, (most - least).bit_length(), self.digit_bits):
             given |= {"keys": now[0], "order": now[1], "sorted_keys": then[0], "sorted_order": then[1]}
@@ -127,7 +126,7 @@ class Sorter:
             self.radix_words({"words": words, "ordered": spare, "rows": len(key), "shift": shift})
             words, spare = spare, words
         places = np.bitwise_and(words, (1 << bits) - 1, out=words)
-        ordered = np.take(key, places, out=spare)
+        ordered = np.take(key, places, out=spare, mode="clip")  # the default would go through another array
         return (ordered, places) if drop == 0 or self.in_order(ordered) else None
 
 
