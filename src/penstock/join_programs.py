@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
+from penstock.join_algorithms import auto_joiner, joiner
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.lane_reducers import LaneReducers, sorter
@@ -29,6 +30,7 @@ from penstock.programs import CompiledRows, Workshop
 from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.joins.algorithms import AlgorithmPairing
 from penstock.runtime.joins.asof import AsofMatcher
 from penstock.runtime.joins.interval import IntervalMatcher
 from penstock.runtime.joins.lanes import Kernels
@@ -179,7 +181,20 @@ class JoinProgram:
         bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
-        return WindowMatcher(_windows(pairing.left, kernels), lanes, body.how, keys, self._shape, kernels)
+        how = self._pairing(body, keys, residual, lanes) if body.on and not carried else lanes
+        return WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
+
+    def _pairing(
+        self,
+        body: jn.Join,
+        keys: tuple[tuple[str, ...], tuple[str, ...]],
+        residual: Residual | None,
+        lanes: LanePairing,
+    ) -> AlgorithmPairing:
+        """The algorithm that was asked for, or one that chooses."""
+        auto = body.algorithm == "auto"
+        chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
+        return AlgorithmPairing(chosen, not auto, keys, residual, lanes, lanes.kernels)
 
     # -- aggregates over the other side --------------------------------------------------------------
 

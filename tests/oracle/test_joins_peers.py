@@ -147,3 +147,28 @@ def test_aggregates_around_rows_are_those_of_duckdb() -> None:
     """
     mine, other = answers(query, sql, a, b)
     assert mine == other
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb"]
+)
+@pytest.mark.parametrize(("keys", "how"), [("unique", "inner"), ("zipf", "full"), ("equal", "inner")])
+def test_every_algorithm_gives_the_same_in_the_same_order(keys: str, how: str, algorithm: str) -> None:
+    rng = np.random.default_rng(11)
+    a, b = (stream(rng, keys, 300, value) for value in ("x", "y"))
+    left, right = pk.from_arrow(a, time="t", name="a"), pk.from_arrow(b, time="t", name="b")
+    wanted = left.join(right, on="k", window=pk.tumbling(250), how=how).collect()
+    found = left.join(right, on="k", window=pk.tumbling(250), how=how, algorithm=algorithm).collect()
+    assert found.to_pydict() == wanted.to_pydict()
+
+
+def test_large_windows_are_joined_by_an_algorithm_that_chooses() -> None:
+    rng = np.random.default_rng(12)
+    a, b = (stream(rng, "duplicates", 6000, value) for value in ("x", "y"))
+    query = pk.from_arrow(a, time="t", name="a").join(
+        pk.from_arrow(b, time="t", name="b"), on="k", window=pk.tumbling(500), how="left"
+    )
+    condition = "a.k = b.k and floor(a.t / 500.0) = floor(b.t / 500.0)"
+    mine, other = answers(query, f"select x, y from a left join b on {condition}", a, b)
+    assert mine == other
+    assert [row["x"] for row in query.collect().to_pylist()] == sorted(x for x, _ in other)

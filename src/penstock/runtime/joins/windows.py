@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -161,7 +162,7 @@ class Batch:
     left: Rows
     right: Rows
     placed: tuple[Placed, Placed]
-    numbers: Numbers
+    numbers: Callable[[], Numbers]
 
 
 Pairing = Callable[[Batch], Pairs]  # the pairs of rows with one key in one window, left rows in order
@@ -176,7 +177,7 @@ class LanePairing:
     kernels: Kernels
 
     def __call__(self, batch: Batch) -> Pairs:
-        kernels, numbers = self.kernels, batch.numbers
+        kernels, numbers = self.kernels, batch.numbers()
         left = lay(numbers.left, numbers.lanes, batch.left.times, kernels)
         right = lay(numbers.right, numbers.lanes, batch.right.times, kernels)
         if self.carried:
@@ -230,12 +231,12 @@ class WindowMatcher:
         numbers: Callable[[], Numbers],
     ) -> list[pa.RecordBatch]:
         if all(each.all() for each in done):
-            batch = Batch(left, right, placed, numbers())
+            batch = Batch(left, right, placed, numbers)
         else:
             chosen = [np.flatnonzero(each) for each in done]
             left, right = left.chosen(chosen[0]), right.chosen(chosen[1])
             placed = placed[0].chosen(chosen[0]), placed[1].chosen(chosen[1])
-            batch = Batch(left, right, placed, self._numbers(left, right))
+            batch = Batch(left, right, placed, partial(self._numbers, left, right))
         results = arranged(self.pairing(batch), placed, self.how, self.kernels)
         return list(self.shape.batches(results, left, right, self.kernels.threads))
 

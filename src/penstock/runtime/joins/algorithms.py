@@ -1,0 +1,119 @@
+"""Pairs of large windows by a join algorithm: key codes of one window at a time, then the order that is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import values_view
+from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
+from penstock.runtime.joins.lanes import Kernels, lay
+from penstock.runtime.joins.results import NOBODY, Residual, joined_pairs, satisfying
+from penstock.runtime.joins.windows import Batch, LanePairing, Placed
+
+FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
+
+
+@dataclass(frozen=True)
+class AlgorithmPairing:
+    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart."""
+
+    joiner: LazyJoiner | EagerJoiner
+    always: bool
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    residual: Residual | None
+    lanes: LanePairing
+    kernels: Kernels
+
+    def __call__(self, batch: Batch) -> Pairs:
+        windows = _slices(batch.placed)
+        if windows is None or not (self.always or self._are_large(batch, len(windows))):
+            return self.lanes(batch)
+        left, right = self._codes(batch)
+        found = [self._window(left, right, *window) for window in windows]
+        return satisfying(joined_pairs(found), self.residual, batch.left, batch.right)
+
+    @staticmethod
+    def _are_large(batch: Batch, windows: int) -> bool:
+        return len(batch.left) + len(batch.right) >= FEW_ROWS * max(windows, 1)
+
+    def _codes(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+        """A code for each key: the value itself where that is a whole number, else its number among all."""
+        sides = zip((batch.left, batch.right), self.keys, strict=True)
+        columns = [[rows.batch.column(name) for name in names] for rows, names in sides]
+        if all(_is_whole(each) for each in columns):
+            left, right = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
+            return left, right
+        numbers = batch.numbers()
+        return numbers.left, numbers.right
+
+    def _window(
+        self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]
+    ) -> Pairs:
+        """The pairs of one window, left rows in order, each with its right rows in order."""
+        one, other = left[slice(*mine)], right[slice(*its)]
+        if not len(one) or not len(other):
+            return one[:0], other[:0]
+        own, partner = self._joined(np.ascontiguousarray(one), np.ascontiguousarray(other))
+        own, partner = in_order(own, partner, (len(one), len(other)), self.kernels)
+        return own + mine[0], partner + its[0]
+
+    def _joined(self, left: np.ndarray, right: np.ndarray) -> Pairs:
+        threads = self.kernels.shares(len(left) + len(right))
+        if hasattr(self.joiner, "join"):
+            pairs = self.joiner.join(left, right, "pairs", threads)
+            assert not isinstance(pairs, int)
+            return pairs
+        run = self.joiner.open(threads)
+        return joined_pairs([run.push_left(left), run.push_right(right), run.close()])
+
+
+def _is_whole(columns: Sequence[pa.Array]) -> bool:
+    dtype = columns[0].type
+    whole = pa.types.is_integer(dtype) or pa.types.is_temporal(dtype)
+    return len(columns) == 1 and whole and not columns[0].null_count
+
+
+def _slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
+    """The rows of each window on both sides; None where a window's rows do not lie side by side."""
+    runs = [_runs(each.end) for each in placed]
+    if runs[0] is None or runs[1] is None:
+        return None
+    return [(rows, runs[1][end]) for end, rows in runs[0].items() if end in runs[1]]
+
+
+def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
+    """The rows of each window by its end, where rows lie in the order of their ends."""
+    steps = np.diff(ends)
+    if bool((steps < 0).any()):
+        return None
+    cuts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(ends)]]).tolist() if len(ends) else []
+    return {int(ends[low]): (low, high) for low, high in pairwise(cuts)}
+
+
+def in_order(own: np.ndarray, other: np.ndarray, rows: tuple[int, int], kernels: Kernels) -> Pairs:
+    """Put pairs in the order of their left rows, then of their right ones, without comparing any."""
+    if not len(own):
+        return own, other
+    if len(own) <= rows[0]:  # perhaps every left row has one partner at most: then its place tells the order
+        partner = np.full(rows[0], NOBODY)
+        partner[own] = other
+        having = np.flatnonzero(partner != NOBODY)
+        if len(having) == len(own):
+            return having, partner[having]
+    if bool((own[1:] < own[:-1]).any()):
+        own, other = _by(own, other, rows[0], kernels)
+    tied = own[1:] == own[:-1]
+    if bool((tied & (other[1:] < other[:-1])).any()):
+        other, own = _by(other, own, rows[1], kernels)
+        own, other = _by(own, other, rows[0], kernels)
+    return own, other
+
+
+def _by(key: np.ndarray, value: np.ndarray, keys: int, kernels: Kernels) -> Pairs:
+    laid = lay(np.ascontiguousarray(key), max(keys, 2), value, kernels)
+    return np.repeat(np.arange(len(laid.bounds) - 1), np.diff(laid.bounds)), laid.values[: len(key)]
