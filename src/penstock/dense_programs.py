@@ -1,0 +1,61 @@
+"""Join the dense path of signals with the back end that runs its kernels."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from penstock.lower.signals.dense import Dense, DenseKernel
+from penstock.programs import Workshop, output_columns
+from penstock.runtime.programs import OutputColumn
+from penstock.runtime.signals.dense import DenseCall, Memory, Nullable, Scratch
+
+
+class CompiledDense:
+    """A program that fits the dense path, with its kernels on demand (the runtime's `DenseProgram`)."""
+
+    def __init__(self, dense: Dense, workshop: Workshop) -> None:
+        self._dense, self._workshop = dense, workshop
+        reach = dense.reach
+        self.past, self.future, self.lasting = reach.past, reach.future, dense.lasting
+        self.shortest, self.sequential = dense.shortest, dense.sequential
+        self.grid, self.phase = dense.positions.grid, dense.positions.phase
+        self._calls: dict[tuple[object, ...], DenseCall] = {}
+
+    @cached_property
+    def outputs(self) -> tuple[OutputColumn, ...]:
+        return self._edge.outputs
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(each.kept for each in self._edge.memories)
+
+    @property
+    def _edge(self) -> DenseCall:
+        return self.call({}, edge=True, wide=False, lost=False)
+
+    def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
+        key = (frozenset((name, held) for name, held in nullable.items() if held), edge, wide, lost)
+        if key not in self._calls:
+            kernel = self._dense.kernel(nullable, edge=edge, wide=wide, lost=lost)
+            self._calls[key] = _call(kernel, self._workshop, (self, *key))
+        return self._calls[key]
+
+    def outputs_before(self, position: int) -> int:
+        pattern = self._dense.pattern
+        if pattern is None:
+            return (position + self.phase) // self._dense.step
+        return -((-position * pattern.period - pattern.start) // pattern.every)
+
+
+def _call(kernel: DenseKernel, workshop: Workshop, key: tuple[object, ...]) -> DenseCall:
+    return DenseCall(
+        workshop.call(key, lambda: kernel.kernel),
+        kernel.inputs,
+        kernel.places,
+        output_columns(kernel.outputs),
+        tuple(Scratch(each.parameter, each.type, each.size) for each in kernel.scratch),
+        tuple(
+            Memory(each.values, each.valid, each.type, each.size, each.kept, each.initial)
+            for each in kernel.memories
+        ),
+    )

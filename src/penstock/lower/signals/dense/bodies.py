@@ -1,0 +1,148 @@
+"""Write the objects of a program, one after the other, inside a block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import gcd
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell, narrow
+from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
+from penstock.lower.expressions import Lowering
+from penstock.lower.machine import machine_type
+from penstock.lower.signals.dense.plan import Need, no_text
+from penstock.lower.signals.dense.positions import result_step
+from penstock.lower.signals.dense.states import prepare, release, states_at
+from penstock.lower.signals.dense.writer import Here, Stored, Writer
+from penstock.temporal.nodes import Expression, Feedback, Object, Sampled
+from penstock.temporal.scope import reduced_types, scope
+
+
+def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
+    """Make of samples what reading them in place does not give: computed values, and bytes for nulls."""
+    plan, k = writer.plan, writer.k
+    given, need = writer.inputs[int(body.input)], plan.needs[this.name]
+    computed = [each for each in body.fields if plan.edge or not isinstance(each.expr, ex.Column)]
+    null = [each for each in body.fields if each.name in plan.nulls[this.name]]
+    if not computed and not null:
+        return
+    stored = Stored(
+        {
+            each.name: writer.array(1, need, machine_type(this.schema.field(each.name).type))
+            for each in computed
+        },
+        {each.name: writer.array(1, need, U8) for each in null},
+    )
+    start, stop = writer.bounds(1, need)
+    with k.for_(start, stop, "e") as entry:
+        position = k.var("position", writer.position(entry))
+        row, there = _row(writer, body, position)
+        lowering = given.columns.lowering(row, writer.fail)
+        for each in body.fields:
+            if each in computed or each in null:
+                _store_sample(writer, stored, each.name, entry, lowering.lower(each.expr), there)
+    writer.stored[this.name] = stored
+
+
+def _row(writer: Writer, body: Sampled, position: Var) -> tuple[Var, Value | None]:
+    """Which row holds at a position; on an edge the nearest, and whether it does hold."""
+    given, k = writer.inputs[int(body.input)], writer.k
+    if not writer.plan.edge:
+        return k.var("row", position - given.base), None
+    last = k.var("last", given.total - 1)
+    there = (position >= 0) & (last >= 0)
+    if body.hold.lasting is not None:
+        there &= position < last + body.hold.lasting
+    return k.var("row", maximum(minimum(position, last) - given.base, 0)), k.var("there", there)
+
+
+def _store_sample(
+    writer: Writer, stored: Stored, name: str, entry: Value, cell: Cell, there: Value | None
+) -> None:
+    k, values, flags = writer.k, stored.values.get(name), stored.valid.get(name)
+    if values is not None:
+        k.store(values.buffer, values.place(entry), cell.value.to(values.buffer.type))
+    if flags is not None:
+        valid = cell.valid if there is None else narrow(cell.valid, there)
+        k.store(flags.buffer, flags.place(entry), const(1, U8) if valid is None else valid.to(U8))
+
+
+# --- expressions --------------------------------------------------------------------------------------------
+
+
+def lowering_at(
+    writer: Writer, this: Object, body: Expression | Feedback, here: Here, own: dict[str, Cell]
+) -> Lowering:
+    """Lower fields over what is read and reduced here."""
+    plan = writer.plan
+
+    def column(name: str) -> Cell:
+        if name in own:
+            return own[name]
+        place, _, read = name.partition(".")
+        access = body.accesses[int(place)]
+        return writer.cell(access.source, read, writer.entry(here, plan.step(access.source), access.shift))
+
+    reduced: dict[int, Cell] = {}
+    for group in plan.groups[this.name]:
+        cells = group.cells(writer.k, states_at(writer, group, here), writer.fail)
+        reduced |= zip(group.places, cells, strict=True)
+    return Lowering(
+        writer.k,
+        scope(body, plan.schemas, this.schema.types[0]),
+        column,
+        writer.fail,
+        no_text,
+        reduced=[reduced[i] for i in range(len(reduced))],
+        reduced_types=reduced_types(body, plan.schemas),
+    )
+
+
+@contextmanager
+def each_entry(writer: Writer, this: Object, body: Expression | Feedback, need: Need) -> Iterator[Here]:
+    """Loop over the entries of an object; where it reads grids, over the stretches on which those are constant."""
+    k, step = writer.k, writer.plan.step(this.name)
+    start, stop = writer.bounds(step, need)
+    if step > 1:
+        with k.for_(start, stop, "window") as window:
+            yield Here(step, window, k.var("grid", (window + writer.base(step)) * step))
+        return
+    stretch = _stretch(writer, body)
+    if stretch == 0:
+        with k.for_(start, stop, "e") as entry:
+            yield Here(1, entry)
+        return
+    base = writer.base(1)
+    with k.for_(
+        (base + start).div(stretch), (base + stop + (stretch - 1)).div(stretch), "s", scalar=True
+    ) as number:
+        grid = k.var("grid", number * stretch)
+        begin = k.var("begin", maximum(start, grid - base))
+        end = k.var("end", minimum(stop, grid + stretch - base))
+        with k.for_(begin, end, "e") as entry:
+            yield Here(1, entry, grid)
+
+
+def _stretch(writer: Writer, body: Expression | Feedback) -> int:
+    """On how many positions everything that lies on grids is constant; 0 where nothing does."""
+    steps = writer.plan.positions.steps
+    read = [(steps[each.source], each.shift) for each in body.accesses]
+    read += [(result_step(each, steps), each.shift) for each in body.reductions]
+    return gcd(*(length for step, shift in read if step > 1 for length in (step, shift)))
+
+
+def write_expression(writer: Writer, this: Object, body: Expression, target: Stored | None) -> None:
+    """Compute the fields, entry by entry, into memory or into the result."""
+    for group in writer.plan.groups[this.name]:
+        prepare(writer, group)
+    stored = target or writer.room(this, writer.plan.needs[this.name])
+    with each_entry(writer, this, body, writer.plan.needs[this.name]) as here:
+        lowering = lowering_at(writer, this, body, here, {})
+        for each in body.fields:
+            cell = lowering.lower_as(each.expr, this.schema.field(each.name).type)
+            writer.store(this, stored, each.name, here.entry, cell)
+    for group in writer.plan.groups[this.name]:
+        release(writer, group)
+    if target is None:
+        writer.stored[this.name] = stored

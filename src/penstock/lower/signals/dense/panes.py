@@ -1,0 +1,132 @@
+"""Reduce the entries of one pane: in lanes, joined in a fixed order, so that no cut can change the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.kernels.monoids import Values
+from penstock.kernels.monoids.base import either as chosen
+from penstock.loop.abi import LANES
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import F64, I64, U64, Value, Var, const, select
+from penstock.lower.partials.needs import MOMENTS
+from penstock.lower.signals.dense.light_moments import LIGHT_MOMENTS
+from penstock.lower.signals.dense.reductions import Algebra
+
+Contribution = Callable[[Value], tuple[Values, Value | None]]
+Step = Callable[[Value, tuple[Var, ...]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Some entries side by side, and what each brings."""
+
+    first: Value
+    count: int
+    bring: Contribution
+
+
+def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> Values:
+    """The state of all entries."""
+    if kind in MOMENTS:
+        return _moments(k, algebra, entries, MOMENTS.index(kind) + 2)
+    monoid = algebra.monoid
+    start = tuple((each.identity, each.type) for each in monoid.states)
+
+    def step(entry: Value, state: tuple[Var, ...]) -> None:
+        values, active = entries.bring(entry)
+        new = monoid.step(k, state, values)
+        new = new if active is None else chosen(k.var("active", active), new, state)
+        for var, value in zip(state, [k.var("new", each) for each in new], strict=True):
+            k.set(var, value)
+
+    lanes = _in_lanes(k, entries, start, step)
+    return _joined(lanes, lambda a, b: monoid.merge(k, a, b))
+
+
+def _in_lanes(
+    k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step
+) -> list[Values]:
+    """Entry i goes to lane i mod LANES; few entries go to one."""
+    lanes = LANES if entries.count >= 2 * LANES else 1
+    states = [tuple(k.var("lane", value, type) for value, type in start) for _ in range(lanes)]  # type: ignore[arg-type]
+    whole = entries.count // lanes
+    with k.for_(0, whole, "g") as group:
+        first = k.var("entry", entries.first + group * lanes)
+        for lane, state in enumerate(states):
+            step(first + lane if lane else first, state)
+    for rest in range(entries.count - whole * lanes):
+        step(k.var("entry", entries.first + (whole * lanes + rest)), states[rest])
+    return list(states)
+
+
+def _joined(lanes: Sequence[Values], merge: Callable[[Values, Values], Values]) -> Values:
+    """Join neighbours, then neighbours of those."""
+    while len(lanes) > 1:
+        lanes = [merge(a, b) for a, b in zip(lanes[::2], lanes[1::2], strict=True)]
+    return lanes[0]
+
+
+def _added(a: Values, b: Values) -> Values:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -> Values:
+    """Two passes over the pane: the mean, then powers of the distances from it.
+
+    What the mean was wrong by shows as the sum of distances, and is put right to the first order.
+    """
+    total, count = _totals(k, algebra, entries)
+    n = k.var("n", count.to(F64))
+    mean = k.var("mean", total.div(n))
+
+    def step(entry: Value, state: tuple[Var, ...]) -> None:
+        values, active = entries.bring(entry)
+        off = distance(k, values[0], mean)
+        far = k.var("far", off if active is None else select(active, off, 0.0))
+        power: Value = far
+        for place, var in enumerate(state):
+            if place:
+                power = k.var("power", power * far)
+            k.set(var, var + power)
+
+    lanes = _in_lanes(k, entries, [(0.0, F64)] * order, step)
+    off, *powers = (k.var("sum", each) for each in _joined(lanes, _added))
+    share = k.var("share", off.div(n))
+    new = [powers[0] - off * share]
+    if order > 2:
+        new.append(powers[1] - powers[0] * share * 3)
+    if order > 3:
+        new.append(powers[2] - powers[1] * share * 4)
+    # A mean of one float takes what it was wrong by into it.
+    light = algebra.monoid.name in LIGHT_MOMENTS
+    state = (count, mean + share, const(0.0, F64), *new) if light else (count, mean, share, *new)
+    if algebra.known:
+        return state
+    nothing = tuple(const(each.identity, each.type) for each in algebra.monoid.states)
+    return chosen(count.eq(0), nothing, state)
+
+
+def _totals(k: KernelBuilder, algebra: Algebra, entries: Entries) -> tuple[Value, Value]:
+    """The sum of all values, and how many there are."""
+
+    def step(entry: Value, state: tuple[Var, ...]) -> None:
+        values, active = entries.bring(entry)
+        value = values[0].to(F64)
+        k.set(state[0], state[0] + (value if active is None else select(active, value, 0.0)))
+        if len(state) > 1:
+            k.set(state[1], state[1] + (const(1, I64) if active is None else active.to(I64)))
+
+    start: list[tuple[float, object]] = [(0.0, F64)] if algebra.known else [(0.0, F64), (0, I64)]
+    total, *count = _joined(_in_lanes(k, entries, start, step), _added)
+    return total, k.var("count", count[0] if count else const(entries.count, I64))
+
+
+def distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
+    """Subtract a float from a number, to the last bit where they are close: wide integers are two floats."""
+    if value.type not in (I64, U64):
+        return value.to(F64) - mean
+    whole = k.var("whole", value)
+    low = k.var("low", whole.rem(const(1 << 32, whole.type)))
+    return ((whole - low).to(F64) - mean) + low.to(F64)

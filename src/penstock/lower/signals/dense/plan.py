@@ -1,0 +1,299 @@
+"""Decide, before any code is written, what a dense kernel computes: states, nulls, and how far each reads.
+
+Everything is known from the program: on which positions around a block each object, and each state that spans
+are chained from, must be there (TiLT's boundary resolution, section 5.1, in positions).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pyarrow as pa
+
+from penstock.kernels.cells import Cell
+from penstock.kernels.monoids import Values
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, Type, Value, Var
+from penstock.lower.expressions import Lowering
+from penstock.lower.machine import machine_type
+from penstock.lower.signals.dense.chains import HEAVY, LIGHT, Parts, chain
+from penstock.lower.signals.dense.positions import Positions, schemas
+from penstock.lower.signals.dense.reductions import Algebra, Group, Track, groups_of
+from penstock.temporal.nodes import Expression, Feedback, Object, Resample, Sampled, at, past
+from penstock.temporal.scope import reduced_types, scope
+
+Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many positions before, and after, those that are asked for."""
+
+    past: int = 0
+    future: int = 0
+
+    def at(self, shift: int) -> Need:
+        return Need(self.past + shift, self.future - shift)
+
+    def wider(self, by: int) -> Need:
+        return Need(self.past + by, self.future + by)
+
+    def __or__(self, other: Need) -> Need:
+        return Need(max(self.past, other.past), max(self.future, other.future))
+
+
+@dataclass
+class Plan:
+    """What is decided about a program, for inputs of which some columns hold nulls.
+
+    On an `edge`, positions before the first sample and after the last are asked for too.
+    """
+
+    positions: Positions
+    nullable: Nullable
+    edge: bool
+    wide: bool = False
+    lost: bool = False  # past results of a feedback may be null, having been so at the beginning
+    least: Mapping[str, Need] = field(default_factory=dict)
+    groups: dict[str, list[Group]] = field(default_factory=dict)
+    nulls: dict[str, frozenset[str]] = field(default_factory=dict)
+    algebras: dict[Track, Algebra] = field(default_factory=dict)
+    needs: dict[str, Need] = field(default_factory=dict)
+    level_needs: dict[tuple[Track, int], Need] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for this in self.objects:
+            self._decide(this)
+        self.chains: dict[Track, dict[int, Parts]] = {
+            track: self._chain(self.algebras[track], lengths) for track, lengths in self._lengths().items()
+        }
+        self._resolve()
+
+    @staticmethod
+    def _chain(algebra: Algebra, lengths: Sequence[int]) -> dict[int, Parts]:
+        cost = LIGHT if len(algebra.words) == 1 else HEAVY
+        return chain(lengths, cost, algebra.idempotent)
+
+    @property
+    def objects(self) -> tuple[Object, ...]:
+        return self.positions.program.objects
+
+    @cached_property
+    def schemas(self) -> dict[str, pa.Schema]:
+        return schemas(self.positions.program)
+
+    def step(self, name: str) -> int:
+        return self.positions.steps[name]
+
+    def is_always_there(self, name: str) -> bool:
+        """Whether an object is defined, and a sample, at each of its steps."""
+        return not self.edge and any(each not in self.nulls[name] for each in self.schemas[name].names)
+
+    # -- nulls and states ----------------------------------------------------------------------------
+
+    def _decide(self, this: Object) -> None:
+        match this.body:
+            case Sampled(input=source, fields=fields):
+                columns = self.nullable.get(source, frozenset())
+                null = {
+                    each.name
+                    for each in fields
+                    if self.edge or self._sample_is_null(this, each.name, columns)
+                }
+                self.nulls[this.name] = frozenset(null)
+            case Expression() | Feedback() as body:
+                self.groups[this.name] = groups_of(
+                    body.reductions,
+                    self.schemas,
+                    self.nulls,
+                    self.positions.steps,
+                    self.is_always_there,
+                    self.wide,
+                )
+                for group in self.groups[this.name]:
+                    self.algebras |= {
+                        group.track(each): how
+                        for each, how in zip(group.partials, group.algebras, strict=True)
+                    }
+                self.nulls[this.name] = frozenset(self._null_fields(this, body))
+            case Resample(source=source):
+                self.nulls[this.name] = (
+                    frozenset(self.schemas[source].names) if self.edge else self.nulls[source]
+                )
+
+    def _sample_is_null(self, this: Object, name: str, columns: frozenset[str]) -> bool:
+        """What is computed from a column that holds nulls may be null; a rougher answer costs a byte a value."""
+        return bool(columns)
+
+    def _null_fields(self, this: Object, body: Expression | Feedback) -> Iterator[str]:
+        """Lower the fields on a scratch kernel: that knows best which of them carry a validity."""
+        k = KernelBuilder("scratch")
+        types = reduced_types(body, self.schemas)
+        own = frozenset[str](this.schema.names if self.edge or self.lost else ())
+        while True:
+            lowering = Lowering(
+                k, scope(body, self.schemas, this.schema.types[0]), self._scratch_cell(body, bool(own)),
+                lambda condition: None, no_text, reduced=self._scratch_reduced(k, this.name, len(types)),
+                reduced_types=types,
+            )  # fmt: skip
+            found = frozenset(
+                each.name for each in body.fields if lowering.lower(each.expr).valid is not None
+            )
+            if not isinstance(body, Feedback) or found <= own:
+                yield from this.schema.names if self.edge else found | own
+                return
+            own |= found
+
+    def _scratch_cell(self, body: Expression | Feedback, own_null: bool) -> _ScratchCells:
+        known: dict[str, tuple[pa.DataType, bool]] = {}
+        for i, access in enumerate(body.accesses):
+            for column in self.schemas[access.source]:
+                known[at(i, column.name)] = column.type, column.name in self.nulls[access.source]
+        if isinstance(body, Feedback):
+            dtype = pa.float64() if isinstance(body.initial, float) else pa.int64()
+            known |= {past(i): (dtype, own_null) for i in range(len(body.own))}
+        return _ScratchCells(known)
+
+    def _scratch_reduced(self, k: KernelBuilder, name: str, count: int) -> list[Cell]:
+        cells: dict[int, Cell] = {}
+        for group in self.groups[name]:
+            states = [scratch_state(each, group.length) for each in group.algebras]
+            cells |= zip(group.places, group.cells(k, states, lambda condition: None), strict=True)
+        return [cells[i] for i in range(count)]
+
+    # -- how far everything reads --------------------------------------------------------------------
+
+    def _lengths(self) -> dict[Track, list[int]]:
+        found: dict[Track, list[int]] = {}
+        for groups in self.groups.values():
+            for group in groups:
+                for partial, algebra in zip(group.partials, group.algebras, strict=True):
+                    if algebra.words:
+                        found.setdefault(group.track(partial), []).append(group.length)
+        return found
+
+    def _resolve(self) -> None:
+        """Go from the output to the inputs, widening what each must have."""
+        self.needs |= self.least
+        self._need(self.positions.program.output, Need())
+        for this in reversed(self.objects):
+            if this.name not in self.needs:  # nobody looks at its values: only how many there are was asked
+                continue
+            need = self.needs[this.name].wider(self.step(this.name) - 1)
+            match this.body:
+                case Expression() | Feedback() as body:
+                    if isinstance(body, Feedback):  # it goes on from where the block before has ended
+                        need = Need(-need.future, need.future)
+                    for access in body.accesses:
+                        self._need(access.source, need.at(access.shift))
+                    for group in self.groups[this.name]:
+                        self._need_group(group, need.at(group.shift))
+                case Resample(source=source):
+                    self._need(source, need | Need(0, 1))
+                case _:
+                    pass
+
+    def _need(self, name: str, need: Need) -> None:
+        self.needs[name] = self.needs.get(name, need) | need
+
+    def _need_group(self, group: Group, need: Need) -> None:
+        """A span's state is read at the present pane, or at the one before the present step."""
+        here = need if group.lag == 0 else Need(need.past + group.every - 1 + group.pane, need.future)
+        if not group.sampled or any(each.words for each in group.algebras):
+            self._need(group.source, here)
+        for partial, algebra in zip(group.partials, group.algebras, strict=True):
+            if algebra.words:
+                self._need_level(group.track(partial), group.length, here)
+
+    def _need_level(self, track: Track, length: int, need: Need) -> None:
+        known = self.level_needs.get((track, length), need)
+        need = self.level_needs[track, length] = known | need
+        if length == 1:
+            own = self.step(track.source)
+            self._need(track.source, need.wider(track.pane - 1) if track.pane > own else need)
+        for part in self.chains[track].get(length, ()):
+            moved = Need(need.past + part.back * track.pane, need.future)
+            self._need_level(track, part.length, moved)
+
+    def readers(self) -> Counter[tuple[Track, int]]:
+        """How often the states of each length are read: by longer ones, and by the fields of objects."""
+        found: Counter[tuple[Track, int]] = Counter()
+        for track, made in self.chains.items():
+            for length in self.kept_lengths(track):
+                found.update((track, part) for part in _distinct(made.get(length, ())))
+        for groups in self.groups.values():
+            for group in groups:
+                for track in self.tracks(group):
+                    found.update((track, length) for length in self.read_lengths(track, group.length))
+        return found
+
+    def tracks(self, group: Group) -> list[Track]:
+        """The tracks of a group that have something to remember."""
+        pairs = zip(group.partials, group.algebras, strict=True)
+        return [group.track(partial) for partial, algebra in pairs if algebra.words]
+
+    def kept_lengths(self, track: Track) -> set[int]:
+        """The lengths that longer ones are made of."""
+        return {part.length for parts in self.chains[track].values() for part in parts}
+
+    def read_lengths(self, track: Track, length: int) -> set[int]:
+        """The lengths that a span is read from: its own, or those it is joined from on the spot."""
+        parts = self.chains[track].get(length, ())
+        return {length} if not parts or length in self.kept_lengths(track) else _distinct(parts)
+
+    # -- the whole ------------------------------------------------------------------------------------
+
+    @property
+    def sequential(self) -> bool:
+        """Whether results depend on all results before them."""
+        return any(isinstance(each.body, Feedback) for each in self.objects)
+
+    @property
+    def reach(self) -> Need:
+        """How many positions of the inputs, before and after its own, a position of the output needs."""
+        found = Need()
+        for this in self.objects:
+            if isinstance(this.body, Sampled | Feedback) and this.name in self.needs:
+                found |= self.needs[this.name]
+        return found
+
+
+@dataclass(frozen=True)
+class _ScratchCells:
+    known: Mapping[str, tuple[pa.DataType, bool]]
+
+    def __call__(self, name: str) -> Cell:
+        dtype, null = self.known[name]
+        machine = machine_type(dtype)
+        assert machine is not None
+        return Cell(Var("value", machine), Var("ok", BOOL) if null else None)
+
+
+def scratch_state(algebra: Algebra, length: int) -> Values:
+    """A state of unknown words."""
+    return algebra.complete(tuple(Var("word", each) for each in algebra.words), length)
+
+
+def _distinct(parts: Parts) -> set[int]:
+    return {part.length for part in parts}
+
+
+def no_text(name: str, text: str) -> Cell:
+    raise AssertionError("texts do not enter dense signals")
+
+
+def machine_types(types: Sequence[pa.DataType]) -> list[Type]:
+    """The machine types of values that all have one."""
+    found = [machine_type(each) for each in types]
+    return [each for each in found if each is not None]
+
+
+def either(conditions: Sequence[Value]) -> Value:
+    """One of several conditions."""
+    found = conditions[0]
+    for each in conditions[1:]:
+        found = found | each
+    return found

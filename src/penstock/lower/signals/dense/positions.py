@@ -1,0 +1,294 @@
+"""Say a temporal program in positions: the i-th sample of a regular time lies at position i.
+
+Where every input has the same implied time and every length is a whole number of periods, time needs no
+column: an object is one value per position, or one per `step` of them where it changes only on a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, lcm
+
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError
+from penstock.expr.aggregates import AGGREGATES
+from penstock.expr.custom import Definition
+from penstock.lower.machine import machine_type
+from penstock.temporal.nodes import (
+    At,
+    Expression,
+    Feedback,
+    Last,
+    Object,
+    Over,
+    Own,
+    Per,
+    Program,
+    Resample,
+    Rolling,
+    Sampled,
+    Span,
+    Window,
+    sources_of,
+)
+from penstock.temporal.reach import FOREVER
+from penstock.types.time import Time
+
+# Beyond this many positions a span's intermediate results leave the caches, and blocks are mostly halo.
+LONGEST = 1 << 16
+
+
+class DoesNotFit(UnsupportedError):  # noqa: N818 - it is an answer, not a failure
+    """The dense path cannot run this program; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """A program whose lengths are numbers of positions.
+
+    `steps` tells on how many positions an object keeps its value: 1, or that of the grid it lies on. Position 0
+    is position `phase` of the grids. `time` is that of the inputs.
+    """
+
+    program: Program
+    time: Time
+    steps: Mapping[str, int]
+    phase: int
+
+    @property
+    def grid(self) -> int:
+        """After so many positions all grids meet again."""
+        return lcm(*self.steps.values(), *(pane_of(each, self.steps) for each in self.overs))
+
+    @property
+    def overs(self) -> list[Over]:
+        """All reductions."""
+        return [over for each in self.program.objects for over in reductions_of(each.body)]
+
+
+def reductions_of(body: object) -> tuple[Over, ...]:
+    """The reductions of a definition."""
+    return body.reductions if isinstance(body, Expression | Feedback) else ()
+
+
+def in_positions(program: Program, times: Sequence[Time]) -> Positions:
+    """Divide all lengths by the period, or say why that cannot be done."""
+    time = _common(times)
+    _require(not len(program.keys), "samples have keys")
+    scale = _Scale(program, time)
+    objects = tuple(Object(each.name, scale.body(each), each.schema) for each in program.objects)
+    found = replace(program, objects=objects)
+    steps = _steps(found)
+    period = time.period or 1
+    _require(
+        max(steps.values()) == 1 or time.start % period == 0,
+        "the first sample lies between two multiples of the period, so windows begin between samples",
+    )
+    positions = Positions(found, time, steps, 0)
+    _require(positions.grid <= LONGEST, f"windows meet only every {positions.grid:,} samples")
+    return replace(positions, phase=time.start // period % positions.grid)
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise DoesNotFit(otherwise)
+
+
+def _common(times: Sequence[Time]) -> Time:
+    first = times[0]
+    _require(all(each.period is not None for each in times), "time is a column, not pk.every(...)")
+    alike = all(
+        (each.period, each.start, each.unit) == (first.period, first.start, first.unit) for each in times
+    )
+    _require(alike, "the inputs begin at different times, or have different periods")
+    return first
+
+
+# --- lengths ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    program: Program
+    time: Time
+
+    def body(self, this: Object) -> Sampled | Expression | Feedback | Resample:
+        for column in this.schema:
+            _require(machine_type(column.type) is not None, f"a value is of type {column.type}")
+        match this.body:
+            case Sampled() as body:
+                return self._sampled(body)
+            case Expression(accesses=accesses, reductions=reductions, fields=fields):
+                return Expression(self._accesses(accesses), self._reductions(reductions), fields)
+            case Feedback(accesses=accesses, reductions=reductions, fields=fields, own=own, initial=initial):
+                past = tuple(
+                    Own(each.back or self._whole(each.shift, "a shift of past results")) for each in own
+                )
+                return Feedback(self._accesses(accesses), self._reductions(reductions), fields, past, initial)
+            case Resample() as body:
+                return self._resample(this, body)
+            case other:
+                raise DoesNotFit(f"a signal is a {type(other).__name__}, whose samples lie between others")
+
+    def _whole(self, ticks: int, what: str) -> int:
+        period = self.time.period or 1
+        _require(ticks % period == 0, f"{what} is not a multiple of the period")
+        _require(abs(ticks // period) <= LONGEST, f"{what} is more than {LONGEST:,} samples long")
+        return ticks // period
+
+    def _sampled(self, body: Sampled) -> Sampled:
+        hold = body.hold
+        _require(hold.until is None, "samples hold until a time in a column")
+        _require(hold.resolve is None, "values of the same time are resolved")
+        lasting = None if hold.lasting is None else self._whole(hold.lasting, "lasting=")
+        return replace(body, hold=replace(hold, lasting=lasting))
+
+    def _accesses(self, accesses: tuple[At, ...]) -> tuple[At, ...]:
+        return tuple(At(each.source, self._whole(each.shift, "a shift")) for each in accesses)
+
+    def _reductions(self, reductions: tuple[Over, ...]) -> tuple[Over, ...]:
+        for each in reductions:
+            self._check(each)
+        return tuple(
+            replace(each, span=self._span(each.span), shift=self._whole(each.shift, "a shift"))
+            for each in reductions
+        )
+
+    def _check(self, over: Over) -> None:
+        algebra, options = AGGREGATES[over.function], dict(over.options)
+        definition = options.get("definition")
+        if isinstance(definition, Definition):
+            _require(
+                definition.merge is not None and definition.commutative,
+                "an aggregate has no merge=, or depends on order",
+            )
+        else:
+            splits = not algebra.holistic and over.function not in ("first", "last")
+            _require(splits, f"{over.function} depends on all samples of a span, or on their order")
+
+    def _span(self, span: Span) -> Span:
+        match span:
+            case Rolling(size=size):
+                _require(size < FOREVER, "a span has no end")
+                return Rolling(self._whole(size, "the size of rolling"))
+            case Window(size=size, every=every):
+                return Window(
+                    self._whole(size, "the size of a window"), self._whole(every, "the step of a window")
+                )
+            case Per(size=size):
+                return Per(self._whole(size, "the size of a window"))
+            case Last():
+                raise DoesNotFit("a span counts samples, not time")
+
+    def _resample(self, this: Object, body: Resample) -> Resample:
+        _require(this.name == self.program.output, "a resampled signal is computed with")
+        period = self.time.period or 1
+        _require(body.max_gap is None or body.max_gap >= period, "max_gap= is shorter than the period")
+        _require(body.every <= LONGEST * period, f"every= is more than {LONGEST:,} samples long")
+        return body
+
+
+# --- grids --------------------------------------------------------------------------------------------------
+
+
+def _steps(program: Program) -> dict[str, int]:
+    """Find on how many positions each object keeps its value, in order."""
+    steps: dict[str, int] = {}
+    marked: set[str] = set()  # objects that have a sample at each of their steps
+    gridded: set[str] = set()  # objects that have samples on a grid that never ends
+    for this in program.objects:
+        for over in reductions_of(this.body):
+            _require(over.source in marked, "samples are reduced that lie on several grids")
+            _check_grid(over, steps)
+        steps[this.name] = _step(this.body, steps)
+        if steps[this.name] > 1 or _marked(this.body, steps, marked):
+            marked.add(this.name)
+        if steps[this.name] > 1 or _reads_grid(this.body, steps, gridded):
+            gridded.add(this.name)
+        if isinstance(this.body, Feedback | Resample):
+            _require(this.name not in gridded, "a feedback, or what is resampled, reads windows on a grid")
+    return steps
+
+
+def _step(body: object, steps: Mapping[str, int]) -> int:
+    match body:
+        case Expression(accesses=accesses, reductions=reductions):
+            read = {(steps[each.source], each.shift) for each in accesses}
+            read |= {(result_step(each, steps), each.shift) for each in reductions}
+            common = {step for step, _ in read}
+            alike = len(common) == 1 and all(shift % step == 0 for step, shift in read)
+            return common.pop() if alike else 1
+        case _:
+            return 1
+
+
+def result_step(over: Over, steps: Mapping[str, int]) -> int:
+    """On how many positions a reduction keeps its value."""
+    match over.span:
+        case Window(every=every) | Per(size=every):
+            return every
+        case _:
+            return steps[over.source]
+
+
+def pane_of(over: Over, steps: Mapping[str, int]) -> int:
+    """How many positions are reduced at once before spans are made of them."""
+    match over.span:
+        case Window(size=size, every=every):
+            return gcd(size, every)
+        case Per(size=size):
+            return size
+        case _:
+            return steps[over.source]
+
+
+def _check_grid(over: Over, steps: Mapping[str, int]) -> None:
+    own = steps[over.source]
+    lengths = (over.span.size,) if isinstance(over.span, Rolling) else (pane_of(over, steps),)
+    _require(all(each % own == 0 for each in lengths), "a span cuts the windows that it reduces")
+
+
+def _marked(body: object, steps: Mapping[str, int], marked: set[str]) -> bool:
+    """Whether a fine object has a sample at every position where its inputs have them."""
+    match body:
+        case Sampled():
+            return True
+        case (
+            Expression(accesses=accesses, reductions=reductions)
+            | Feedback(accesses=accesses, reductions=reductions)
+        ):
+            fine = [each.source for each in accesses]
+            fine += [each.source for each in reductions if result_step(each, steps) == 1]
+            return any(steps[source] == 1 and source in marked for source in fine)
+        case _:
+            return any(source in marked for source in sources_of(body))  # type: ignore[arg-type]
+
+
+def _reads_grid(body: object, steps: Mapping[str, int], gridded: set[str]) -> bool:
+    on_grid = any(result_step(each, steps) > 1 or each.span == Per(1) for each in reductions_of(body))
+    return on_grid or any(source in gridded for source in sources_of(body))  # type: ignore[arg-type]
+
+
+def marks_of(program: Program, name: str) -> tuple[int, int]:
+    """By how many positions samples come before or after those of the inputs, at the first and at the last.
+
+    Only of objects that read no grid: samples on a grid never end.
+    """
+    match program[name].body:
+        case (
+            Expression(accesses=accesses, reductions=reductions)
+            | Feedback(accesses=accesses, reductions=reductions)
+        ):
+            moved = [(*marks_of(program, each.source), each.shift) for each in (*accesses, *reductions)]
+            return min(first + by for first, _, by in moved), max(last + by for _, last, by in moved)
+        case Resample(source=source):
+            return marks_of(program, source)
+        case _:
+            return 0, 0
+
+
+def schemas(program: Program) -> dict[str, pa.Schema]:
+    """The columns of all objects."""
+    return {each.name: each.schema for each in program.objects}

@@ -1,0 +1,242 @@
+"""Lower a temporal program over regular time to one kernel: the fast path of signals.
+
+`fits` says whether it can be; `reach` how many positions around its own each result needs; `build_dense` writes
+the kernel. It computes the output for positions [lo, hi) out of samples of which positions [base, total) are
+given. Where [lo - past, hi + future) lies inside the samples, the kernel for the *interior* does: nothing is
+asked about where samples begin and end. The kernel for an *edge* asks, and is right everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Column, Field
+from penstock.loop.abi import Binding
+from penstock.loop.nodes import U8, Kernel, Type
+from penstock.lower.emission.spec import Output
+from penstock.lower.machine import machine_type
+from penstock.lower.signals.dense.bodies import write_expression, write_sampled
+from penstock.lower.signals.dense.feedback import History, carry, declare_history, write_feedback
+from penstock.lower.signals.dense.memory import Array, Placed
+from penstock.lower.signals.dense.plan import Need, Nullable, Plan
+from penstock.lower.signals.dense.positions import DoesNotFit, Positions, in_positions, marks_of
+from penstock.lower.signals.dense.resample import Pattern, write_resample
+from penstock.lower.signals.dense.writer import Stored, Writer
+from penstock.temporal.nodes import (
+    At,
+    Expression,
+    Feedback,
+    Object,
+    Program,
+    Resample,
+    Sampled,
+    at,
+    sources_of,
+)
+from penstock.types.time import Time
+
+Inputs = Sequence[tuple[pa.Schema, Time]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer that the kernel works in."""
+
+    parameter: str
+    type: Type
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Past results of a feedback, which outlive calls: all `initial` before the first."""
+
+    values: str
+    valid: str
+    type: Type
+    size: int
+    kept: int
+    initial: float
+
+
+@dataclass(frozen=True)
+class DenseKernel:
+    """A kernel, what fills its parameters for each input, where results arrive, and the memory it works in."""
+
+    kernel: Kernel
+    inputs: tuple[tuple[Binding, ...], ...]
+    places: tuple[tuple[str, str], ...]  # the parameters that say which samples of an input are given
+    outputs: tuple[Output, ...]
+    scratch: tuple[Scratch, ...]
+    memories: tuple[Memory, ...]
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A program that fits: kernels of it can be built, for what is known of the samples."""
+
+    positions: Positions
+    inputs: tuple[tuple[pa.Schema, Time], ...]
+
+    @property
+    def reach(self) -> Need:
+        """How many positions before, and after, its own a result can depend on."""
+        return self._edge_plan({}, wide=False).reach
+
+    @property
+    def sequential(self) -> bool:
+        return self._edge_plan({}, wide=False).sequential
+
+    @property
+    def lasting(self) -> int:
+        """How many positions after the last sample its value may end."""
+        bodies = [each.body for each in self.positions.program.objects]
+        return max(each.hold.lasting or 0 for each in bodies if isinstance(each, Sampled))
+
+    @property
+    def shortest(self) -> int:
+        """With fewer samples, those that a feedback or a resampling reads leave gaps between their copies."""
+        program = self.positions.program
+        read = [each.name for each in program.objects if isinstance(each.body, Feedback | Resample)]
+        spans = [marks_of(program, name) for name in read]
+        return max((last - first for first, last in spans), default=0)
+
+    @property
+    def step(self) -> int:
+        """How many positions each value of the output stands for."""
+        return self.positions.steps[self.positions.program.output]
+
+    @property
+    def pattern(self) -> Pattern | None:
+        """How the output lies between positions, where it is resampled."""
+        body, time = self.positions.program[self.positions.program.output].body, self.positions.time
+        return Pattern(body.every, time.period or 1, time.start) if isinstance(body, Resample) else None
+
+    def kernel(
+        self, nullable: Nullable, *, edge: bool, wide: bool = False, lost: bool = False
+    ) -> DenseKernel:
+        """Write the kernel, for inputs in which only these columns hold nulls."""
+        plan = edge_plan = self._edge_plan(nullable, wide)
+        if not edge:
+            names = {each.name for each in plan.objects if isinstance(each.body, Feedback)}
+            least = {name: need for name, need in edge_plan.needs.items() if name in names}
+            plan = Plan(self.positions, nullable, edge=False, wide=wide, lost=lost, least=least)
+        return _Dense(plan, self.inputs).write()
+
+    def _edge_plan(self, nullable: Nullable, wide: bool) -> Plan:
+        return Plan(self.positions, nullable, edge=True, wide=wide)
+
+
+def dense(program: Program, inputs: Inputs) -> Dense:
+    """Prepare a program for the dense path; `DoesNotFit` says why it cannot be."""
+    times = [inputs[int(each)][1] for each in program.inputs]
+    return Dense(in_positions(_named(program), times), tuple(inputs))
+
+
+def why_not(program: Program, inputs: Inputs) -> str | None:
+    """Say why the dense path cannot run a program; None where it can."""
+    try:
+        dense(program, inputs)
+    except DoesNotFit as reason:
+        return str(reason)
+    return None
+
+
+def fits(program: Program, inputs: Inputs) -> bool:
+    """Tell whether the dense path can run a program."""
+    return why_not(program, inputs) is None
+
+
+def _named(program: Program) -> Program:
+    """An output that is a sample itself becomes an expression that reads it: results are always computed."""
+    this = program[program.output]
+    if not isinstance(this.body, Sampled | Feedback):
+        return program
+    fields = tuple(Field(name, Column(at(0, name))) for name in this.schema.names)
+    shown = Object(f"{this.name}'", Expression((At(this.name),), (), fields), this.schema)
+    return Program((*program.objects, shown), shown.name, program.keys, program.time)
+
+
+class _Dense:
+    """Writes one kernel."""
+
+    def __init__(self, plan: Plan, inputs: Inputs) -> None:
+        self.plan = plan
+        self.writer = Writer(plan, tuple(inputs))
+        self.this = plan.positions.program[plan.positions.program.output]
+
+    def write(self) -> DenseKernel:
+        writer = self.writer
+        histories = {
+            each.name: declare_history(writer, each, each.body)
+            for each in self.plan.objects
+            if isinstance(each.body, Feedback)
+        }
+        results, outputs = self._outputs()
+        with writer.blocks():
+            writer.declare_bases()
+            target = self._target(results)
+            for each in self.plan.objects:
+                if each.name in self.plan.needs:
+                    self._object(each, histories, target)
+                for source in sources_of(each.body):
+                    writer.done_with(source)
+            for history in histories.values():
+                carry(writer, history)
+        scratch = tuple(
+            Scratch(each.name, each.type, writer.pool.sizes[each.name])
+            for each in writer.k.build().params
+            if each.name in writer.pool.sizes
+        )
+        places = tuple((each.base.name, each.total.name) for each in writer.inputs)
+        memories = tuple(self._memory(name, each) for name, each in histories.items())
+        return DenseKernel(writer.k.build(), writer.bindings, places, outputs, scratch, memories)
+
+    def _object(self, this: Object, histories: Mapping[str, History], target: Stored) -> None:
+        match this.body:
+            case Sampled() as body:
+                write_sampled(self.writer, this, body)
+            case Expression() as body:
+                write_expression(self.writer, this, body, target if this is self.this else None)
+            case Feedback() as body:
+                write_feedback(self.writer, this, body, histories[this.name])
+            case Resample() as body:
+                write_resample(self.writer, this, body, target)
+
+    def _outputs(self) -> tuple[Stored, tuple[Output, ...]]:
+        k, nulls = self.writer.k, self.plan.nulls[self.this.name]
+        stored, outputs = Stored({}, {}), []
+        for each in self.this.schema:
+            machine = machine_type(each.type)
+            assert machine is not None
+            values = k.buffer("out", machine)
+            stored.values[each.name] = Array(values, 0)
+            valid = k.buffer("out_valid", U8) if each.name in nulls else None
+            if valid is not None:
+                stored.valid[each.name] = Array(valid, 0)
+            outputs.append(Output(each.name, machine, values.name, None if valid is None else valid.name))
+        return stored, tuple(outputs)
+
+    def _target(self, results: Stored) -> Stored:
+        """Results lie from the first asked for on: entries of a block are counted from there."""
+        writer, step = self.writer, self.plan.step(self.this.name)
+        if isinstance(self.this.body, Resample):
+            return results
+        origin = writer.lo + writer.phase
+        distance = writer.bases[1] - origin if step == 1 else writer.base(step) - origin.div(step)
+        place = writer.k.var("place", distance)
+        return Stored(
+            {name: Placed(each.buffer, 0, place) for name, each in results.values.items()},
+            {name: Placed(each.buffer, 0, place) for name, each in results.valid.items()},
+        )
+
+    def _memory(self, name: str, history: History) -> Memory:
+        body = self.plan.positions.program[name].body
+        assert isinstance(body, Feedback)
+        values, valid = history.values.buffer, history.valid.buffer
+        return Memory(
+            values.name, valid.name, values.type, history.kept + self.writer.block, history.kept, body.initial
+        )

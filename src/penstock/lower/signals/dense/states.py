@@ -1,0 +1,182 @@
+"""Write the states that reductions are read from: of entries, of panes, and of spans chained from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell, conjunction
+from penstock.kernels.monoids import Values
+from penstock.kernels.monoids.base import either as chosen
+from penstock.loop.abi import NEED_WIDE
+from penstock.loop.nodes import I64, U64, Value, const
+from penstock.lower.expressions import Lowering
+from penstock.lower.partials import values_added
+from penstock.lower.signals.dense.memory import Array
+from penstock.lower.signals.dense.panes import Entries, reduced
+from penstock.lower.signals.dense.plan import no_text
+from penstock.lower.signals.dense.reductions import Group, Track, is_long_sum
+from penstock.lower.signals.dense.writer import Here, Writer
+
+
+def prepare(writer: Writer, group: Group) -> None:
+    """Write whatever the spans of a group are joined from."""
+    for track in writer.plan.tracks(group):
+        algebra = writer.plan.algebras[track]
+        if algebra.monoid.guarded and is_long_sum(track.partial, group.schema):
+            _guard(writer, track, group.length * algebra.per_entry)
+        for length in sorted(writer.plan.read_lengths(track, group.length)):
+            _ensure(writer, track, length)
+
+
+def release(writer: Writer, group: Group) -> None:
+    """Give back the memory of states that nobody reads any more."""
+    for track in writer.plan.tracks(group):
+        for length in writer.plan.read_lengths(track, group.length):
+            _release(writer, track, length)
+
+
+def _release(writer: Writer, track: Track, length: int) -> None:
+    writer.readers[track, length] -= 1
+    if writer.readers[track, length] == 0:
+        for array in writer.levels.pop((track, length), ()):
+            writer.pool.give_back(array)
+
+
+def states_at(writer: Writer, group: Group, here: Here) -> list[Values]:
+    """The states of all partials of a group, as they are here."""
+    entry = _read_at(writer, group, here)
+    found = []
+    for partial, algebra in zip(group.partials, group.algebras, strict=True):
+        if algebra.words:
+            found.append(_state(writer, group.track(partial), group.length, entry))
+        else:
+            found.append(algebra.complete((), group.length))
+    return found
+
+
+def _read_at(writer: Writer, group: Group, here: Here) -> Value:
+    if group.lag == 0:
+        return writer.entry(here, group.pane, group.shift)
+    panes = group.every // group.pane
+    window = writer.entry(here, group.every, group.shift)
+    if group.every == group.pane:
+        return window - 1
+    absolute = (window + writer.base(group.every)) * panes
+    return writer.k.var("pane", absolute - writer.base(group.pane) - 1)
+
+
+# --- chains -------------------------------------------------------------------------------------------------
+
+
+def _ensure(writer: Writer, track: Track, length: int) -> None:
+    """Write the states of a length into memory, unless they are there, or are read from entries directly."""
+    if (track, length) in writer.levels or (length == 1 and _is_plain(writer, track)):
+        return
+    if length == 1 and track.pane > writer.plan.step(track.source):
+        _panes(writer, track)
+        return
+    parts = {part.length for part in writer.plan.chains[track].get(length, ())}
+    for part in sorted(parts):
+        _ensure(writer, track, part)
+    k = writer.k
+    arrays = _arrays(writer, track, length)
+    start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, length])
+    with k.for_(start, stop, "e") as entry:
+        state = _state(writer, track, length, entry)
+        _keep(writer, track, arrays, entry, state)
+    writer.levels[track, length] = arrays
+    for part in parts:
+        _release(writer, track, part)
+
+
+def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
+    """Read, or join, the state of a length of entries."""
+    algebra = writer.plan.algebras[track]
+    arrays = writer.levels.get((track, length))
+    if arrays is not None:
+        return algebra.complete(tuple(each[entry] for each in arrays), length)
+    parts = writer.plan.chains[track].get(length)
+    if parts is None:
+        return _entry_state(writer, track, entry)
+    states = [_state(writer, track, part.length, entry - part.back if part.back else entry) for part in parts]
+    return algebra.merged(writer.k, states)
+
+
+def _arrays(writer: Writer, track: Track, length: int) -> list[Array]:
+    need = writer.plan.level_needs[track, length]
+    return [writer.array(track.pane, need, each) for each in writer.plan.algebras[track].words]
+
+
+def _keep(writer: Writer, track: Track, arrays: list[Array], entry: Value, state: Values) -> None:
+    for array, word in zip(arrays, writer.plan.algebras[track].stored(state), strict=True):
+        writer.k.store(array.buffer, array.place(entry), word)
+
+
+# --- entries ------------------------------------------------------------------------------------------------
+
+
+def _is_plain(writer: Writer, track: Track) -> bool:
+    """Whether an entry's state is so cheap that it is made wherever it is read."""
+    algebra = writer.plan.algebras[track]
+    whole = track.pane == writer.plan.step(track.source)
+    return whole and algebra.known and all(isinstance(each, ex.Column) for each in track.partial.args)
+
+
+def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
+    k, monoid = writer.k, writer.plan.algebras[track].monoid
+    values, active = contribution(writer, track)(entry)
+    if monoid.name == "plain_float_sum" and active is None:
+        return (values[0].to(monoid.states[0].type),)
+    identity = tuple(const(each.identity, each.type) for each in monoid.states)
+    state = monoid.step(k, identity, values)
+    return state if active is None else chosen(k.var("active", active), state, identity)
+
+
+def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values, Value | None]]:
+    """What a sample brings to a state, and the condition under which it does."""
+    schema = writer.plan.schemas[track.source]
+
+    def at(entry: Value) -> tuple[Values, Value | None]:
+        lowering = Lowering(
+            writer.k, schema, lambda name: writer.cell(track.source, name, entry), writer.fail, no_text
+        )
+        partial = track.partial
+        where: Cell | None = None if partial.where is None else lowering.lower(partial.where)
+        cells = [lowering.lower(each) for each in partial.args]
+        values, active = values_added(partial, cells, where)
+        return values, conjunction(active, writer.sample(track.source, entry))
+
+    return at
+
+
+def _panes(writer: Writer, track: Track) -> None:
+    """Reduce the entries of each pane."""
+    k, own = writer.k, writer.plan.step(track.source)
+    each = track.pane // own
+    arrays = _arrays(writer, track, 1)
+    start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, 1])
+    algebra = writer.plan.algebras[track]
+    with k.for_(start, stop, "pane", scalar=True) as pane:
+        first = k.var("first", (pane + writer.base(track.pane)) * each - writer.base(own))
+        state = reduced(k, algebra, Entries(first, each, contribution(writer, track)), track.partial.kind)
+        _keep(writer, track, arrays, pane, state)
+    writer.levels[track, 1] = arrays
+
+
+def _guard(writer: Writer, track: Track, samples: int) -> None:
+    """Look at the sizes of what is summed in 64 bits; where they might not do, the run goes on with 128."""
+    k, plan = writer.k, writer.plan
+    need, own = plan.needs[track.source], plan.step(track.source)
+    start, stop = writer.bounds(own, need)
+    largest = k.var("largest", 0, U64)
+    with k.for_(start, stop, "e") as entry:
+        values, active = contribution(writer, track)(entry)
+        value = values[0]
+        size = value if value.type == U64 else (value ^ (value >> 63)).to(U64)
+        k.set(largest, largest | (size if active is None else size * active.to(U64)))
+    with k.if_(largest >= const((1 << 63) // samples, U64)):
+        k.set(writer.status, NEED_WIDE)
+
+
+__all__ = ["I64", "prepare", "states_at"]

@@ -1,0 +1,261 @@
+"""Write a dense kernel: one loop over blocks of positions, and in it the objects of the program in order.
+
+Inside a block, positions are counted from its first (an *entry*; of an object on a grid, windows from the one
+the block begins in), so that reading a shifted value is reading at a constant distance.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import ceil
+
+from penstock.expr import nodes as ex
+from penstock.kernels.cells import Cell, conjunction
+from penstock.loop.abi import NEED_WIDE, Binding
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, as_value, const, maximum, minimum
+from penstock.lower.columns import Columns
+from penstock.lower.machine import machine_type
+from penstock.lower.signals.dense.memory import Array, Pool
+from penstock.lower.signals.dense.plan import Need, Plan, either
+from penstock.lower.signals.dense.positions import result_step
+from penstock.lower.signals.dense.reductions import Track
+from penstock.temporal.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of
+
+FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where a sum might have
+
+_POSITIONS = 1024  # of a block, at least: what a step reads and writes lies in the first cache
+_HALOS = 6  # a block is so many times as long as what is computed around it
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """A place in a block: an entry of objects with this step, and the grid's position it stands for if needed."""
+
+    step: int
+    entry: Value
+    grid: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The columns of an object in memory: values, and whether they are there where that is in question."""
+
+    values: dict[str, Array]
+    valid: dict[str, Array]
+
+
+@dataclass
+class Input:
+    """Parameters that say which samples of an input are given."""
+
+    base: Var
+    total: Var
+    columns: Columns
+
+
+@dataclass
+class Writer:
+    """What all parts of a kernel share while it is written."""
+
+    plan: Plan
+    inputs_schema: tuple[tuple[object, object], ...]
+    k: KernelBuilder = field(default_factory=lambda: KernelBuilder("dense"))
+
+    def __post_init__(self) -> None:
+        k, plan = self.k, self.plan
+        self.lo, self.hi = k.scalar("lo"), k.scalar("hi")
+        self.inputs = [self._input(str(place), *each) for place, each in enumerate(self.inputs_schema)]
+        self.pool = Pool(k)
+        self.histories: dict[str, Stored] = {}
+        self.stored: dict[str, Stored] = {}
+        self.levels: dict[tuple[Track, int], list[Array]] = {}
+        self.readers = plan.readers()
+        self.waiting = Counter(source for each in plan.objects for source in sources_of(each.body))
+        grid = plan.positions.grid
+        halo = max(
+            [1, *(each.past + each.future for each in (*plan.needs.values(), *plan.level_needs.values()))]
+        )
+        self.block = ceil(max(_POSITIONS, _HALOS * halo) / grid) * grid
+        # Grids are counted from far enough before the first sample that no number is negative.
+        self.phase = plan.positions.phase + ceil((2 * halo + grid) / grid + 1) * grid
+        self.status = k.var("status", 0)
+        self.errors = k.var("errors", False, BOOL)
+
+    def _input(self, place: str, schema: object, time: object) -> Input:
+        base, total = self.k.scalar("base"), self.k.scalar("total")
+        null = self.plan.nullable.get(place, frozenset())
+        return Input(base, total, Columns(self.k, schema, null, frozenset(), time, base))  # type: ignore[arg-type]
+
+    @property
+    def bindings(self) -> tuple[tuple[Binding, ...], ...]:
+        return tuple(tuple(each.columns.bindings) for each in self.inputs)
+
+    # -- blocks --------------------------------------------------------------------------------------
+
+    @contextmanager
+    def blocks(self) -> Iterator[None]:
+        """Loop over blocks that end where all grids meet, so that few windows are cut."""
+        k = self.k
+        self.first = at = k.var("at", self.lo)
+        with k.while_(at < self.hi):
+            here = k.var("here", at + self.phase)
+            end = (here.div(self.block) + 1) * self.block - self.phase
+            self.count = k.var("count", minimum(end, self.hi) - at)
+            self.start = k.var("start", at)
+            self.bases = {1: here}
+            yield
+            k.set(at, at + self.count)
+        k.ret(either_status(self))
+
+    def base(self, step: int) -> Value:
+        """The number of the window, on the grid of that step, in which the block begins."""
+        found = self.bases.get(step)
+        if found is None:
+            found = self.bases[step] = self.k.var("window", self.bases[1].div(step))
+        return found
+
+    def declare_bases(self) -> None:
+        """Compute the windows that blocks begin in before anything else, where all can see them."""
+        plan = self.plan
+        steps = {*plan.positions.steps.values(), *(track.pane for track in plan.algebras)}
+        steps |= {result_step(over, plan.positions.steps) for over in plan.positions.overs}
+        for step in sorted(steps):
+            self.base(step)
+
+    def bounds(self, step: int, need: Need) -> tuple[Value, Value]:
+        """The entries that cover a block and what is needed around it."""
+        if step == 1:
+            return const(-need.past, I64), self.count + need.future
+        first, last = self.bases[1] - need.past, self.bases[1] + self.count + (need.future - 1)
+        return first.div(step) - self.base(step), last.div(step) - self.base(step) + 1
+
+    def array(self, step: int, need: Need, type: object) -> Array:
+        head = need.past if step == 1 else ceil(need.past / step) + 1
+        length = self.block + need.past + need.future
+        size = length if step == 1 else length // step + 4
+        return self.pool.take(type, max(size, 1), head)  # type: ignore[arg-type]
+
+    # -- places --------------------------------------------------------------------------------------
+
+    def entry(self, here: Here, step: int, shift: int) -> Value:
+        """The entry, of objects with a step, that is valid `shift` positions before here."""
+        if step == here.step and shift % step == 0:
+            return here.entry - shift // step if shift else here.entry
+        assert here.grid is not None
+        return self.k.var("entry", (here.grid - shift).div(step) - self.base(step))
+
+    def position(self, entry: Value) -> Value:
+        return self.start + entry
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def cell(self, name: str, column: str, entry: Value) -> Cell:
+        """A value of an object that is computed already, or of a sample."""
+        stored = self.stored.get(name)
+        if stored is not None and column in stored.values:
+            valid = stored.valid.get(column)
+            return Cell(stored.values[column][entry], None if valid is None else _flag(valid[entry]))
+        this = self.plan.positions.program[name].body
+        assert isinstance(this, Sampled)
+        given = self.inputs[int(this.input)]
+        expr = next(each.expr for each in this.fields if each.name == column)
+        assert isinstance(expr, ex.Column)
+        value = given.columns.cell(expr.name, self.position(entry) - given.base).value
+        valid = None if stored is None else stored.valid.get(column)
+        return Cell(value, None if valid is None else _flag(valid[entry]))
+
+    def sample(self, name: str, entry: Value) -> Value | None:
+        """Whether an object has a sample there; None where it always has."""
+        if self.plan.is_always_there(name):
+            return None
+        cells = [self.cell(name, each, entry).valid for each in self.plan.schemas[name].names]
+        there = (
+            None
+            if any(each is None for each in cells)
+            else either([each for each in cells if each is not None])
+        )
+        return conjunction(self.mark(name, entry), there)
+
+    def mark(self, name: str, entry: Value) -> Value | None:
+        """Whether what an object reads is sampled there; None where it is for certain."""
+        steps, body = self.plan.positions.steps, self.plan.positions.program[name].body
+        if not self.plan.edge or steps[name] > 1:
+            return None
+        match body:
+            case Sampled(input=source):
+                position = self.k.var("position", self.position(entry))
+                return (position >= 0) & (position < self.inputs[int(source)].total)
+            case (
+                Expression(accesses=accesses, reductions=reductions)
+                | Feedback(accesses=accesses, reductions=reductions)
+            ):
+                found = [self._mark(each.source, steps[each.source], entry - each.shift) for each in accesses]
+                found += [
+                    self._mark(each.source, result_step(each, steps), entry - each.shift)
+                    for each in reductions
+                ]
+                return (
+                    None
+                    if any(each is None for each in found)
+                    else either([each for each in found if each is not None])
+                )
+            case _:
+                raise AssertionError("nothing reads what is resampled")
+
+    def _mark(self, source: str, step: int, entry: Value) -> Value | None:
+        if step == 1:
+            return self.mark(source, entry)
+        return (self.bases[1] + entry).rem(step).eq(0)
+
+    def fail(self, condition: Value) -> None:
+        self.k.set(self.errors, self.errors | condition)
+
+    def store(self, this: Object, stored: Stored, name: str, entry: Value, cell: Cell) -> None:
+        """Write a column of an object."""
+        array = stored.values[name]
+        self.k.store(array.buffer, array.place(entry), cell.value.to(array.buffer.type))
+        valid = stored.valid.get(name)
+        if valid is not None:
+            there = const(1, U8) if cell.valid is None else cell.valid.to(U8)
+            self.k.store(valid.buffer, valid.place(entry), there)
+
+    def room(self, this: Object, need: Need) -> Stored:
+        """Memory for the columns of an object."""
+        step = self.plan.step(this.name)
+        nulls = self.plan.nulls[this.name]
+        values = {each.name: self.array(step, need, machine_type(each.type)) for each in this.schema}
+        return Stored(
+            values, {name: self.array(step, need, U8) for name in this.schema.names if name in nulls}
+        )
+
+    def done_with(self, name: str) -> None:
+        """Give back the memory of an object once all that read it are written; past results stay."""
+        self.waiting[name] -= 1
+        body = self.plan.positions.program[name].body
+        if self.waiting[name] == 0 and name in self.stored and not isinstance(body, Feedback):
+            stored = self.stored.pop(name)
+            for array in (*stored.values.values(), *stored.valid.values()):
+                self.pool.give_back(array)
+
+
+def either_status(writer: Writer) -> Value:
+    """What the kernel returns."""
+    k = writer.k
+    with k.if_(writer.errors):
+        k.set(writer.status, FAILED)
+    return writer.status
+
+
+def _flag(byte: Value) -> Value:
+    return byte.ne(0)
+
+
+def at_least(value: Value, least: int) -> Value:
+    return maximum(value, as_value(least, I64))
+
+
+__all__ = ["FAILED", "NEED_WIDE", "Buffer", "Here", "Resample", "Stored", "Writer", "at_least"]

@@ -1,0 +1,294 @@
+"""Evaluate signals over regular time: cut positions among threads, each with its halo, without synchronisation.
+
+Which kernel computes a position depends on the position alone (is everything it can depend on inside the
+samples?), and how a kernel computes it does not depend on the cut. So the answer is the same to the last bit,
+whatever the batches and however many threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import NEED_WIDE, Binding
+from penstock.loop.nodes import Type
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import filled, numpy_type, to_arrow, words_per_cell
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.programs import Call, OutputColumn
+
+Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
+
+LEAST_SLICE = 1 << 14  # positions: below this a thread costs more than it brings
+_FAILED = (
+    "a value of a signal does not fit its type; cast to a wider type or to float64 before computing with it"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    parameter: str
+    type: Type
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Past results of a feedback: the first `kept` cells outlive a call."""
+
+    values: str
+    valid: str
+    type: Type
+    size: int
+    kept: int
+    initial: float
+
+
+@dataclass(frozen=True)
+class DenseCall:
+    """A kernel, what fills its parameters, and the memory it works in."""
+
+    call: Call
+    inputs: tuple[tuple[Binding, ...], ...]
+    places: tuple[tuple[str, str], ...]  # the parameters for base and total of each input
+    outputs: tuple[OutputColumn, ...]
+    scratch: tuple[Scratch, ...]
+    memories: tuple[Memory, ...]
+
+
+class DenseProgram(Protocol):
+    """What the compiler knows of a program that fits."""
+
+    outputs: tuple[OutputColumn, ...]
+    kept: tuple[int, ...]  # how many past results each feedback remembers
+    past: int
+    future: int
+    lasting: int
+    shortest: int
+    grid: int
+    phase: int
+    sequential: bool
+
+    def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
+        """The kernel for what is known of the samples."""
+
+    def outputs_before(self, position: int) -> int:
+        """How many results come before a position, counted from some position on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of an input from position `base` on."""
+
+    rows: pa.RecordBatch
+    base: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.base + len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Results: values, bytes that tell which of them are there, and whether one is not."""
+
+    values: np.ndarray
+    valid: np.ndarray
+    nulls: bool
+
+    def to_arrow(self, dtype: pa.DataType) -> pa.Array:
+        return to_arrow(self.values, self.valid if self.nulls else None, dtype)
+
+
+@dataclass
+class DenseSignals:
+    """Evaluates one program. A sequential one goes on from where the last call ended."""
+
+    program: DenseProgram
+    threads: int = 1
+    wide: bool = False
+    histories: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+    _scratch: dict[int, list[dict[str, np.ndarray]]] = field(default_factory=dict)
+
+    def span(self, total: int) -> tuple[int, int]:
+        """The positions at which the output can change, `total` being the longest input's samples."""
+        program = self.program
+        first, last = -program.future, total + program.past + program.lasting + 1
+        return self._down(first), self._down(last + program.grid - 1)
+
+    def ready(self, total: int) -> int:
+        """The position up to which results are final, while more samples may come."""
+        return self._down(max(total - self.program.future, self.span(0)[0]))
+
+    def _down(self, position: int) -> int:
+        """The last position up to this one where all grids meet."""
+        return position - (position + self.program.phase) % self.program.grid
+
+    def evaluate(
+        self, samples: Sequence[Samples], lo: int, hi: int, room: Sequence[Column] | None = None
+    ) -> list[Column]:
+        """Compute the output at positions [lo, hi), into the memory given or into new."""
+        columns = self.room(lo, hi) if room is None else room
+        nullable = {str(i): _nullable(each.rows) for i, each in enumerate(samples)}
+        sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column in which nothing can be null
+        nulls = [False for _ in columns]
+        for begin, end, edge in self._parts(samples, lo, hi):
+            call = self._computed(nullable, edge, samples, (begin, end), lo, columns)
+            part = slice(self._place(begin, lo), self._place(end, lo))
+            for i, output in enumerate(call.outputs):
+                if output.valid is None:
+                    sure[i].append(part)
+                else:
+                    nulls[i] |= not columns[i].valid[part].all()
+        return [_marked(*each) for each in zip(columns, sure, nulls, strict=True)]
+
+    def room(self, lo: int, hi: int) -> list[Column]:
+        """Memory for the results of some positions."""
+        size = self._place(hi, lo)
+        types = [each.type for each in self.program.outputs]
+        return [Column(np.empty(size, numpy_type(each)), np.empty(size, np.uint8), True) for each in types]
+
+    # -- cutting -------------------------------------------------------------------------------------
+
+    def _parts(self, samples: Sequence[Samples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
+        """Cut off what lies near the beginning and the end of the samples."""
+        program = self.program
+        total = min(each.total for each in samples)
+        first = self._down(program.past + program.grid - 1)
+        last = max(self._down(total - program.future), first)
+        for begin, end, edge in (
+            (lo, min(hi, first), True),
+            (max(lo, first), min(hi, last), False),
+            (max(lo, last), hi, True),
+        ):
+            if begin < end:
+                yield begin, end, edge
+
+    def _slices(self, begin: int, end: int) -> list[tuple[int, int]]:
+        threads = 1 if self.program.sequential else max(1, min(self.threads, (end - begin) // LEAST_SLICE))
+        cuts = [begin, *(self._down(begin + (end - begin) * i // threads) for i in range(1, threads)), end]
+        return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
+
+    # -- calling -------------------------------------------------------------------------------------
+
+    def _computed(
+        self,
+        nullable: Nullable,
+        edge: bool,
+        samples: Sequence[Samples],
+        positions: tuple[int, int],
+        lo: int,
+        columns: Sequence[Column],
+    ) -> DenseCall:
+        """Compute some positions by one kernel; where 64 bits do not do for a sum, again with 128."""
+        before = [(values.copy(), valid.copy()) for values, valid in self.histories]
+        while True:
+            call = self.program.call(nullable, edge, self.wide, not edge and self._lost())
+            statuses = self._statuses(call, samples, positions, lo, columns)
+            if NEED_WIDE not in statuses:
+                break
+            self.wide, self.histories = True, before
+        if any(statuses):
+            raise OverflowError(_FAILED)
+        return call
+
+    def _statuses(
+        self,
+        call: DenseCall,
+        samples: Sequence[Samples],
+        positions: tuple[int, int],
+        lo: int,
+        columns: Sequence[Column],
+    ) -> list[int]:
+        given = self._given(call, samples)
+        found: list[int] = []
+
+        def work(begin: int, end: int) -> Callable[[], None]:
+            results = self._results(call, columns, begin, lo)
+            return lambda: found.append(self._call(call, given | results, begin, end))
+
+        run_on_threads([work(*each) for each in self._slices(*positions)])
+        return found
+
+    def _given(self, call: DenseCall, samples: Sequence[Samples]) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for each, bindings, (base, total) in zip(samples, call.inputs, call.places, strict=True):
+            given |= BatchArguments(each.rows, {}).fill(bindings)
+            given |= {base: each.base, total: each.total}
+        return given
+
+    def _call(self, call: DenseCall, values: dict[str, Any], lo: int, hi: int) -> int:
+        kept = self._scratch.setdefault(id(call), [])
+        scratch = kept.pop() if kept else _scratch(call)
+        status = call.call(values | scratch | self._memory(call) | {"lo": lo, "hi": hi})
+        kept.append(scratch)
+        return status
+
+    def _results(self, call: DenseCall, columns: Sequence[Column], begin: int, lo: int) -> dict[str, Any]:
+        first = self._place(begin, lo)
+        found: dict[str, Any] = {}
+        for column, output in zip(columns, call.outputs, strict=True):
+            found[output.values] = column.values[first:]
+            if output.valid is not None:
+                found[output.valid] = column.valid[first:]
+        return found
+
+    def _place(self, position: int, lo: int) -> int:
+        return self.program.outputs_before(position) - self.program.outputs_before(lo)
+
+    # -- what a feedback remembers -------------------------------------------------------------------
+
+    def _memory(self, call: DenseCall) -> dict[str, Any]:
+        """Past results; as long as the kernel at hand needs."""
+        if not self.histories:
+            self.histories = [_first_results(each) for each in call.memories]
+        found: dict[str, Any] = {}
+        for place, each in enumerate(call.memories):
+            values, valid = self.histories[place]
+            if len(values) < each.size:
+                self.histories[place] = values, valid = _grown(each, values, valid)
+            found |= {each.values: values, each.valid: valid}
+        return found
+
+    def _lost(self) -> bool:
+        """Whether a past result is null, so that those after it may be."""
+        return any(not valid[: self._kept(place)].all() for place, (_, valid) in enumerate(self.histories))
+
+    def _kept(self, place: int) -> int:
+        return self.program.kept[place]
+
+
+def _marked(column: Column, sure: list[slice], nulls: bool) -> Column:
+    """Fill in the validity of what cannot be null, if anybody will look at it."""
+    for part in sure if nulls else ():
+        column.valid[part] = 1
+    return Column(column.values, column.valid, nulls)
+
+
+def _first_results(memory: Memory) -> tuple[np.ndarray, np.ndarray]:
+    return filled(memory.type, memory.initial, memory.size), np.ones(memory.size, np.uint8)
+
+
+def _grown(memory: Memory, values: np.ndarray, valid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    larger, flags = _first_results(memory)
+    larger[: memory.kept], flags[: memory.kept] = values[: memory.kept], valid[: memory.kept]
+    return larger, flags
+
+
+def _scratch(call: DenseCall) -> dict[str, np.ndarray]:
+    return {
+        each.parameter: np.empty(each.size * words_per_cell(each.type), numpy_type(each.type))
+        for each in call.scratch
+    }
+
+
+def _nullable(rows: pa.RecordBatch) -> frozenset[str]:
+    return frozenset(
+        name for name, array in zip(rows.schema.names, rows.columns, strict=True) if array.null_count
+    )

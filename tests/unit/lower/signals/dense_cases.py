@@ -1,0 +1,112 @@
+"""Run a signal on the dense path and by the definition, and compare position by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import compile_kernel
+from penstock.dense_programs import CompiledDense
+from penstock.loop.interpret import interpret
+from penstock.loop.nodes import Kernel
+from penstock.lower.signals.dense import Dense, dense
+from penstock.plan.schema import schema_of, time_of
+from penstock.programs import Workshop
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.dense import DenseSignals, Samples
+from penstock.temporal.interpret import Sample, Signals
+from penstock.temporal.nodes import Program, Resample, Sampled
+
+TOLERANCE = 1e-9
+
+
+def quick(kernel: Kernel) -> Call:
+    return compile_kernel(kernel, effort=Effort.QUICK)
+
+
+def interpreted(kernel: Kernel) -> Call:
+    return lambda values: interpret(kernel, values)
+
+
+def prepared(signal) -> tuple[Program, Dense]:
+    program, streams = signal.graph.program(signal.name)
+    return program, dense(program, [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams])
+
+
+def evaluator(made: Dense, backend: Callable[[Kernel], Call] = quick, threads: int = 1) -> DenseSignals:
+    return DenseSignals(CompiledDense(made, Workshop(backend)), threads)
+
+
+def samples_of(tables: Sequence[pa.Table]) -> list[Samples]:
+    return [Samples(pa.record_batch({n: t[n].combine_chunks() for n in t.column_names})) for t in tables]
+
+
+def results(run: DenseSignals, samples: Sequence[Samples], cuts: Sequence[int] = ()) -> dict[str, list]:
+    """All values of the output, computed in pieces."""
+    lo, hi = run.span(max(each.total for each in samples))
+    edges = [lo, *sorted({cut for each in cuts if lo < (cut := run._down(each)) < hi}), hi]
+    found: dict[str, list] = {each.name: [] for each in run.program.outputs}
+    for begin, end in zip(edges, edges[1:], strict=False):
+        for name, column in zip(found, run.evaluate(samples, begin, end), strict=True):
+            there = column.valid if column.nulls else np.ones(len(column.values), np.uint8)
+            found[name] += [v if ok else None for v, ok in zip(column.values.tolist(), there, strict=True)]
+    return found
+
+
+def times(program: Program, made: Dense, run: DenseSignals, total: int) -> list[int]:
+    """The instants the results are for."""
+    lo, hi = run.span(total)
+    clock = made.positions.time
+    body = program[program.output].body
+    if isinstance(body, Resample):
+        count = run.program.outputs_before(lo)
+        return [j * body.every for j in range(count, run.program.outputs_before(hi))]
+    return [clock.start + i * clock.period for i in range(lo, hi, made.step)]
+
+
+def defined(program: Program, made: Dense, run: DenseSignals, tables: Sequence[pa.Table]) -> dict[str, list]:
+    """The same by the definition."""
+    clock = made.positions.time
+    samples = {}
+    for each in program.objects:
+        if isinstance(each.body, Sampled):
+            rows = tables[int(each.body.input)].to_pylist()
+            (field,) = each.body.fields
+            column = field.expr.name
+            samples[each.name] = [
+                Sample(clock.start + i * clock.period, None, {field.name: row[column]}) for i, row in enumerate(rows)
+            ]
+    signals = Signals(program, samples)
+    found: dict[str, list] = {each.name: [] for each in run.program.outputs}
+    for t in times(program, made, run, max(len(each) for each in tables)):
+        for name, value in signals.value(program.output, t).items():
+            found[name].append(value)
+    return found
+
+
+def same(a: object, b: object) -> bool:
+    """Equal, floats within a tolerance of their size."""
+    if a is None or b is None:
+        return a is b
+    if isinstance(a, float) or isinstance(b, float):
+        x, y = float(a), float(b)
+        if math.isnan(x) or math.isnan(y):
+            return math.isnan(x) and math.isnan(y)
+        return x == y or math.isclose(x, y, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    return int(a) == int(b)
+
+
+def check(signal, tables: Sequence[pa.Table], backend=quick) -> dict[str, list]:
+    """Compare all results with the definition."""
+    program, made = prepared(signal)
+    run = evaluator(made, backend)
+    samples = samples_of(tables)
+    got, wanted = results(run, samples), defined(program, made, run, tables)
+    for name in wanted:
+        for place, (a, b) in enumerate(zip(got[name], wanted[name], strict=True)):
+            assert same(a, b), f"{name} at result {place}: {a} instead of {b}\n{got[name]}\n{wanted[name]}"
+    return got
