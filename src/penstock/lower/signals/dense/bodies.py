@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, narrow
+from penstock.kernels.monoids import Values
 from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.dense.plan import Need, no_text
-from penstock.lower.signals.dense.positions import result_step
+from penstock.lower.signals.dense.positions import is_lenient, marks_of, result_step
 from penstock.lower.signals.dense.states import prepare, release, states_at
-from penstock.lower.signals.dense.writer import Here, Stored, Writer
-from penstock.temporal.nodes import Expression, Feedback, Object, Sampled
+from penstock.lower.signals.dense.writer import Here, Stored, Writer, one_of
+from penstock.temporal.nodes import Expression, Feedback, Object, Rolling, Sampled
 from penstock.temporal.scope import reduced_types, scope
+
+States = Sequence[Sequence[Values]]  # of each group of reductions, the states of its partials
 
 
 def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
@@ -72,7 +75,12 @@ def _store_sample(
 
 
 def lowering_at(
-    writer: Writer, this: Object, body: Expression | Feedback, here: Here, own: dict[str, Cell]
+    writer: Writer,
+    this: Object,
+    body: Expression | Feedback,
+    here: Here,
+    states: States,
+    own: dict[str, Cell],
 ) -> Lowering:
     """Lower fields over what is read and reduced here."""
     plan = writer.plan
@@ -85,8 +93,8 @@ def lowering_at(
         return writer.cell(access.source, read, writer.entry(here, plan.step(access.source), access.shift))
 
     reduced: dict[int, Cell] = {}
-    for group in plan.groups[this.name]:
-        cells = group.cells(writer.k, states_at(writer, group, here), writer.fail)
+    for group, state in zip(plan.groups[this.name], states, strict=True):
+        cells = group.cells(writer.k, state, writer.fail)
         reduced |= zip(group.places, cells, strict=True)
     return Lowering(
         writer.k,
@@ -134,15 +142,77 @@ def _stretch(writer: Writer, body: Expression | Feedback) -> int:
 
 def write_expression(writer: Writer, this: Object, body: Expression, target: Stored | None) -> None:
     """Compute the fields, entry by entry, into memory or into the result."""
-    for group in writer.plan.groups[this.name]:
+    plan, need = writer.plan, writer.plan.needs[this.name]
+    for group in plan.groups[this.name]:
         prepare(writer, group)
-    stored = target or writer.room(this, writer.plan.needs[this.name])
-    with each_entry(writer, this, body, writer.plan.needs[this.name]) as here:
-        lowering = lowering_at(writer, this, body, here, {})
-        for each in body.fields:
+    stored = target or writer.room(this, need)
+    marks = writer.array(plan.step(this.name), need, U8) if _has_marks(writer, this) else None
+    with each_entry(writer, this, body, need) as here:
+        states = [states_at(writer, group, here) for group in plan.groups[this.name]]
+        lowering = lowering_at(writer, this, body, here, states, {})
+        begun = _begun(writer, this, here)
+        for each in plan.fields[this.name]:
             cell = lowering.lower_as(each.expr, this.schema.field(each.name).type)
+            cell = cell if begun is None else Cell(cell.value, narrow(cell.valid, begun))
             writer.store(this, stored, each.name, here.entry, cell)
-    for group in writer.plan.groups[this.name]:
+        if marks is not None:
+            mark = _mark(writer, this, body, here, states)
+            writer.k.store(
+                marks.buffer, marks.place(here.entry), const(1, U8) if mark is None else mark.to(U8)
+            )
+    for group in plan.groups[this.name]:
         release(writer, group)
     if target is None:
-        writer.stored[this.name] = stored
+        writer.stored[this.name] = Stored(stored.values, stored.valid, marks)
+
+
+def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
+    """Constants alone do not make a signal: it begins with what it reads. None where that is no question."""
+    program = writer.plan.positions.program
+    if not writer.plan.edge or not is_lenient(program, this):
+        return None
+    return writer.position(here.entry) >= marks_of(program, this.name)[0]
+
+
+# --- samples on grids ---------------------------------------------------------------------------------------
+
+
+def _has_marks(writer: Writer, this: Object) -> bool:
+    """Whether samples must be remembered: where windows may be empty, and somebody counts them."""
+    positions = writer.plan.positions
+    counted = this.name in positions.marking and this.name in positions.gridded
+    return counted and not writer.plan.is_always_there(this.name)
+
+
+def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: States) -> Value | None:
+    """Whether one of the things that are read is sampled here; a window is where it holds a sample."""
+    plan = writer.plan
+    found = [
+        _on_grid(
+            writer,
+            here,
+            plan.step(each.source),
+            each.shift,
+            _read_mark(writer, here, each.source, each.shift),
+        )
+        for each in body.accesses
+    ]
+    for group, state in zip(plan.groups[this.name], states, strict=True):
+        if isinstance(group.span, Rolling):
+            mark = _read_mark(writer, here, group.source, group.shift)
+        else:
+            mark = None if group.sampled else state[0][0].ne(0)
+        found.append(_on_grid(writer, here, group.every, group.shift, mark))
+    return one_of(found)
+
+
+def _read_mark(writer: Writer, here: Here, source: str, shift: int) -> Value | None:
+    return writer.mark(source, writer.entry(here, writer.plan.step(source), shift))
+
+
+def _on_grid(writer: Writer, here: Here, step: int, shift: int, mark: Value | None) -> Value | None:
+    """A window's sample lies at its beginning."""
+    if step == here.step:
+        return mark
+    begins = (writer.base(1) + here.entry - shift).rem(step).eq(0)
+    return begins if mark is None else mark & begins

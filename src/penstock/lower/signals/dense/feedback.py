@@ -12,7 +12,7 @@ from penstock.lower.signals.dense.bodies import lowering_at
 from penstock.lower.signals.dense.memory import Array
 from penstock.lower.signals.dense.plan import Need
 from penstock.lower.signals.dense.positions import marks_of
-from penstock.lower.signals.dense.states import prepare, release
+from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer
 from penstock.temporal.nodes import Feedback, Object, past
 
@@ -51,12 +51,13 @@ def history_need(need: Need, body: Feedback) -> Need:
     return Need(max(need.past, furthest - need.future), need.future)
 
 
-def carry(writer: Writer, history: History) -> None:
+def carry(writer: Writer, name: str, history: History) -> None:
     """Move the results that the next block reads to where it reads them."""
     k = writer.k
+    moved = [history.values.buffer, *([history.valid.buffer] if writer.plan.nulls[name] else [])]
     with k.for_(0, history.kept, "j") as j:
-        k.store(history.values.buffer, j, history.values.buffer[j + writer.count])
-        k.store(history.valid.buffer, j, history.valid.buffer[j + writer.count])
+        for buffer in moved:
+            k.store(buffer, j, buffer[j + writer.count])
 
 
 def write_feedback(writer: Writer, this: Object, body: Feedback, history: History) -> None:
@@ -71,8 +72,9 @@ def write_feedback(writer: Writer, this: Object, body: Feedback, history: Histor
     recent = _recent(writer, body, start, values, valid)
     with k.for_(start, writer.count + need.future, "e") as entry:
         own = {past(i): _own(each.back, entry, recent, values, valid) for i, each in enumerate(body.own)}
-        lowering = lowering_at(writer, this, body, Here(1, entry), own)
-        cell = lowering.bind(lowering.lower_as(body.fields[0].expr, this.schema.types[0]))
+        states = [states_at(writer, group, Here(1, entry)) for group in writer.plan.groups[this.name]]
+        lowering = lowering_at(writer, this, body, Here(1, entry), states, own)
+        cell = lowering.bind(lowering.lower_as(writer.plan.fields[this.name][0].expr, this.schema.types[0]))
         mark = writer.mark(this.name, entry)
         if mark is not None:
             # Between and after its samples a feedback keeps its last result.

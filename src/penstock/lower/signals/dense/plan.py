@@ -13,12 +13,14 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from penstock.expr.nodes import Field
 from penstock.kernels.cells import Cell
 from penstock.kernels.monoids import Values
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, Type, Value, Var
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
+from penstock.lower.signals.dense.certain import Certain
 from penstock.lower.signals.dense.chains import HEAVY, LIGHT, Parts, chain
 from penstock.lower.signals.dense.positions import Positions, schemas
 from penstock.lower.signals.dense.reductions import Algebra, Group, Track, groups_of
@@ -60,6 +62,7 @@ class Plan:
     least: Mapping[str, Need] = field(default_factory=dict)
     groups: dict[str, list[Group]] = field(default_factory=dict)
     nulls: dict[str, frozenset[str]] = field(default_factory=dict)
+    fields: dict[str, tuple[Field, ...]] = field(default_factory=dict)
     algebras: dict[Track, Algebra] = field(default_factory=dict)
     needs: dict[str, Need] = field(default_factory=dict)
     level_needs: dict[tuple[Track, int], Need] = field(default_factory=dict)
@@ -105,8 +108,9 @@ class Plan:
                 }
                 self.nulls[this.name] = frozenset(null)
             case Expression() | Feedback() as body:
+                overs = [self._certain(each.source).over(each) for each in body.reductions]
                 self.groups[this.name] = groups_of(
-                    body.reductions,
+                    overs,
                     self.schemas,
                     self.nulls,
                     self.positions.steps,
@@ -118,6 +122,7 @@ class Plan:
                         group.track(each): how
                         for each, how in zip(group.partials, group.algebras, strict=True)
                     }
+                self.fields[this.name] = self._simplified(this, body)
                 self.nulls[this.name] = frozenset(self._null_fields(this, body))
             case Resample(source=source):
                 self.nulls[this.name] = (
@@ -127,6 +132,23 @@ class Plan:
     def _sample_is_null(self, this: Object, name: str, columns: frozenset[str]) -> bool:
         """What is computed from a column that holds nulls may be null; a rougher answer costs a byte a value."""
         return bool(columns)
+
+    def _certain(self, source: str) -> Certain:
+        return Certain(self.schemas[source], self.nulls[source])
+
+    def _simplified(self, this: Object, body: Expression | Feedback) -> tuple[Field, ...]:
+        """The fields, without questions that have been answered; what a feedback remembers may be null."""
+        types = reduced_types(body, self.schemas)
+        cells = self._scratch_reduced(KernelBuilder("scratch"), this.name, len(types))
+        nullable = [at(i, name) for i, each in enumerate(body.accesses) for name in self.nulls[each.source]]
+        nullable += [past(i) for i in range(len(body.own))] if isinstance(body, Feedback) else []
+        known = Certain(
+            scope(body, self.schemas, this.schema.types[0]),
+            frozenset(nullable),
+            types,
+            frozenset(i for i, each in enumerate(cells) if each.valid is not None),
+        )
+        return tuple(Field(each.name, known.simplified(each.expr)) for each in body.fields)
 
     def _null_fields(self, this: Object, body: Expression | Feedback) -> Iterator[str]:
         """Lower the fields on a scratch kernel: that knows best which of them carry a validity."""
@@ -140,7 +162,7 @@ class Plan:
                 reduced_types=types,
             )  # fmt: skip
             found = frozenset(
-                each.name for each in body.fields if lowering.lower(each.expr).valid is not None
+                each.name for each in self.fields[this.name] if lowering.lower(each.expr).valid is not None
             )
             if not isinstance(body, Feedback) or found <= own:
                 yield from this.schema.names if self.edge else found | own
@@ -180,6 +202,9 @@ class Plan:
         self.needs |= self.least
         self._need(self.positions.program.output, Need())
         for this in reversed(self.objects):
+            for track in self.chains:
+                if track.source == this.name:
+                    self._need_track(track)
             if this.name not in self.needs:  # nobody looks at its values: only how many there are was asked
                 continue
             need = self.needs[this.name].wider(self.step(this.name) - 1)
@@ -204,19 +229,20 @@ class Plan:
         here = need if group.lag == 0 else Need(need.past + group.every - 1 + group.pane, need.future)
         if not group.sampled or any(each.words for each in group.algebras):
             self._need(group.source, here)
-        for partial, algebra in zip(group.partials, group.algebras, strict=True):
-            if algebra.words:
-                self._need_level(group.track(partial), group.length, here)
+        for track in self.tracks(group):
+            self._need_level(track, group.length, here)
 
     def _need_level(self, track: Track, length: int, need: Need) -> None:
-        known = self.level_needs.get((track, length), need)
-        need = self.level_needs[track, length] = known | need
-        if length == 1:
-            own = self.step(track.source)
-            self._need(track.source, need.wider(track.pane - 1) if track.pane > own else need)
-        for part in self.chains[track].get(length, ()):
-            moved = Need(need.past + part.back * track.pane, need.future)
-            self._need_level(track, part.length, moved)
+        self.level_needs[track, length] = self.level_needs.get((track, length), need) | need
+
+    def _need_track(self, track: Track) -> None:
+        """Go from the longest spans to the entries they are made of."""
+        made = self.chains[track]
+        for length in sorted(made, reverse=True):
+            need = self.level_needs[track, length]
+            for part in made[length]:
+                self._need_level(track, part.length, Need(need.past + part.back * track.pane, need.future))
+        self._need(track.source, self.level_needs[track, 1].wider(track.pane - self.step(track.source)))
 
     def readers(self) -> Counter[tuple[Track, int]]:
         """How often the states of each length are read: by longer ones, and by the fields of objects."""

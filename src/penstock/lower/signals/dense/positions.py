@@ -15,6 +15,7 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.custom import Definition
+from penstock.expr.evaluate import evaluator
 from penstock.lower.machine import machine_type
 from penstock.temporal.nodes import (
     At,
@@ -34,6 +35,7 @@ from penstock.temporal.nodes import (
     sources_of,
 )
 from penstock.temporal.reach import FOREVER
+from penstock.temporal.scope import reduced_types, scope
 from penstock.types.time import Time
 
 # Beyond this many positions a span's intermediate results leave the caches, and blocks are mostly halo.
@@ -49,18 +51,28 @@ class Positions:
     """A program whose lengths are numbers of positions.
 
     `steps` tells on how many positions an object keeps its value: 1, or that of the grid it lies on. Position 0
-    is position `phase` of the grids. `time` is that of the inputs.
+    is position `phase` of the grids, on which those in `gridded` have samples. `time` is that of the inputs.
     """
 
     program: Program
     time: Time
     steps: Mapping[str, int]
+    gridded: frozenset[str]
     phase: int
 
     @property
     def grid(self) -> int:
         """After so many positions all grids meet again."""
         return lcm(*self.steps.values(), *(pane_of(each, self.steps) for each in self.overs))
+
+    @property
+    def marking(self) -> frozenset[str]:
+        """The objects whose samples are counted, and those that decide where these have samples."""
+        found = {each.source for each in self.overs}
+        for this in reversed(self.program.objects):
+            if this.name in found:
+                found.update(sources_of(this.body))
+        return frozenset(found)
 
     @property
     def overs(self) -> list[Over]:
@@ -80,13 +92,13 @@ def in_positions(program: Program, times: Sequence[Time]) -> Positions:
     scale = _Scale(program, time)
     objects = tuple(Object(each.name, scale.body(each), each.schema) for each in program.objects)
     found = replace(program, objects=objects)
-    steps = _steps(found)
+    steps, gridded = _steps(found)
     period = time.period or 1
     _require(
         max(steps.values()) == 1 or time.start % period == 0,
         "the first sample lies between two multiples of the period, so windows begin between samples",
     )
-    positions = Positions(found, time, steps, 0)
+    positions = Positions(found, time, steps, gridded, 0)
     _require(positions.grid <= LONGEST, f"windows meet only every {positions.grid:,} samples")
     return replace(positions, phase=time.start // period % positions.grid)
 
@@ -193,11 +205,11 @@ class _Scale:
 # --- grids --------------------------------------------------------------------------------------------------
 
 
-def _steps(program: Program) -> dict[str, int]:
-    """Find on how many positions each object keeps its value, in order."""
+def _steps(program: Program) -> tuple[dict[str, int], frozenset[str]]:
+    """Find on how many positions each object keeps its value, in order; and which have samples on grids."""
     steps: dict[str, int] = {}
     marked: set[str] = set()  # objects that have a sample at each of their steps
-    gridded: set[str] = set()  # objects that have samples on a grid that never ends
+    gridded: set[str] = set()  # objects that have samples where a window on a grid has some
     for this in program.objects:
         for over in reductions_of(this.body):
             _require(over.source in marked, "samples are reduced that lie on several grids")
@@ -205,11 +217,13 @@ def _steps(program: Program) -> dict[str, int]:
         steps[this.name] = _step(this.body, steps)
         if steps[this.name] > 1 or _marked(this.body, steps, marked):
             marked.add(this.name)
-        if steps[this.name] > 1 or _reads_grid(this.body, steps, gridded):
+        if _reads_grid(this.body, gridded):
             gridded.add(this.name)
         if isinstance(this.body, Feedback | Resample):
             _require(this.name not in gridded, "a feedback, or what is resampled, reads windows on a grid")
-    return steps
+        if this.name in gridded:
+            _require(not is_lenient(program, this), "a constant fills in where windows on a grid are empty")
+    return steps, frozenset(gridded)
 
 
 def _step(body: object, steps: Mapping[str, int]) -> int:
@@ -266,9 +280,19 @@ def _marked(body: object, steps: Mapping[str, int], marked: set[str]) -> bool:
             return any(source in marked for source in sources_of(body))  # type: ignore[arg-type]
 
 
-def _reads_grid(body: object, steps: Mapping[str, int], gridded: set[str]) -> bool:
-    on_grid = any(result_step(each, steps) > 1 or each.span == Per(1) for each in reductions_of(body))
+def _reads_grid(body: object, gridded: set[str]) -> bool:
+    on_grid = any(isinstance(each.span, Window | Per) for each in reductions_of(body))
     return on_grid or any(source in gridded for source in sources_of(body))  # type: ignore[arg-type]
+
+
+def is_lenient(program: Program, this: Object) -> bool:
+    """Whether an expression has a value although nothing that it reads has one."""
+    if not isinstance(this.body, Expression):
+        return False
+    known = schemas(program)
+    names, types = scope(this.body, known), reduced_types(this.body, known)
+    row, reduced = dict.fromkeys(names.names), (None,) * len(types)
+    return any(evaluator(each.expr, names, types)(row, reduced) is not None for each in this.body.fields)
 
 
 def marks_of(program: Program, name: str) -> tuple[int, int]:
@@ -281,7 +305,8 @@ def marks_of(program: Program, name: str) -> tuple[int, int]:
             Expression(accesses=accesses, reductions=reductions)
             | Feedback(accesses=accesses, reductions=reductions)
         ):
-            moved = [(*marks_of(program, each.source), each.shift) for each in (*accesses, *reductions)]
+            read = [*((a.source, a.shift) for a in accesses), *((r.source, r.shift) for r in reductions)]
+            moved = [(*marks_of(program, source), shift) for source, shift in read]
             return min(first + by for first, _, by in moved), max(last + by for _, last, by in moved)
         case Resample(source=source):
             return marks_of(program, source)

@@ -102,7 +102,7 @@ class Dense:
         program = self.positions.program
         read = [each.name for each in program.objects if isinstance(each.body, Feedback | Resample)]
         spans = [marks_of(program, name) for name in read]
-        return max((last - first for first, last in spans), default=0)
+        return max((last - first for first, last in spans), default=1) or 1
 
     @property
     def step(self) -> int:
@@ -184,8 +184,8 @@ class _Dense:
                     self._object(each, histories, target)
                 for source in sources_of(each.body):
                     writer.done_with(source)
-            for history in histories.values():
-                carry(writer, history)
+            for name, history in histories.items():
+                carry(writer, name, history)
         scratch = tuple(
             Scratch(each.name, each.type, writer.pool.sizes[each.name])
             for each in writer.k.build().params

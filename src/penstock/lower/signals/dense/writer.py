@@ -7,7 +7,7 @@ the block begins in), so that reading a shifted value is reading at a constant d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import ceil
@@ -46,6 +46,7 @@ class Stored:
 
     values: dict[str, Array]
     valid: dict[str, Array]
+    marks: Array | None = None  # whether there is a sample, where that does not follow from the position
 
 
 @dataclass
@@ -182,10 +183,12 @@ class Writer:
 
     def mark(self, name: str, entry: Value) -> Value | None:
         """Whether what an object reads is sampled there; None where it is for certain."""
-        steps, body = self.plan.positions.steps, self.plan.positions.program[name].body
-        if not self.plan.edge or steps[name] > 1:
+        stored, plan = self.stored.get(name), self.plan
+        if stored is not None and stored.marks is not None:
+            return _flag(stored.marks[entry])
+        if not plan.edge or plan.step(name) > 1:
             return None
-        match body:
+        match plan.positions.program[name].body:
             case Sampled(input=source):
                 position = self.k.var("position", self.position(entry))
                 return (position >= 0) & (position < self.inputs[int(source)].total)
@@ -193,23 +196,10 @@ class Writer:
                 Expression(accesses=accesses, reductions=reductions)
                 | Feedback(accesses=accesses, reductions=reductions)
             ):
-                found = [self._mark(each.source, steps[each.source], entry - each.shift) for each in accesses]
-                found += [
-                    self._mark(each.source, result_step(each, steps), entry - each.shift)
-                    for each in reductions
-                ]
-                return (
-                    None
-                    if any(each is None for each in found)
-                    else either([each for each in found if each is not None])
-                )
+                read = [*((a.source, a.shift) for a in accesses), *((r.source, r.shift) for r in reductions)]
+                return one_of([self.mark(source, entry - shift) for source, shift in read])
             case _:
                 raise AssertionError("nothing reads what is resampled")
-
-    def _mark(self, source: str, step: int, entry: Value) -> Value | None:
-        if step == 1:
-            return self.mark(source, entry)
-        return (self.bases[1] + entry).rem(step).eq(0)
 
     def fail(self, condition: Value) -> None:
         self.k.set(self.errors, self.errors | condition)
@@ -238,8 +228,9 @@ class Writer:
         body = self.plan.positions.program[name].body
         if self.waiting[name] == 0 and name in self.stored and not isinstance(body, Feedback):
             stored = self.stored.pop(name)
-            for array in (*stored.values.values(), *stored.valid.values()):
-                self.pool.give_back(array)
+            for array in (*stored.values.values(), *stored.valid.values(), stored.marks):
+                if array is not None:
+                    self.pool.give_back(array)
 
 
 def either_status(writer: Writer) -> Value:
@@ -248,6 +239,12 @@ def either_status(writer: Writer) -> Value:
     with k.if_(writer.errors):
         k.set(writer.status, FAILED)
     return writer.status
+
+
+def one_of(conditions: Sequence[Value | None]) -> Value | None:
+    """One of several conditions, None being one that always holds."""
+    found = [each for each in conditions if each is not None]
+    return either(found) if len(found) == len(conditions) else None
 
 
 def _flag(byte: Value) -> Value:

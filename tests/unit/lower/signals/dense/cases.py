@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -20,6 +21,7 @@ from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import DenseSignals, Samples
 from penstock.temporal.interpret import Sample, Signals
 from penstock.temporal.nodes import Program, Resample, Sampled
+from penstock.temporal.show import show_program
 
 TOLERANCE = 1e-9
 
@@ -50,7 +52,7 @@ def results(run: DenseSignals, samples: Sequence[Samples], cuts: Sequence[int] =
     lo, hi = run.span(max(each.total for each in samples))
     edges = [lo, *sorted({cut for each in cuts if lo < (cut := run._down(each)) < hi}), hi]
     found: dict[str, list] = {each.name: [] for each in run.program.outputs}
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         for name, column in zip(found, run.evaluate(samples, begin, end), strict=True):
             there = column.valid if column.nulls else np.ones(len(column.values), np.uint8)
             found[name] += [v if ok else None for v, ok in zip(column.values.tolist(), there, strict=True)]
@@ -68,8 +70,10 @@ def times(program: Program, made: Dense, run: DenseSignals, total: int) -> list[
     return [clock.start + i * clock.period for i in range(lo, hi, made.step)]
 
 
-def defined(program: Program, made: Dense, run: DenseSignals, tables: Sequence[pa.Table]) -> dict[str, list]:
-    """The same by the definition."""
+def defined(
+    program: Program, made: Dense, run: DenseSignals, tables: Sequence[pa.Table], only: int | None = None
+) -> dict[str, list]:
+    """The same by the definition, at all positions or at some `only`."""
     clock = made.positions.time
     samples = {}
     for each in program.objects:
@@ -78,11 +82,13 @@ def defined(program: Program, made: Dense, run: DenseSignals, tables: Sequence[p
             (field,) = each.body.fields
             column = field.expr.name
             samples[each.name] = [
-                Sample(clock.start + i * clock.period, None, {field.name: row[column]}) for i, row in enumerate(rows)
+                Sample(clock.start + i * clock.period, None, {field.name: row[column]})
+                for i, row in enumerate(rows)
             ]
     signals = Signals(program, samples)
     found: dict[str, list] = {each.name: [] for each in run.program.outputs}
-    for t in times(program, made, run, max(len(each) for each in tables)):
+    instants = times(program, made, run, max(len(each) for each in tables))
+    for t in instants[:: 1 if only is None else max(1, len(instants) // only)]:
         for name, value in signals.value(program.output, t).items():
             found[name].append(value)
     return found
@@ -100,13 +106,15 @@ def same(a: object, b: object) -> bool:
     return int(a) == int(b)
 
 
-def check(signal, tables: Sequence[pa.Table], backend=quick) -> dict[str, list]:
-    """Compare all results with the definition."""
+def check(signal, tables: Sequence[pa.Table], backend=quick, only: int | None = None) -> dict[str, list]:
+    """Compare the results with the definition."""
     program, made = prepared(signal)
     run = evaluator(made, backend)
     samples = samples_of(tables)
-    got, wanted = results(run, samples), defined(program, made, run, tables)
+    got, wanted = results(run, samples), defined(program, made, run, tables, only)
+    step = 1 if only is None else max(1, max(map(len, got.values())) // only)
     for name in wanted:
-        for place, (a, b) in enumerate(zip(got[name], wanted[name], strict=True)):
-            assert same(a, b), f"{name} at result {place}: {a} instead of {b}\n{got[name]}\n{wanted[name]}"
+        for place, (a, b) in enumerate(zip(got[name][::step], wanted[name], strict=True)):
+            told = f"{name} at result {place}: {a} instead of {b}\n{got[name]}\n{wanted[name]}"
+            assert same(a, b), f"{told}\n{show_program(program)}\n{made.positions.time}"
     return got
