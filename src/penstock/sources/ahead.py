@@ -20,7 +20,7 @@ from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import footers, readers
 from penstock.sources.conform import conformer
-from penstock.sources.decode import LARGEST, RUN, decode, decoder_for
+from penstock.sources.decode import HELD, RUN, WORTH_ALONE, decode, decoder_for, most_rows, row_bytes
 from penstock.sources.deletes import left, unpacked
 from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
@@ -59,7 +59,7 @@ def read(
     given = {name for name, _ in fragment.partition}
     inside = [name for name in names if name not in given]
     where = f"the file {fragment.path!r}"
-    chosen = decoder or decoder_for(fragment.rows)
+    chosen = decoder or decoder_for(fragment.rows, WORTH_ALONE)
     try:
         for batch in _stored(fragment, schema, inside, predicate, footer or Footer(fragment.path), chosen):
             plain = conformer(batch.schema, schema, inside, where)(batch)
@@ -98,7 +98,8 @@ def _row_groups(
     ours = {theirs: name for name, theirs in names.items()}
     theirs = [names.get(name, name) for name in columns]
     numbers = list(passing(fragment, schema, predicate, metadata))
-    for start, batch in decode(fragment.path, metadata, numbers, theirs, decoder, _legacy_unit(schema)):
+    most, unit = most_rows(schema, columns), _legacy_unit(schema)
+    for start, batch in decode(fragment.path, metadata, numbers, theirs, decoder, most, unit):
         named = batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
         yield left(named, start, gone)
 
@@ -146,21 +147,23 @@ def read_ahead(
     threads: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments in order, decoding a few ahead so that whoever takes the batches need not wait."""
+    names = list(schema.names if columns is None else columns)
     workers = threads or len(os.sched_getaffinity(0))
     decoder = decoder_for(sum(each.rows or 0 for each in fragments))
+    most = most_rows(schema, names)
+    # Wide rows are held less far ahead, whatever the number of threads.
+    ahead = max(min(workers, 2 * HELD // (row_bytes(schema, names) * min(most, RUN))), 1)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="penstock-read")
     waiting: deque[Future[list[pa.RecordBatch]]] = deque()
     try:
-        for part, footer in _jobs(fragments):
-            if not _fits(part):
+        for part, footer in _jobs(fragments, min(most, RUN)):
+            if not _fits(part, most):
                 while waiting:
                     yield from waiting.popleft().result()
-                yield from read(part, schema, columns, predicate, footer, decoder)
+                yield from read(part, schema, names, predicate, footer, decoder)
                 continue
-            waiting.append(
-                pool.submit(lambda p, f: list(read(p, schema, columns, predicate, f, decoder)), part, footer)
-            )
-            if len(waiting) > workers:
+            waiting.append(pool.submit(_whole, part, schema, names, predicate, footer, decoder))
+            if len(waiting) > ahead:
                 yield from waiting.popleft().result()
         while waiting:
             yield from waiting.popleft().result()
@@ -170,13 +173,17 @@ def read_ahead(
         pool.shutdown(wait=True)
 
 
-def _fits(fragment: Fragment) -> bool:
+def _whole(*args: Any) -> list[pa.RecordBatch]:
+    return list(read(*args))
+
+
+def _fits(fragment: Fragment, most: int) -> bool:
     """Tell whether a fragment may be held in memory as a whole; others are read as they are taken."""
-    return fragment.row_groups is not None and fragment.rows is not None and fragment.rows <= LARGEST
+    return fragment.row_groups is not None and fragment.rows is not None and fragment.rows <= most
 
 
-def _jobs(fragments: Sequence[Fragment]) -> Iterator[tuple[Fragment, Footer]]:
-    for path, parts in groupby(joined(fragments, RUN), key=lambda each: each.path):
+def _jobs(fragments: Sequence[Fragment], rows: int) -> Iterator[tuple[Fragment, Footer]]:
+    for path, parts in groupby(joined(fragments, rows), key=lambda each: each.path):
         footer = Footer(path)
         for part in parts:
             yield part, footer

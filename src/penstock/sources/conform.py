@@ -66,7 +66,8 @@ def _coarser(source: pa.DataType, target: pa.DataType) -> bool:
 def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], where: str) -> Conform:
     """Make the function that takes the named columns of each batch and gives them the declared types."""
     wanted = [(name, declared.field(name).type) for name in columns]
-    if all(actual.field(name).type == dtype for name, dtype in wanted):
+    # A column that promises to hold no null is another one to Arrow, which puts no two kinds into one table.
+    if all(actual.field(name).type == dtype and actual.field(name).nullable for name, dtype in wanted):
         return _selection(actual, columns)
     schema = pa.schema([pa.field(name, dtype) for name, dtype in wanted])
 

@@ -18,7 +18,11 @@ from penstock.types.arrow import kind_of
 
 RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
 LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are read in parts
-WORTH = 1 << 20  # rows below which loading Polars takes longer than it saves
+HELD = 1 << 29  # bytes decoded at once: fewer rows of wide tables
+WORTH = 1 << 20  # rows of a scan below which loading Polars takes longer than it saves
+WORTH_ALONE = 1 << 17  # rows of a fragment that is likely one of many
+
+_TEXT = 32  # bytes a value of no fixed width is taken to have
 
 _NUMBERS = frozenset({"bool", "int", "uint", "float"})
 
@@ -29,32 +33,55 @@ def decode(
     numbers: Sequence[int],
     columns: Sequence[str],
     decoder: str,
+    most: int = LARGEST,
     legacy_unit: str | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read columns of some row groups, in order, at most `LARGEST` rows at a time, each with its first row's number."""
+    """Read columns of some row groups, in order, at most so many rows at a time, each with its first row's number."""
     starts = _starts(metadata)
     polars = decoder == "polars" and _readable(metadata, columns)
     with open_parquet(path, metadata, legacy_unit) as file:
-        for run in _runs(metadata, numbers):
+        for run in _runs(metadata, numbers, min(RUN, most)):
             start, rows = starts[run[0]], starts[run[-1] + 1] - starts[run[0]]
-            fast = polars and rows <= LARGEST
+            fast = polars and rows <= most
             made = _by_polars(path, start, rows, file.schema_arrow, columns) if fast else None
-            for batch in _by_arrow(file, run, rows, columns) if made is None else made:
+            for batch in (
+                _by_arrow(file, run, columns, most if rows > most else None) if made is None else made
+            ):
                 yield start, batch
                 start += batch.num_rows
 
 
-def _by_arrow(file: Any, run: list[int], rows: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if rows > LARGEST:
-        yield from file.iter_batches(LARGEST, row_groups=run, columns=columns, use_threads=False)
+def _by_arrow(
+    file: Any, run: list[int], columns: Sequence[str], most: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Read a run at once, or so many rows at a time."""
+    if most is not None:
+        yield from file.iter_batches(most, row_groups=run, columns=columns, use_threads=False)
     else:
         yield from file.read_row_groups(run, columns=columns, use_threads=False).to_batches()
 
 
-def decoder_for(rows: int | None) -> str:
-    """Name the decoder that is best for so many rows."""
-    worth = rows is not None and rows >= WORTH
-    return "polars" if worth and find_spec("polars") is not None else "arrow"
+def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
+    """How many rows of some columns may be held at once."""
+    return max(min(LARGEST, HELD // row_bytes(schema, columns)), 1)
+
+
+def row_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
+    """About how many bytes a row of some columns takes."""
+    return max(sum(_width(schema.field(name).type) for name in columns), 1)
+
+
+def _width(dtype: pa.DataType) -> int:
+    try:
+        return max(int(dtype.bit_width) // 8, 1)
+    except ValueError:
+        return _TEXT
+
+
+def decoder_for(rows: int | None, worth: int = WORTH) -> str:
+    """Name the decoder that is best for so many rows, if Polars pays from `worth` on."""
+    pays = rows is not None and rows >= worth
+    return "polars" if pays and find_spec("polars") is not None else "arrow"
 
 
 def _starts(metadata: Any) -> list[int]:
@@ -65,13 +92,13 @@ def _starts(metadata: Any) -> list[int]:
     return starts
 
 
-def _runs(metadata: Any, numbers: Sequence[int]) -> Iterator[list[int]]:
+def _runs(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int]]:
     """Put neighbours together as long as they are small."""
     run: list[int] = []
     held = 0
     for number in numbers:
         rows = metadata.row_group(number).num_rows
-        if run and (number != run[-1] + 1 or held + rows > RUN):
+        if run and (number != run[-1] + 1 or held + rows > most):
             yield run
             run, held = [], 0
         run.append(number)

@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import penstock as pk
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import bind
@@ -143,3 +144,12 @@ def test_values_that_overflow_on_the_way_to_the_declared_type_are_refused(array,
     batch = pa.record_batch({"x": array})
     with pytest.raises(PenstockOverflow, match="'x'"):
         conformer(batch.schema, pa.schema({"x": declared}), ["x"], "the data")(batch)
+
+
+def test_columns_that_promise_no_nulls_are_columns_like_others():
+    strict = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("s", pa.string())])
+    table = pa.table({"a": [1, 2], "s": ["x", None]}, schema=strict)
+    events = pk.from_arrow(table, time="a")
+    assert events.collect().to_pydict() == table.to_pydict()
+    assert events.collect(TABLE.slice(0, 1)).num_rows == 1
+    assert events.union(pk.from_arrow(TABLE, time="a")).collect().num_rows == 5

@@ -253,11 +253,19 @@ def test_text_files_of_no_bytes_hold_no_rows(tmp_path, suffix):
 
 def test_a_long_row_group_is_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(decode, "LARGEST", 7)
+    assert decode.most_rows(pa.schema({"t": pa.int64()}), ["t"]) == 7
     pq.write_table(pa.table({"t": list(range(20))}), tmp_path / "a.parquet")
     data = Dataset.of(tmp_path)
     parts = list(data.batches())
     assert [part.num_rows for part in parts] == [7, 7, 6]
     assert whole(parts, data.schema)["t"].to_pylist() == list(range(20))
+
+
+def test_fewer_rows_of_wide_tables_are_held():
+    schema = pa.schema({f"c{number}": pa.int64() if number % 2 else pa.string() for number in range(100)})
+    assert decode.row_bytes(schema, schema.names) == 50 * 8 + 50 * 32
+    assert decode.most_rows(schema, schema.names) == decode.HELD // 2000
+    assert decode.most_rows(schema, ["c1"]) == decode.most_rows(schema, []) == decode.LARGEST
 
 
 def test_a_page_damaged_after_planning_names_the_file(tmp_path):
@@ -289,6 +297,14 @@ def test_a_type_that_drifts_is_an_error_unless_it_is_narrower(tmp_path):
         Dataset.of(tmp_path)
 
 
+def test_files_may_differ_in_what_they_promise_about_nulls(tmp_path):
+    strict = pa.schema([pa.field("t", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"t": [1]}, schema=strict), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"t": [2]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"t": [3]}, schema=strict), tmp_path / "c.parquet")
+    assert pk.scan(tmp_path, time="t").collect()["t"].to_pylist() == [1, 2, 3]
+
+
 def test_an_iterator_given_up_early_ends_its_threads(tmp_path):
     pq.write_table(pa.table({"t": list(range(1000))}), tmp_path / "a.parquet", row_group_size=10)
     batches = Dataset.of(tmp_path).batches()
@@ -311,6 +327,7 @@ def test_what_polars_cannot_read_arrow_reads(tmp_path, monkeypatch):
 def test_polars_is_loaded_for_large_scans_only():
     assert decode.decoder_for(None) == decode.decoder_for(decode.WORTH - 1) == "arrow"
     assert decode.decoder_for(decode.WORTH) == "polars"
+    assert decode.decoder_for(decode.WORTH_ALONE, decode.WORTH_ALONE) == "polars"
 
 
 def test_old_timestamps_of_96_bits_are_read(tmp_path):
