@@ -53,7 +53,8 @@ def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, 
     """Give each task a stretch of time."""
     cuts = _cuts(pieces, tasks)
     edges = list(zip([None, *cuts], [*cuts, None], strict=True))
-    return tuple(Part(_touched(pieces, low, high, halo), low, high) for low, high in edges)
+    line = _timeline(pieces)
+    return tuple(Part(_touched(line, low, high, halo), low, high) for low, high in edges)
 
 
 def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
@@ -85,15 +86,36 @@ def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
     return sorted({starts[place][0] for place in places if place < len(starts)} - {starts[0][0]})
 
 
-def _touched(pieces: Sequence[Piece], low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
-    """Find the pieces with times from `low`, less the past, to before `high`, and the future."""
-    return tuple(
-        each
-        for each in pieces
-        if each.fragment.rows
-        and (low is None or (each.fragment.time_max or 0) >= low - halo.past)
-        and (high is None or (each.fragment.time_min or 0) < high + halo.future)
-    )
+@dataclass(frozen=True, slots=True)
+class _Timeline:
+    """Pieces that hold rows by their first times, each with its place; and the latest time so far.
+
+    A lake has a hundred thousand row groups and a job thousands of tasks: nobody may look at each for each.
+    """
+
+    places: tuple[tuple[int, Piece], ...]
+    first: tuple[int, ...]
+    latest: tuple[int, ...]
+
+
+def _timeline(pieces: Sequence[Piece]) -> _Timeline:
+    held = ((place, each) for place, each in enumerate(pieces) if each.fragment.rows)
+    places = sorted(held, key=lambda pair: pair[1].fragment.time_min or 0)
+    first = (each.fragment.time_min or 0 for _, each in places)
+    last = (each.fragment.time_max or 0 for _, each in places)
+    return _Timeline(tuple(places), tuple(first), tuple(accumulate(last, max)))
+
+
+def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
+    """Find the pieces with times from `low`, less the past, to before `high`, and the future, in their order."""
+    begin = 0 if low is None else bisect_left(line.latest, low - halo.past)
+    end = len(line.first) if high is None else bisect_left(line.first, high + halo.future)
+    found = [
+        (place, each)
+        for place, each in line.places[begin:end]
+        if low is None or (each.fragment.time_max or 0) >= low - halo.past
+    ]
+    return tuple(each for _, each in sorted(found, key=lambda pair: pair[0]))
 
 
 def joined_part(part: Part) -> Part:
