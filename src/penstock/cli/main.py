@@ -42,6 +42,7 @@ class Suite(StrEnum):
     YSB = "ysb"
     SWAG = "swag"
     IAWJ = "iawj"
+    SCALE = "scale"
 
 
 class Sweep(StrEnum):
@@ -146,6 +147,11 @@ def bench(
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
 ) -> None:
     """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, side by side."""
+    if suite is Suite.SCALE:
+        from penstock.cli.bench_scale import run_scale  # noqa: PLC0415 - --help stays quick
+
+        run_scale(max(rows // 10, 8) if quick else rows, repeat, json)
+        return
     from penstock.cli.bench import BenchRequest, run_bench  # noqa: PLC0415 - --help stays quick
 
     run_bench(

@@ -1,0 +1,114 @@
+"""Measure jobs of several sizes over Parquet: in this process, and on Spark where that is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import penstock as pk
+from penstock.bench.scale.model import Job, Measured
+from penstock.bench.scale.processors import worked
+from penstock.bench.workloads import VIEW, YsbKeyed, ysb_keyed
+
+KEYS = (100, 10_000)
+OVERLAPS = (1, 10)
+FILES = 8
+
+Run = Callable[[Any, int], object]
+"""Run a query to its end, in so many tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to run queries: its name, its cores, and into how many tasks it may divide them."""
+
+    name: str
+    cores: int
+    tasks: tuple[int, ...]
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What is varied: rows, keys and overlapping windows."""
+
+    rows: int
+    keys: int
+    overlap: int
+
+
+def sizes(rows: int) -> list[Size]:
+    """Every setting at one number of rows."""
+    return [Size(rows, keys, overlap) for keys in KEYS for overlap in OVERLAPS]
+
+
+def write_lake(folder: Path, rows: int, keys: int) -> Path:
+    """Write a ysb-keyed table as files of two row groups, unless it is there."""
+    lake = folder / f"rows={rows}-keys={keys}"
+    if not lake.exists():
+        table = ysb_keyed(YsbKeyed(rows, keys))
+        lake.mkdir(parents=True)
+        edges = [rows * part // FILES for part in range(FILES + 1)]
+        for number in range(FILES):
+            piece = table.slice(edges[number], edges[number + 1] - edges[number])
+            pq.write_table(piece, lake / f"{number:04}.parquet", row_group_size=max(piece.num_rows // 2, 1))
+    return lake
+
+
+def query(lake: Path, overlap: int) -> Any:
+    """Views for each campaign in windows of a second, sliding so that so many overlap."""
+    events = pk.scan(lake, time="ts", name="events").filter(pk.col("event_type") == VIEW)
+    window = pk.sliding("1s", every=f"{1_000_000 // overlap}us")
+    return events.window(window, by="campaign_id").agg(total=pk.sum("value"))
+
+
+def measure(way: Way, size: Size, folder: Path, repeat: int) -> Iterator[Measured]:
+    """Time one setting in every division into tasks; the best of some runs counts, the first not among them."""
+    asked = query(write_lake(folder, size.rows, size.keys), size.overlap)
+    results = _rows(asked.collect())
+    for tasks in way.tasks:
+        way.run(asked, tasks)
+        clock, work = zip(*(worked(partial(way.run, asked, tasks)) for _ in range(repeat)), strict=True)
+        yield Measured(Job(size.rows, results, tasks, way.cores), min(work), min(clock))
+
+
+def _rows(table: pa.Table) -> int:
+    return int(table.num_rows)
+
+
+def in_process(cores: int) -> Way:
+    """Run on threads of this process."""
+    counts = tuple(sorted({1, cores}))
+    return Way(
+        "in process", cores, counts, lambda asked, tasks: asked.collect(engine=pk.Engine(threads=tasks))
+    )
+
+
+@contextmanager
+def ways(cores: int) -> Iterator[Sequence[Way]]:
+    """Open all ways there are; Spark is stopped at the end."""
+    here = in_process(cores)
+    if find_spec("pyspark") is None:
+        yield [here]
+        return
+    session = pk.spark_session(master=f"local[{cores}]")
+    try:
+        yield [here, Way("Spark", cores, (cores, 4 * cores), _on_spark(session))]
+    finally:
+        session.stop()
+
+
+def _on_spark(session: Any) -> Run:
+    def run(asked: Any, tasks: int) -> None:
+        frame = asked.to_spark(session, tasks=tasks)
+        frame.write.format("noop").mode("overwrite").save()
+
+    return run

@@ -1,0 +1,110 @@
+"""What a job costs: a start, and for each row read, each result made and each task some processor time.
+
+    work    = start + rows * per_row + results * per_result + tasks * per_task      (seconds of processors)
+    seconds = start + (work - start) / workers                                      (by the clock, cores being free)
+
+`workers` is the number of cores that find a task. Work is what is fitted: neighbours on a shared machine disturb it far
+less than the clock. Nothing is negative, so the model can be read; four numbers are few, so it can be fitted to a
+handful of runs and still be trusted beyond them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The size of a job."""
+
+    rows: int
+    results: int
+    tasks: int
+    cores: int
+
+    @property
+    def workers(self) -> int:
+        return max(1, min(self.tasks, self.cores))
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A job, the processor seconds it used, and how long it took by the clock."""
+
+    job: Job
+    work: float
+    clock: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Seconds of a processor for a start, and for each row, result and task.
+
+    >>> model = Model(0.5, 1e-7, 0.0, 0.05)
+    >>> job = Job(rows=10_000_000, results=0, tasks=2, cores=2)
+    >>> round(model.work(job), 3), round(model.seconds(job), 3)
+    (1.6, 1.05)
+    """
+
+    start: float
+    per_row: float
+    per_result: float
+    per_task: float
+
+    def work(self, job: Job) -> float:
+        """Predict the processor seconds of a job."""
+        return self.start + self.parallel(job)
+
+    def parallel(self, job: Job) -> float:
+        """The part of the work that tasks share."""
+        return job.rows * self.per_row + job.results * self.per_result + job.tasks * self.per_task
+
+    def seconds(self, job: Job) -> float:
+        """Predict how long a job of equal tasks takes on cores that have nothing else to do."""
+        return self.start + self.parallel(job) / job.workers
+
+    def task_seconds(self, rows: float, results: float) -> float:
+        """Predict one task."""
+        return self.per_task + rows * self.per_row + results * self.per_result
+
+
+def fit(points: Sequence[Measured]) -> Model:
+    """Find the model with the least relative errors among those without negative parts."""
+    jobs = [each.job for each in points]
+    features = np.array([(1.0, job.rows, job.results, job.tasks) for job in jobs], float)
+    weighted = features / np.array([each.work for each in points])[:, None]
+    best = min(_candidates(weighted), key=lambda found: float(np.square(weighted @ found - 1).sum()))
+    return Model(*(float(each) for each in best))
+
+
+def _candidates(weighted: Floats) -> Iterable[Floats]:
+    """Solve with every choice of parts, and keep the solutions without negative ones: four parts are 15 choices."""
+    parts = weighted.shape[1]
+    for size in range(1, parts + 1):
+        for chosen in combinations(range(parts), size):
+            scale = np.maximum(weighted[:, chosen].max(axis=0), 1e-300)  # a part may be zero in all jobs
+            ones = np.ones(len(weighted))
+            some = np.linalg.lstsq(weighted[:, chosen] / scale, ones, rcond=None)[0] / scale
+            if (some >= 0).all():
+                whole = np.zeros(parts)
+                whole[list(chosen)] = some
+                yield whole
+
+
+def off_by(model: Model, point: Measured) -> float:
+    """Tell how far a prediction is off, as a part of what was measured."""
+    return model.work(point.job) / point.work - 1
+
+
+def shown(model: Model) -> str:
+    """Print a model in units people know."""
+    start, row, result, task = astuple(model)
+    each = f"{row * 1e9:.1f} ns a row + {result * 1e9:.0f} ns a result + {task * 1e3:.0f} ms a task"
+    return f"{start:.2f} s + {each}"

@@ -1,0 +1,51 @@
+"""The study runs from end to end, on little data; the planner is the one of Spark jobs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from threading import Event
+
+from penstock.bench.scale import measure
+from penstock.bench.scale.model import Model
+from penstock.bench.scale.processors import family_seconds, worked
+from penstock.bench.scale.study import SCENES, simulated, study
+
+
+def test_three_sizes_are_fitted_and_a_fourth_is_kept_unseen(tmp_path):
+    way = measure.in_process(2)
+    found = study(way, 80_000, tmp_path, 2, lambda text: None)
+    assert sorted({each.job.rows for each in found.fitted}) == [10_000, 20_000, 40_000]
+    assert {each.job.rows for each in found.unseen} == {80_000}
+    assert {each.job.tasks for each in found.unseen} == {1, 2}
+    assert min(each.clock for each in found.fitted) > 0 and found.worst >= 0
+
+
+def test_overlap_makes_more_results(tmp_path):
+    lake = measure.write_lake(tmp_path, 8_000, 100)
+    counts = [measure.query(lake, overlap).collect().num_rows for overlap in (1, 10)]
+    assert counts[1] > 5 * counts[0] > 0
+
+
+def test_every_scene_is_planned_and_reads_all_rows():
+    outcomes = simulated(Model(1.0, 1e-8, 1e-7, 0.05), terabytes=0.5, cores=50)
+    assert [scene for scene, _ in outcomes] == list(SCENES)
+    for scene, made in outcomes:
+        assert made.read_again >= 1.0
+        assert made.tasks <= 50 * scene.waves
+    ordered = outcomes[0][1]
+    assert ordered.read_again == 1.0
+    assert abs(ordered.seconds / ordered.predicted - 1) < 0.25
+
+
+def test_the_work_of_children_counts_when_they_have_ended():
+    burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
+    before = family_seconds()
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    assert family_seconds() - before >= 0.19
+
+
+def test_waiting_is_no_work():
+    clock, work = worked(lambda: Event().wait(0.3))
+    assert clock >= 0.3
+    assert work < clock
