@@ -14,6 +14,7 @@ from penstock.bench.figures import Case, Figure
 from penstock.bench.machine import facts
 from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.bench.memory import memory_figures
+from penstock.bench.on_spark.suite import SparkOptions, planning_figure, spark_cases
 from penstock.bench.peers import limit_polars_threads
 from penstock.bench.reference import Reference
 from penstock.bench.reference.swag import load_swag
@@ -64,6 +65,9 @@ def run_bench(request: BenchRequest) -> None:
         run_joins(threads[0], repeat, request.quick, request.json, request.plot)
         return
     limit_polars_threads(max(threads))
+    if request.suite == "spark":
+        run_spark(console, request, max(threads))
+        return
     with console.status("compiling the C++ reference") as status:
         field = open_field(threads, parse_peers(request.peers))
         machine = facts() | bandwidths(field)
@@ -117,6 +121,19 @@ def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
     )
     cases = swag_cases(options, load_swag(), progress)
     return cases, (*summary(cases), *flat_figures(cases))
+
+
+def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
+    """Run the questions on Spark; no C++ takes part."""
+    options = SparkOptions(rows_of(request), request.keys, repeat_of(request, WINDOW_REPEAT), cores)
+    machine = facts()
+    print_machine(console, machine)
+    with console.status("starting") as status:
+        cases = spark_cases(options, status.update)
+    print_each(console, cases)
+    alone = [planning_figure()]
+    console.print(figure_table(alone))
+    save(request, machine, cases, alone)
 
 
 def rows_of(request: BenchRequest) -> int:

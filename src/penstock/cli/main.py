@@ -43,6 +43,7 @@ class Suite(StrEnum):
     SWAG = "swag"
     IAWJ = "iawj"
     SCALE = "scale"
+    SPARK = "spark"
 
 
 class Sweep(StrEnum):
@@ -75,7 +76,7 @@ def main(
 
 @app.command()
 def demo(
-    rows: Annotated[int, typer.Option(min=1, help="Rows of the click stream.")] = 4_000_000,
+    rows: Annotated[int, typer.Option(min=1, help="Rows of the click stream.")] = 3_000_000,
     threads: Annotated[int | None, typer.Option(min=1, help="Worker threads, without Spark.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 1,
     spark: Annotated[bool, typer.Option(help="Run on Spark, or in this process only.")] = True,
@@ -146,7 +147,7 @@ def bench(
     plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
 ) -> None:
-    """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, side by side."""
+    """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, or on Spark with Spark, side by side."""
     if suite is Suite.SCALE:
         from penstock.cli.bench_scale import run_scale  # noqa: PLC0415 - --help stays quick
 

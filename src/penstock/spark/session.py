@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OLDEST = (4, 1)
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 
 
 def spark_session(
@@ -76,6 +85,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),
         "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
         # Spark's own list misses these (the log of settings would show them).
         "spark.redaction.regex": "(?i)secret|password|passphrase|token|credential|api.?key|access.?key",
     }
@@ -118,6 +128,13 @@ def _private_folder() -> str:
     folder = tempfile.mkdtemp(prefix="penstock-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _quiet_logging(folder: str) -> str:
+    """Write down that errors are logged and nothing else, also before the session has read its settings."""
+    path = Path(folder) / "log4j2.properties"
+    path.write_text(LOGGING, encoding="utf-8")
+    return path.as_uri()
 
 
 def _text(value: object) -> str:

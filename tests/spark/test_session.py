@@ -1,0 +1,97 @@
+"""A session with safe defaults, and what it refuses to start with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as pk
+from penstock.spark import session
+
+
+def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any) -> None:
+    settings = dict(spark.sparkContext.getConf().getAll())
+    assert settings["spark.driver.host"] == settings["spark.driver.bindAddress"] == "127.0.0.1"
+    assert settings["spark.ui.enabled"] == "false"
+    assert settings["spark.authenticate"] == "true"
+    assert len(settings["spark.authenticate.secret"]) == 64
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.uiWebUrl is None
+
+
+def test_its_files_are_its_owners_alone(spark: Any) -> None:
+    folder = Path(dict(spark.sparkContext.getConf().getAll())["spark.local.dir"])
+    assert folder.stat().st_mode & 0o077 == 0
+    assert folder.stat().st_uid == os.getuid()
+
+
+def listening() -> set[str]:
+    """The addresses on which sockets of this machine listen, as Linux lists them."""
+    found = set()
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(name).read_text().splitlines()[1:]:
+            _, local, _, state, *_, inode = line.split()[:10]
+            if state == "0A":
+                found.add(f"{local} {inode}")
+    return found
+
+
+def owned(process: int) -> set[str]:
+    links = (str(each.readlink()) for each in Path(f"/proc/{process}/fd").iterdir() if each.is_symlink())
+    return {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:[")}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="Linux tells who listens")
+def test_no_port_of_the_session_is_open_to_others(spark: Any) -> None:
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    inodes = owned(java)
+    addresses = {line.split()[0].split(":")[0] for line in listening() if line.split()[1] in inodes}
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert addresses and addresses <= loopback, addresses
+
+
+def test_workers_run_this_python_and_this_penstock(spark: Any) -> None:
+    def tell(batches: Any) -> Any:
+        import sys
+
+        import pyarrow as pa
+
+        import penstock
+
+        for _ in batches:
+            yield pa.record_batch({"python": [sys.executable], "penstock": [penstock.__file__]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "python string, penstock string").collect()
+    assert (row.python, row.penstock) == (sys.executable, pk.__file__)
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        ({"pyspark": None}, "not installed"),
+        ({"pyspark": "4.0.1"}, "too old"),
+        ({"pyspark": "4.3.0", "pandas": "3.0.1"}, "pandas<3"),
+    ],
+)
+def test_what_spark_needs_is_checked_first(
+    versions: dict[str, str | None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def version(name: str) -> str:
+        found = versions.get(name)
+        if found is None:
+            raise metadata.PackageNotFoundError(name)
+        return found
+
+    monkeypatch.setattr(session, "version", version)
+    with pytest.raises(pk.EngineError, match=words):
+        pk.spark_session()
+
+
+def test_settings_can_be_overridden() -> None:
+    assert session.safe_settings(memory="2g", ui=True)["spark.ui.enabled"] == "true"
+    assert session.safe_settings(memory="2g")["spark.driver.memory"] == "2g"
