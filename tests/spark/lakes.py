@@ -79,6 +79,8 @@ def queries(stream: Any) -> dict[str, Any]:
         "distinct": stream.distinct("k", within="30s").select("k", "n"),
         "function": stream.window("50s", by="s").apply(rows_in, {"rows": "int64", "least": "int64"}),
         "computed key": stream.with_columns(g=pk.col("v") % 7).rolling("2s", by="g").agg(t=pk.sum("v")),
+        "signal": stream.signal("v", by="k").rolling("2s").sum().to_stream(),
+        "two signals": (stream.signal("v", by="k") + stream.signal("n", by="k").shift("1s")).to_stream(),
         "union": stream.union(stream.filter(pk.col("v") > 0)).window("10s", by="k").agg(n=pk.count()),
     }
 

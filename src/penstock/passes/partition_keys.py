@@ -30,8 +30,10 @@ from penstock.ir.nodes import (
     Program,
     Reduce,
     Samples,
+    Signals,
     Top,
 )
+from penstock.temporal.nodes import Sampled
 from penstock.types.windows import Unbounded
 
 # For each input that an object's samples come from: what its columns are there.
@@ -99,6 +101,8 @@ def _keys_of(this: Object, origins: Mapping[str, Origin]) -> frozenset[Key] | Un
             return _named(this, keys, origins[source])
         case Distinct(source=source, subset=subset):
             return _named(this, [Field(name, Column(name)) for name in subset], origins[source])
+        case Signals() as body:
+            return _signal_keys(this, body, origins)
         case Top():
             return Undivided(f"~{this.name} compares all rows of a window")
         case body:
@@ -111,6 +115,33 @@ def _named(this: Object, keys: Iterable[Field], origin: Origin) -> frozenset[Key
         return Undivided(f"~{this.name} has no keys")
     known = frozenset(key for each in fields if (key := _key(each.expr, origin)) is not None)
     return known or Undivided(f"the keys of ~{this.name} are results of windows")
+
+
+def _signal_keys(this: Object, body: Signals, origins: Mapping[str, Origin]) -> frozenset[Key] | Undivided:
+    if not body.program.keys.names:
+        return Undivided(f"~{this.name} is a signal without keys")
+    found = _sampled(body, origins)
+    whole = [{name: columns.get(key) for name, columns in found.items()} for key in body.program.keys.names]
+    known = frozenset(
+        frozenset((name, expr) for name, expr in each.items() if expr is not None)
+        for each in whole
+        if None not in each.values()
+    )
+    return known or Undivided(f"the keys of ~{this.name} are results of windows")
+
+
+def _sampled(body: Signals, origins: Mapping[str, Origin]) -> Origin:
+    """Follow the keys of a signal's result into every stream that it samples."""
+    ways: list[Origin] = []
+    for each in body.program.objects:
+        if isinstance(each.body, Sampled):
+            origin = origins[body.sources[int(each.body.input)]]
+            fields = [
+                Field(key, Column(name))
+                for key, name in zip(body.program.keys.names, each.body.keys, strict=True)
+            ]
+            ways.append(_through(fields, origin))
+    return _merged(ways)
 
 
 def _key(expr: Expr, origin: Origin) -> Key | None:
@@ -146,6 +177,8 @@ def _origin(this: Object, body: Body, found: Mapping[str, Origin]) -> Origin:
             return _through(fields, _without_bounds(found[source]))
         case Apply(source=source, keys=keys):
             return _through(keys, found[source])
+        case Signals() as body:
+            return _sampled(body, found)
         case Distinct(source=source) | Top(source=source):
             return found[source]
         case _:

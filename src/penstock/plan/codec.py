@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, PlanError, SchemaMismatchError, UnsupportedError, VerificationError
 from penstock.expr.custom import Definition
+from penstock.plan import nodes
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of
 from penstock.plan.verify import verify
@@ -106,7 +108,9 @@ def grammar() -> Mapping[str, type]:
 
 @cache
 def _annotations(cls: Any) -> Mapping[str, Any]:
-    given = get_type_hints(cls)
+    # Parts of the grammar in modules of their own name what they cannot import: the whole of it.
+    scope = {**vars(nodes), **vars(sys.modules[cls.__module__])}
+    given = get_type_hints(cls, localns=scope)
     return {each.name: given[each.name] for each in fields(cls)}
 
 

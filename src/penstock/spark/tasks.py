@@ -54,6 +54,10 @@ class Query:
     def compiled(self) -> Compiled:
         return _compiled(self.text, self.functions, self.objects)
 
+    def open(self) -> Session:
+        """Start a run over input that will be complete."""
+        return self.compiled().open(ENGINE, bounded=True)
+
 
 @lru_cache(maxsize=32)
 def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[str, bytes], ...]) -> Compiled:
@@ -163,7 +167,7 @@ class Run:
     def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
         plan = self.compiled.plan
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
-        session = self.compiled.open(ENGINE, bounded=True)
+        session = self.query.open()
         chosen = _results_in(part, plan)
         for batch in run_through(session, rows):
             yield deliver(chosen(batch))
@@ -204,7 +208,7 @@ class Fold:
         return self.query.compiled()
 
     def __call__(self, task: int, rows: Iterable[Rows], part: Part | None = None) -> Iterator[pa.RecordBatch]:
-        session = self.compiled.open(ENGINE, bounded=True)
+        session = self.query.open()
         for each in rows:
             if each.first_row is not None:
                 session.number_from(each.stream, each.first_row)
@@ -231,7 +235,7 @@ class Assemble:
             return
         compiled = self.query.compiled()
         deliver = deliverer(schema_of(compiled.plan), self.zone, never_null(compiled.plan))
-        session = compiled.open(ENGINE, bounded=True)
+        session = self.query.open()
         session.load(merged(parts[key] for key in sorted(parts)))
         yield from map(deliver, session.finish())
 
@@ -251,7 +255,7 @@ class Send:
         number = 0
         for each in rows:
             if each.stream not in sessions:
-                sessions[each.stream] = self.compiled_for(each.stream).open(ENGINE, bounded=True)
+                sessions[each.stream] = self.senders[each.stream][0].open()
             plain = Rows(each.stream, each.batches, each.first_row)
             made = list(run_through(sessions[each.stream], [plain]))
             parcels = list(self._parcels(task, number, each.stream, made))

@@ -37,6 +37,11 @@ DIVIDED = {
         EVENTS.with_columns(g=pk.col("v") % 7).rolling(5, by="g").agg(n=pk.count()),
         {"in0": ["v % 7"]},
     ),
+    "a signal": (EVENTS.signal("v", by="a").rolling(5).sum().to_stream(), {"in0": ["a"]}),
+    "signals of two streams": (
+        (EVENTS.signal("v", by="a") + OTHERS.signal("v", by="a")).to_stream(),
+        {"in0": ["a"], "in1": ["a"]},
+    ),
     "distinct": (EVENTS.distinct(["a", "b"]), {"in0": ["a", "b"]}),
     "a union": (
         EVENTS.union(OTHERS).window(10, by="a").agg(n=pk.count()),

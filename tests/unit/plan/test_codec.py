@@ -122,7 +122,7 @@ def _document(*nodes: Any, root: Any = 0) -> str:
 
 
 def test_only_the_grammar_can_be_named() -> None:
-    assert all(name.split(".")[0] in {"plan", "expr", "types"} for name in grammar())
+    assert all(name.split(".")[0] in {"plan", "expr", "temporal", "types"} for name in grammar())
     for name in ("os.system", "builtins.eval", "expr.custom.Plain", "plan.nodes.Path"):
         with pytest.raises(PlanError):
             decode(_document({"is": name, "has": {}}))

@@ -285,6 +285,10 @@ class Signal(Operators):
         """Run, and give the intervals as a pandas data frame."""
         return self.to_stream().to_pandas(data, **bindings)
 
+    def to_spark(self, spark: Any, data: Any = None, /, **options: Any) -> Any:
+        """Give the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
+        return self.to_stream().to_spark(spark, data, **options)
+
     def explain(self, stage: str | None = None) -> Explanation:
         """Show what it becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
         return self.to_stream().explain(stage)
