@@ -18,6 +18,7 @@ FIXTURES = TESTS / "fixtures"
 SLOW = (
     "oracle",  # compiles a new query for each example
     "security",  # starts many processes
+    "spark",  # starts Spark
     "unit/api/test_aggregate_matrix.py",  # every aggregate in every window
     "unit/bench",  # compiles C++ and runs the peers
     "unit/cli/test_engine.py",  # runs the benchmark
