@@ -85,4 +85,28 @@ def queries(stream: Any) -> dict[str, Any]:
     }
 
 
+def join_queries(left: Any, right: Any) -> dict[str, Any]:
+    """Joins of two streams, and of a stream with a table."""
+    names = pk.table(pa.table({"k": pa.array(range(15)), "name": [f"n{i}" for i in range(15)]}), name="names")
+    few = right.filter(pk.col("v") > 300)
+    return {
+        "in windows": left.join(few, on="k", window=pk.tumbling("2s")).select("k", "v", "v_right", "n", "n_right"),
+        "outer": left.filter(pk.col("v") > 200).join(few, on="k", window=pk.tumbling("1s"), how="full"),
+        "within": left.join(few, on="k", within=("-300ms", "100ms")).select("k", "n", "n_right"),
+        "as of": left.join_asof(few, by="k", tolerance="2s").select("k", "n", "v_right"),
+        "as of, ever": left.join_asof(few, by="k").select("k", "n", "v_right"),
+        "rolling": left.join_rolling(few, by="k", within=("-2s", "0s")).agg(t=pk.sum("v"), c=pk.count()),
+        "table": left.join(names, on="k").select("k", "n", "name"),
+        "table, then windows": left.join(names, on="k", how="left").window("10s", by="name").agg(t=pk.sum("v")),
+        "joined, then windows": (
+            left.join(few, on="k", within=("-300ms", "100ms")).window("10s", by="k").agg(c=pk.count())
+        ),
+        "by conditions alone": (
+            left.filter(pk.col("v") > 400).join(
+                few, window=pk.tumbling("1s"), where=pk.left("v") > pk.right("v")
+            ).select("n", "n_right")
+        ),
+    }  # fmt: skip
+
+
 NAMES = tuple(queries(pk.stream("events", events(1).schema, time="ts", sequence="n")))

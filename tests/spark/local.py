@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 import penstock as pk
 from penstock.api.execute import bind_all
 from penstock.passes.choose_strategy import STRATEGIES
-from penstock.spark.frame import Wiring
+from penstock.spark.frame import Wiring, packed_tables
 from penstock.spark.planning import planned
 
 
@@ -61,7 +61,7 @@ class LocalSpark:
 def run_locally(query: pk.Stream, strategy: str | None, tasks: int, seed: int = 0) -> pa.Table:
     """Run a query over files as Spark would."""
     physical = planned(query.compiled(), bind_all(query, None, {}), strategy, tasks)
-    frame: Any = Wiring(LocalSpark(seed), physical, None).frame()  # type: ignore[arg-type]
+    frame: Any = Wiring(LocalSpark(seed), physical, None, packed_tables(query)).frame()  # type: ignore[arg-type]
     return pa.Table.from_batches(frame.batches, query.schema)
 
 

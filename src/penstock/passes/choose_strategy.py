@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
+from penstock.ir.join_nodes import Join, Table
 from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.order import sees_order
-from penstock.passes.partition_keys import Undivided, partition_keys
+from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
 from penstock.passes.resolve_boundaries import Finite, boundaries
+from penstock.types.joins import Lookup
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # Reading a quarter more than there is still beats a shuffle (measured: docs/scale.md).
@@ -166,11 +168,13 @@ def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, 
 
 
 def _gathers(body: ir.Body) -> bool:
-    return not isinstance(body, ir.Input | ir.Samples | ir.Merge)
+    return not isinstance(body, ir.Input | ir.Samples | ir.Merge | Table) and not looks_up(body)
 
 
 def _halo(program: ir.Program) -> Halo | str:
     output = program[program.output]
+    if any(_gives_table(each.body) for each in program.objects):
+        return "rows of a table without a partner are known at the end only"
     if output.time.column not in output.schema.names:
         return "the result has no time"
     reaches = list(boundaries(program).values())
@@ -182,6 +186,8 @@ def _halo(program: ir.Program) -> Halo | str:
 
 def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
     """Name the windows that rows meet first, if all of them are made of panes."""
+    if any(isinstance(each.body, Table) for each in program.objects):
+        return "a table is joined, which would have to travel with every state"
     first = [each for each in program.objects if _gathers(each.body) and not _behind(each, program)]
     for each in first:
         if not isinstance(each.body, ir.Reduce) or not in_panes(each.body, program):
@@ -189,6 +195,10 @@ def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
     if program.output in _plain(program):
         return "some rows of the result are in no window"
     return tuple(each.name for each in first) or "there are no windows"
+
+
+def _gives_table(body: ir.Body) -> bool:
+    return isinstance(body, Join) and isinstance(body.pairing, Lookup) and not looks_up(body)
 
 
 def _plain(program: ir.Program) -> frozenset[str]:

@@ -14,8 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from penstock.expr.nodes import Column, Expr, Field, columns_of, has_aggregate, substitute, walk
 from penstock.expr.nodes import Reduced as ReducedExpr
+from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -34,6 +37,8 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.temporal.nodes import Sampled
+from penstock.types.arrow import kind_of, value_type
+from penstock.types.joins import Lookup, left_column, right_column
 from penstock.types.windows import Unbounded
 
 # For each input that an object's samples come from: what its columns are there.
@@ -41,6 +46,7 @@ Origin = dict[str, dict[str, Expr]]
 # One key, as an expression over each input.
 Key = frozenset[tuple[str, Expr]]
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
+TICKING = frozenset({"timestamp", "date", "duration"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +84,7 @@ def _common(program: Program) -> frozenset[Key] | Undivided:
     origins = _origins(program)
     common: frozenset[Key] | None = None
     for each in program.objects:
-        found = _keys_of(each, origins)
+        found = _keys_of(each, program, origins)
         if isinstance(found, Undivided):
             return found
         if found is not None:
@@ -88,11 +94,19 @@ def _common(program: Program) -> frozenset[Key] | Undivided:
     return common
 
 
-def _keys_of(this: Object, origins: Mapping[str, Origin]) -> frozenset[Key] | Undivided | None:
+def _keys_of(
+    this: Object, program: Program, origins: Mapping[str, Origin]
+) -> frozenset[Key] | Undivided | None:
     """List the keys within which an object puts samples together; None if it looks at each by itself."""
     match this.body:
-        case Input() | Samples() | Merge():
+        case Input() | Samples() | Merge() | Table():
             return None
+        case Join(pairing=Lookup()) as body:
+            return None if looks_up(body) else Undivided(f"~{this.name} gives rows of a table, each once")
+        case (
+            Join(left=left, right=right) | Asof(left=left, right=right) | RollingJoin(left=left, right=right)
+        ):
+            return _pair_keys(this, program[left], program[right], origins)
         case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
             return Undivided(f"~{this.name} is one window for all keys")
         case Reduce(source=source, keys=keys) | Attach(source=source, keys=keys):
@@ -115,6 +129,44 @@ def _named(this: Object, keys: Iterable[Field], origin: Origin) -> frozenset[Key
         return Undivided(f"~{this.name} has no keys")
     known = frozenset(key for each in fields if (key := _key(each.expr, origin)) is not None)
     return known or Undivided(f"the keys of ~{this.name} are results of windows")
+
+
+def _pair_keys(
+    this: Object, left: Object, right: Object, origins: Mapping[str, Origin]
+) -> frozenset[Key] | Undivided:
+    """Samples meet where their keys are equal, and equal keys must hash alike."""
+    assert isinstance(this.body, Join | Asof | RollingJoin)
+    found: set[Key] = set()
+    for one, other in this.body.on:
+        if hash_alike(left.schema.field(one).type, right.schema.field(other).type):
+            sides = _key(Column(one), origins[left.name]), _key(Column(other), origins[right.name])
+            found |= {_both(*sides)} if None not in sides else set()
+    return frozenset(found - {frozenset()}) or Undivided(f"~{this.name} has no keys that divide both sides")
+
+
+def _both(one: Key | None, other: Key | None) -> Key:
+    """Put two sides together; a stream that is on both must have the same key on both."""
+    whole = (one or frozenset()) | (other or frozenset())
+    return whole if len({name for name, _ in whole}) == len(whole) else frozenset()
+
+
+def hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Tell whether equal values of two types have the same hash: times count ticks of their own unit."""
+    kinds = kind_of(one), kind_of(other)
+    if kinds[0] in TICKING or kinds[1] in TICKING:
+        return bool(value_type(one) == value_type(other))
+    return kinds[0] == kinds[1] or set(kinds) == {"int", "uint"}
+
+
+def looks_up(body: Body) -> bool:
+    """Tell whether a join only adds to each sample of a stream what a table says about it."""
+    match body:
+        case Join(pairing=Lookup(table=1), how="inner" | "left" | "semi" | "anti"):
+            return True
+        case Join(pairing=Lookup(table=0), how="inner" | "right"):
+            return True
+        case _:
+            return False
 
 
 def _signal_keys(this: Object, body: Signals, origins: Mapping[str, Origin]) -> frozenset[Key] | Undivided:
@@ -179,10 +231,29 @@ def _origin(this: Object, body: Body, found: Mapping[str, Origin]) -> Origin:
             return _through(keys, found[source])
         case Signals() as body:
             return _sampled(body, found)
+        case Join(fields=fields) | Asof(fields=fields):
+            return _through(fields, _of_pairs(body, found))
+        case RollingJoin(left=left, right=right, on=on, fields=fields):
+            pairs = [Field(one, Column(other)) for one, other in on]
+            return _through(fields, _merged([found[left], _through(pairs, found[right])]))
         case Distinct(source=source) | Top(source=source):
             return found[source]
         case _:
             return {}
+
+
+def _of_pairs(body: Join | Asof, found: Mapping[str, Origin]) -> Origin:
+    """Name the columns of a pair; where the left sample is missing, its keys are the right one's."""
+    left = {
+        name: {left_column(column): expr for column, expr in columns.items()}
+        for name, columns in found[body.left].items()
+    }
+    right = {
+        name: {right_column(column): expr for column, expr in columns.items()}
+        | {left_column(one): columns[other] for one, other in body.on if other in columns}
+        for name, columns in found[body.right].items()
+    }
+    return _merged([left, right])
 
 
 def _merged(several: Iterable[Origin]) -> Origin:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,8 @@ from penstock.errors import BindingError, UnsupportedError
 from penstock.expr.nodes import Column
 from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
-from penstock.plan.schema import schema_of, sources_of
+from penstock.plan.schema import schema_of, sources_of, tables_of
+from penstock.runtime.state.format import encode_table
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, is_frame, zone_of
 from penstock.spark.cut import cut, inputs_of
@@ -25,7 +26,7 @@ from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
-from penstock.spark.tasks import Assemble, Fold, OverFrame, OverParts, Query, Receive, Run, Send
+from penstock.spark.tasks import Assemble, Fold, Named, OverFrame, OverParts, Query, Receive, Run, Send
 from penstock.spark.types import deliverer, never_null, spark_schema
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def to_spark(
     """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
     bound = bound_data(stream, spark, data, bindings)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
-    return Wiring(spark, physical, zone_of(spark)).frame()
+    return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
@@ -57,6 +58,21 @@ def parallelism(spark: SparkSession) -> int:
         return int(spark.sparkContext.defaultParallelism)
     except Exception:  # noqa: BLE001 - Connect raises an error of its own, which classic does not have
         return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+
+
+def packed_tables(stream: Stream) -> Named:
+    """Write the tables that a query joins as Arrow streams: they go along with it to every task."""
+    columns = stream.compiled().table_columns
+    data = stream.data
+    return tuple(
+        (table.name, encode_table(_whole(data[table.name], columns[table.name], table.schema)))
+        for table in tables_of(stream.plan)
+    )
+
+
+def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
+    wanted = pa.schema([schema.field(name) for name in columns])
+    return pa.Table.from_batches(list(bound.batches(list(columns))), wanted)
 
 
 # --- binding ------------------------------------------------------------------------------------------------
@@ -116,6 +132,7 @@ class Wiring:
     spark: SparkSession
     physical: Physical
     zone: str | None
+    tables: Named = ()
 
     def frame(self) -> DataFrame:
         match self.physical.choice.strategy:
@@ -140,7 +157,7 @@ class Wiring:
 
     def _query(self, plan: Plan | None = None) -> Query:
         objects = objects_of(self.compiled.program) if plan is None else {}
-        return Query.of(plan or self.compiled.plan, tuple(sorted(objects.items())))
+        return Query.of(plan or self.compiled.plan, tuple(sorted(objects.items())), self.tables)
 
     def _alone(self) -> DataFrame:
         """Let each task give results by itself."""

@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from penstock.compile import Compiled
-from penstock.errors import BindingError, EngineError, PlanError
+from penstock.errors import BindingError, EngineError, PlanError, UnsupportedError
 from penstock.passes.choose_strategy import ONE, SLICES
-from penstock.plan.schema import schema_of, sources_of
+from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.sources.bound import Bound
 from penstock.sources.conform import check
 from penstock.sources.opening import open_data
@@ -55,6 +55,10 @@ class PenstockSource(DataSource):
         del schema
         query = self._query()
         compiled = query.compiled()
+        if tables_of(compiled.plan):
+            raise UnsupportedError(
+                "a query that joins a table runs with query.to_spark(spark): options hold no rows"
+            )
         physical = self._planned(compiled, bound_paths(compiled, self.options))
         return PenstockReader(query, tuple(json.dumps(as_json(part)) for part in physical.parts))
 

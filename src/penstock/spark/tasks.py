@@ -24,6 +24,7 @@ from penstock.plan.schema import schema_of, sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
+from penstock.runtime.state.format import decode_table
 from penstock.runtime.state.merging import divided, merged, shard_of, shares
 from penstock.sources.ahead import Footer, read
 from penstock.sources.conform import conformer
@@ -34,29 +35,34 @@ from penstock.spark.types import deliverer, never_null
 
 # Rows that wait until they are worth a push.
 GROUP_ROWS = 1 << 20
+Named = tuple[tuple[str, bytes], ...]
 # One core is what Spark gives to a task.
 ENGINE = Engine(threads=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query on its way: its plan as text, the functions in it, and the object code of its kernels."""
+    """A query on its way: its plan as text, the functions in it, the object code of its kernels, and its tables."""
 
     text: str
     functions: tuple[Function, ...] = ()
     objects: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    tables: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
 
     @staticmethod
-    def of(plan: Plan, objects: tuple[tuple[str, bytes], ...] = ()) -> Query:
+    def of(plan: Plan, objects: Named = (), tables: Named = ()) -> Query:
         text, functions = encode(plan)
-        return Query(text, functions, objects)
+        return Query(text, functions, objects, tables)
 
     def compiled(self) -> Compiled:
         return _compiled(self.text, self.functions, self.objects)
 
     def open(self) -> Session:
-        """Start a run over input that will be complete."""
-        return self.compiled().open(ENGINE, bounded=True)
+        """Start a run over input that will be complete, its tables filled."""
+        session = self.compiled().open(ENGINE, bounded=True)
+        for name, payload in self.tables:
+            session.fill(name, decode_table(payload, f"the table {name!r}").to_batches())
+        return session
 
 
 @lru_cache(maxsize=32)
