@@ -11,12 +11,13 @@ from penstock.runtime.joining.memory import FEW_ROWS, Kernels, check_size
 
 # An array over all codes pays while it has at most so many cells for each row.
 CELLS_PER_ROW = 4
+LARGER = 2
 _GREATEST, _LEAST = (1 << 63) - 1, -(1 << 63)
 
 
 @dataclass(frozen=True)
 class Window:
-    """Two columns of codes, of which the first is not the longer one; `swapped` says that it was the right."""
+    """Two columns of codes: a table is built of the one, and probed with the other; `swapped`: built of the right one."""
 
     build: np.ndarray
     probe: np.ndarray
@@ -43,7 +44,8 @@ def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, t
     rows = len(left) + len(right)
     dense = span < CELLS_PER_ROW * rows
     spec = JoinSpec(wide=span >= 1 << 32, dense=dense, pairs=pairs)
-    swapped = len(left) > len(right)
+    # Pairs come in the order of the rows that probe. That these are the left ones is worth a larger table.
+    swapped = len(right) <= (LARGER if pairs else 1) * len(left)
     build, probe = reversed(sides) if swapped else sides
     workers = threads if rows >= FEW_ROWS else 1
     return Window(build, probe, swapped, least, span, spec, workers)

@@ -1,0 +1,109 @@
+"""Watch a join while it runs: throughput, latency and progress, the paper's three metrics, of each window.
+
+    run = WatchedRun(joiner.open(threads))      # pushed to like the run inside
+    run.metrics.latency(0.95), run.metrics.throughput, run.metrics.progress
+
+A pair's latency is the time from the arrival of its later row to the moment it is given.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from penstock.runtime.joins.joiner import EagerRun, Pairs
+
+BUCKETS = 64
+_FINEST = 1e-6  # seconds; bucket b holds latencies below FINEST * 2^(b / 2)
+
+
+@dataclass
+class JoinMetrics:
+    """What became of one window: counts, times in seconds, and no row of it."""
+
+    rows: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+    progress: list[tuple[float, int]] = field(default_factory=list)
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
+
+    @property
+    def throughput(self) -> float:
+        """Rows a second, until the last pair (or row)."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def latency(self, quantile: float = 0.95) -> float:
+        """Seconds within which this part of the pairs was given, to within a factor of 1.5."""
+        if not self.pairs:
+            return 0.0
+        bucket = int(np.searchsorted(np.cumsum(self.buckets), quantile * self.pairs))
+        return float(_FINEST * 2 ** (min(bucket, BUCKETS - 1) / 2))
+
+    def time_to(self, part: float) -> float:
+        """Seconds until this part of the pairs had been given."""
+        return next((at for at, given in self.progress if given >= part * self.pairs), self.seconds)
+
+    def add(self, now: float, waits: np.ndarray) -> None:
+        """Note pairs that are given now, and how long each one's later row had waited."""
+        steps = np.ceil(2 * np.log2(np.maximum(waits, _FINEST) / _FINEST)).astype(np.int64)
+        self.buckets += np.bincount(np.minimum(steps, BUCKETS - 1), minlength=BUCKETS)
+        self.pairs += len(waits)
+        self.seconds = now
+        self.progress.append((now, self.pairs))
+
+
+class WatchedRun:
+    """A run of an eager joiner that keeps `metrics`; itself such a run."""
+
+    def __init__(self, run: EagerRun, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._run, self._clock, self._begin = run, clock, clock()
+        self._arrivals: tuple[_Arrivals, _Arrivals] = (_Arrivals(), _Arrivals())
+        self.metrics = JoinMetrics()
+
+    def push_left(self, codes: np.ndarray) -> Pairs:
+        """Take left rows; give the pairs that are new and known."""
+        self._arrive(0, len(codes))
+        return self._given(self._run.push_left(codes))
+
+    def push_right(self, codes: np.ndarray) -> Pairs:
+        """Take right rows; give the pairs that are new and known."""
+        self._arrive(1, len(codes))
+        return self._given(self._run.push_right(codes))
+
+    def close(self) -> Pairs:
+        """Give the pairs that are left; the metrics are complete."""
+        return self._given(self._run.close())
+
+    def _arrive(self, side: int, rows: int) -> None:
+        self._arrivals[side].add(rows, self._clock() - self._begin)
+        self.metrics.rows += rows
+        self.metrics.seconds = self._clock() - self._begin
+
+    def _given(self, pairs: Pairs) -> Pairs:
+        if len(pairs[0]):
+            now = self._clock() - self._begin
+            left, right = (arrivals.times(rows) for arrivals, rows in zip(self._arrivals, pairs, strict=True))
+            self.metrics.add(now, now - np.maximum(left, right))
+        return pairs
+
+
+class _Arrivals:
+    """When the rows of a side came: one time for each push."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._times: list[float] = []
+
+    def add(self, rows: int, now: float) -> None:
+        self._ends.append((self._ends[-1] if self._ends else 0) + rows)
+        self._times.append(now)
+
+    def times(self, rows: np.ndarray) -> np.ndarray:
+        if not self._ends:
+            return np.full(len(rows), -math.inf)
+        found: np.ndarray = np.array(self._times)[np.searchsorted(self._ends, rows, side="right")]
+        return found
