@@ -167,7 +167,7 @@ def small(monkeypatch):
     """A few rows and one point of each series."""
     monkeypatch.setattr(suite, "REST", (("tiny", Micro(5, 5, window_ms=10), 50.0),))
     monkeypatch.setattr(suite, "sweeps", lambda scale: [Sweep(9, "rate", ((1.0, TINY), (2.0, TINY)))])
-    monkeypatch.setattr(suite, "numpy_bandwidth", lambda: 12.5e9)
+    monkeypatch.setattr(suite, "bandwidth", lambda joins: 12.5e9)
     monkeypatch.setattr("penstock.bench.iawj.calibrate.calibration", lambda scale: [("c", TINY)])
     monkeypatch.setattr(workloads, "WINDOW_MS", 10)
     for name, value in (("STEPS", (0.5,)), ("GROUPS", (1, 2)), ("BITS", (0, 3))):
@@ -200,7 +200,11 @@ def test_the_suite_prints_saves_and_draws_every_figure(small, field, tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_bandwidth_is_measured_by_the_clock_of_the_joins(field):
+    assert 1e8 < suite.bandwidth(field, megabytes=4) < 1e13
+
+
 def test_the_figure_at_rest_is_scaled_to_a_core_that_reads_25_gb_a_second(field):
     measured = measure(field, TINY.make("t").at_rest(), 1)
-    plain, scaled = suite.rest_figures("t", measured, 50.0, bandwidth=12.5e9)
+    plain, scaled = suite.rest_figures("t", measured, 50.0, speed=12.5e9)
     assert scaled.value == pytest.approx(plain.value / 2)

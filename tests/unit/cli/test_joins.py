@@ -23,7 +23,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(suite, "REST", (("tiny", TINY, 50.0),))
     monkeypatch.setattr(suite, "REAL", suite.REAL[3:])
     monkeypatch.setattr(suite, "sweeps", lambda scale: [Sweep(9, "rate", ((1.0, TINY),))])
-    monkeypatch.setattr(suite, "numpy_bandwidth", lambda: 25e9)
+    monkeypatch.setattr(suite, "bandwidth", lambda joins: 25e9)
     monkeypatch.setattr(joins, "QUICK", 0.001)
     for name in ("STEPS", "GROUPS", "BITS"):
         monkeypatch.setattr(knobs, name, getattr(knobs, name)[:1])

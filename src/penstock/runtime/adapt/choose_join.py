@@ -29,7 +29,7 @@ class JoinChooser:
     """Trees by target; `origin` says where they come from.
 
     >>> chooser = JoinChooser(SUPPLIED)
-    >>> chooser.choose(Observed(2000, 1000, 2, 1, 1, 0, 1), "latency").algorithm
+    >>> chooser.choose(Observed(2000, 1000, 2, 1, 1, 0, 1, 1000), "latency").algorithm
     'shj_jm'
     """
 

@@ -31,7 +31,7 @@ def grow(points: Sequence[Point], depth: int = DEPTH) -> Tree:
     """Choose the algorithm for these points, or the question that tells them apart best.
 
     >>> def at(rows, npj, prj):
-    ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1), dict.fromkeys(ALGORITHMS, 50) | {"npj": npj, "prj": prj})
+    ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1, 1), dict.fromkeys(ALGORITHMS, 50) | {"npj": npj, "prj": prj})
     >>> grow([at(10, 1, 2), at(20, 2, 3), at(1000, 9, 5), at(2000, 20, 9)])
     Split(feature='rows', threshold=141.0, below=Leaf(algorithm='npj', regret=0.0), above=Leaf(algorithm='prj', regret=0.0))
     """

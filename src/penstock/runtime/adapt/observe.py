@@ -17,7 +17,7 @@ class Observed:
 
     `rows` of both sides and `smaller` of the smaller one; `rate` and `slower_rate`, rows a millisecond of both and of
     the slower side; `duplicates`, how often the key of a row occurs on its side; `hottest`, the part of the rows
-    that have the most frequent key; `spread`, how many times more codes there could be than rows; `threads`.
+    that have the most frequent key; `span`, how many codes there could be, and `spread`, how many for each row; `threads`.
     """
 
     rows: float
@@ -27,6 +27,7 @@ class Observed:
     duplicates: float
     hottest: float
     spread: float
+    span: float
     threads: float = 1
 
     def __getitem__(self, name: str) -> float:
@@ -66,6 +67,7 @@ def observe(
         max((each.repeats for each in looks), default=1.0),
         max((each.hottest for each in looks), default=0.0),
         (most - least + 1) / max(sum(counts), 1),
+        float(most - least + 1),
         float(threads),
     )
 

@@ -53,7 +53,7 @@ def decide(tree: Tree, seen: Observed) -> Decision:
     """Walk down the tree.
 
     >>> tree = Split("rows", 1000.0, Leaf("npj"), Leaf("prj"))
-    >>> decide(tree, Observed(5000, 10, 1, 1, 1, 0, 1))
+    >>> decide(tree, Observed(5000, 10, 1, 1, 1, 0, 1, 1))
     Decision(algorithm='prj', path=('rows = 5,000 ≥ 1,000',))
     """
     path: list[str] = []
@@ -73,7 +73,7 @@ def number(value: float) -> str:
 def show(tree: Tree, seen: Observed | None = None) -> str:
     """Draw the tree, one line for each node; with `seen`, the path taken is marked.
 
-    >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), Observed(5000, 10, 1, 1, 1, 0, 1)))
+    >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), Observed(5000, 10, 1, 1, 1, 0, 1, 1)))
     * rows < 1,000?
         yes: npj
       * no: prj (up to 10 % slower than the best)
