@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.dense_signals import dense_stage
 from penstock.expr.nodes import Expr
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=128)
 def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
-    """Compile a logical plan. `off` names optimiser passes to leave out.
+    """Compile a logical plan. `off` names optimiser passes to leave out, and fast paths: "dense_signals".
 
     Plans compare by structure: asking the same query again, even one written anew, finds its kernels.
     """
@@ -54,7 +55,7 @@ def compile_plan(plan: Plan, off: frozenset[str] = frozenset()) -> Compiled:
     trace: list[tuple[str, ir.Program]] = []
     raw = to_ir(plan)
     program = optimise(raw, off, trace)
-    return Compiled(plan, raw, program, tuple(trace))
+    return Compiled(plan, raw, program, tuple(trace), off)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Compiled:
     raw: ir.Program
     program: ir.Program
     trace: tuple[tuple[str, ir.Program], ...]
+    off: frozenset[str] = frozenset()
     _wired: dict[tuple[str, str | None], tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
 
     @property
@@ -206,7 +208,8 @@ class Wiring:
                 sampled = [program[name] for name in sources]
                 signals = SignalProgram(this, body, sampled, self.workshop, self.aggregator)
                 counted = [not _stateful(each, program) for each in sampled]
-                return [StageSpec(this.name, sources, signals.stage(counted))]
+                dense = None if "dense_signals" in self.compiled.off else dense_stage(signals, counted)
+                return [StageSpec(this.name, sources, dense or signals.stage(counted))]
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""

@@ -70,6 +70,23 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @st.composite
+def regular_cases(draw: st.DrawFn) -> Case:
+    """Samples at every so many ticks: most programs over them need no times at all."""
+    count = draw(st.integers(1, 2))
+    every = pk.every(draw(st.integers(1, 3)), start=draw(st.integers(-6, 6)))
+    bound: dict[str, pa.Table] = {}
+    signals: list[pk.Signal] = []
+    for place in range(count):
+        values = draw(st.lists(VALUES, max_size=30))
+        name = f"s{place}"
+        bound[name] = pa.table({"v": pa.array(values, pa.float64())})
+        signals.append(pk.from_arrow(bound[name], time=every, name=name).signal("v"))
+    made, text = draw(trees(signals, list(bound), depth=draw(st.integers(0, 3))))
+    read = made.to_stream().names
+    return Case({name: bound[name] for name in read}, made, f"{every} {text}")
+
+
+@st.composite
 def trees(draw: st.DrawFn, leaves: list[pk.Signal], texts: list[str], depth: int) -> tuple[pk.Signal, str]:
     if depth == 0:
         place = draw(st.integers(0, len(leaves) - 1))

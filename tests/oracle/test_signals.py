@@ -14,7 +14,7 @@ from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.plan_to_ir import to_ir
-from tests.oracle.signal_cases import Case, cases
+from tests.oracle.signal_cases import Case, cases, regular_cases
 
 
 def interpreted(case: Case) -> list[dict[str, Any]]:
@@ -79,6 +79,26 @@ def test_any_batching_gives_the_same(case: Case, data: st.DataObject) -> None:
             found += live.push(**{name: batch})
         found += live.finish()
     assert_same(pa.Table.from_batches(found, schema=case.signal.schema), wanted)
+
+
+@given(regular_cases())
+def test_regular_samples_need_no_times(case: Case) -> None:
+    note(case.text)
+    assert_same(case.signal.collect(), interpreted(case))
+
+
+@given(regular_cases(), st.integers(1, 7), st.integers(1, 2))
+def test_regular_samples_in_any_batching(case: Case, rows: int, threads: int) -> None:
+    note(case.text)
+    wanted = case.signal.collect()
+    batches = {name: table.to_batches(max_chunksize=rows) for name, table in case.tables.items()}
+    found = []
+    with case.signal.open(engine=pk.Engine(threads=threads)) as live:
+        for turn in range(max(map(len, batches.values()), default=0)):
+            for name, several in batches.items():
+                found += live.push(**{name: several[turn]}) if turn < len(several) else []
+        found += live.finish()
+    assert_same(pa.Table.from_batches(found, schema=case.signal.schema), to_rows(wanted))
 
 
 def _pushes(tables: dict[str, pa.Table], data: st.DataObject) -> list[tuple[str, pa.RecordBatch]]:

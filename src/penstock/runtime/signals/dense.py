@@ -65,8 +65,13 @@ class DenseCall:
 class DenseProgram(Protocol):
     """What the compiler knows of a program that fits."""
 
-    outputs: tuple[OutputColumn, ...]
-    kept: tuple[int, ...]  # how many past results each feedback remembers
+    @property
+    def outputs(self) -> tuple[OutputColumn, ...]: ...
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """How many past results each feedback remembers."""
+
     past: int
     future: int
     lasting: int

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, to_arrow, values_view
-from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.lanes.rows import Rows
+
+BEGINNING = -(1 << 62)  # before all times, and still far enough from the end of 64 bits to be moved
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Points:
     def last_marks(self) -> np.ndarray:
         """The time of each lane's last mark; a lane without marks has none, and the beginning of time."""
         marked = self.marked
-        found = np.full(self.lanes, -FOREVER, np.int64)
+        found = np.full(self.lanes, BEGINNING, np.int64)
         some = np.diff(marked.bounds) > 0
         found[some] = marked.times[marked.bounds[1:][some] - 1]
         return found

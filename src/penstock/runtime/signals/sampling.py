@@ -15,7 +15,7 @@ from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.signals.points import Points, lanes_of, taken
+from penstock.runtime.signals.points import BEGINNING, Points, lanes_of, taken
 
 OVERLAP = (
     "two intervals of one key overlap, so that the signal has two values at once; "
@@ -52,7 +52,7 @@ class Sampling:
         times, lane = rows.times[order], numbers[order]
         bounds = np.searchsorted(lane, np.arange(lanes + 1))
         columns = {name: taken(rows.batch.column(stored(name)), order) for name in self.values}
-        final = np.full(lanes, until, np.int64)
+        final = np.full(lanes, max(until, BEGINNING), np.int64)
         if self.until is not None:
             ends = _ends(rows.batch.column(self.until))[order]
             return self._between(bounds, times, ends, columns, final)

@@ -17,7 +17,7 @@ from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
-from penstock.runtime.signals.points import Points, changes, only_where, taken
+from penstock.runtime.signals.points import BEGINNING, Points, changes, only_where, taken
 from penstock.runtime.signals.reading import Objects, Reading, Walked
 from penstock.runtime.worker import OVERFLOW
 
@@ -209,7 +209,7 @@ def multiples(marked: Points, every: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _next_multiple(times: np.ndarray, every: int) -> np.ndarray:
-    return np.where(times <= -FOREVER + every, times, times - times % every + every)
+    return np.where(times == BEGINNING, times, times - times % every + every)
 
 
 def _closed(

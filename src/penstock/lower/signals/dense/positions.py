@@ -63,7 +63,8 @@ class Positions:
     @property
     def grid(self) -> int:
         """After so many positions all grids meet again."""
-        return lcm(*self.steps.values(), *(pane_of(each, self.steps) for each in self.overs))
+        steps = [over.span.every for over in self.overs if isinstance(over.span, Window)]
+        return lcm(*self.steps.values(), *steps, *(pane_of(each, self.steps) for each in self.overs))
 
     @property
     def marking(self) -> frozenset[str]:

@@ -1,0 +1,59 @@
+"""Choose the dense path for signals over regular time, and join it with its stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.dense_programs import CompiledDense
+from penstock.kernels.signals.coalesce import coalesce
+from penstock.loop.nodes import TYPES
+from penstock.lower.signals.dense import Dense, dense, fits
+from penstock.runtime.programs import Call
+from penstock.runtime.session import Context
+from penstock.runtime.signals.dense import DenseSignals
+from penstock.runtime.signals.dense_stage import Clock, DenseStage
+from penstock.signal_programs import SignalProgram
+
+
+def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Context], DenseStage] | None:
+    """The stage of a program that fits the dense path; None if it does not."""
+    inputs = [(each.schema, each.time) for each in signals.sources]
+    if not fits(signals.program, inputs):
+        return None
+    found = dense(signals.program, inputs)
+    program, workshop = CompiledDense(found, signals.workshop), signals.workshop
+    few = signals.stage([False] * len(counted))
+
+    def coalescing(dtype: np.dtype, nullable: bool) -> Call:
+        type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
+        return workshop.call(("coalesce", type, nullable), partial(coalesce, type, nullable))
+
+    def make(context: Context) -> DenseStage:
+        return DenseStage(
+            DenseSignals(program, context.engine.workers),
+            _clock(found),
+            [_stored(schema, time.column) for schema, time in inputs],
+            signals.program.schema,
+            [context.metrics if counts else None for counts in counted],
+            coalescing,
+            partial(few, context),
+        )
+
+    return make
+
+
+def _clock(found: Dense) -> Clock:
+    time, pattern = found.positions.time, found.pattern
+    if pattern is not None:
+        return Clock(0, pattern.every, closes=True)
+    period = time.period or 1
+    return Clock(time.start - found.positions.phase * period, found.step * period)
+
+
+def _stored(schema: pa.Schema, implied: str) -> pa.Schema:
+    """The columns of an input that are stored: its time is not."""
+    return pa.schema([each for each in schema if each.name != implied])

@@ -1,0 +1,286 @@
+"""Signals over regular time as a stage: results at positions become intervals, as soon as they are final."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, time_array, to_arrow
+from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.lanes.rows import joined
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.dense import Column, DenseSignals, Samples
+from penstock.runtime.signals.stage import SignalStage
+from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
+from penstock.runtime.state.rows import in_order, kept_rows, rows_of
+
+Coalesce = Callable[[np.dtype, bool], Call]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The time of results: the i-th begins at `origin + i * stride` ticks.
+
+    `closes` says that each lasts for a stride only, even the last.
+    """
+
+    origin: int
+    stride: int
+    closes: bool = False
+
+    def at(self, place: int) -> int:
+        return self.origin + place * self.stride
+
+
+@dataclass
+class Open:
+    """The run that has begun and not ended: when, and its values; null where nothing is."""
+
+    start: int
+    values: list[np.ndarray]
+    valid: list[np.ndarray]
+
+
+@dataclass
+class DenseStage:
+    """Holds the samples that results to come depend on, and the run that is still open.
+
+    `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
+    """
+
+    signals: DenseSignals
+    clock: Clock
+    schemas: Sequence[pa.Schema]
+    schema: pa.Schema
+    counted: Sequence[Metrics | None]
+    coalesce: Coalesce
+    few: Callable[[], SignalStage]
+    samples: list[Samples] = field(init=False)
+    done: int = field(init=False)
+    run: Open | None = field(init=False, default=None)
+    ended: bool = field(init=False, default=False)
+    ports: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.samples = [Samples(joined([], schema)) for schema in self.schemas]
+        self.done = self.signals.span(0)[0]
+        self.ports = [NEVER] * len(self.schemas)
+
+    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        batches = [flow.batch.select(self.schemas[port].names) for flow in flows if flow.batch.num_rows]
+        if not batches:
+            return []
+        metrics = self.counted[port]
+        if metrics is not None:
+            metrics.accepted += sum(batch.num_rows for batch in batches)
+        before = self.samples[port]
+        kept = [before.rows] if before.rows.num_rows else []
+        self.samples[port] = Samples(joined([*kept, *batches], self.schemas[port]), before.base)
+        total = min(each.total for each in self.samples)
+        return self._evaluated(self.signals.ready(total)) if total >= self.signals.program.shortest else []
+
+    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+        """Only the end matters: results are given as soon as their samples are there."""
+        self.ports[port] = max(self.ports[port], watermark)
+        if min(self.ports) != FOREVER or self.ended:
+            return [], FOREVER if self.ended else self._ahead()
+        self.ended = True
+        total = max(each.total for each in self.samples)
+        if min(each.total for each in self.samples) < self.signals.program.shortest:
+            return self._run_few(), FOREVER
+        flows = self._evaluated(self.signals.span(total)[1]) if total else []
+        return [*flows, *self._last()], FOREVER
+
+    def _ahead(self) -> int:
+        ready = self.clock.at(self.signals.program.outputs_before(self.done))
+        return ready if self.run is None else min(self.run.start, ready)
+
+    # -- evaluation ----------------------------------------------------------------------------------
+
+    def _evaluated(self, upto: int) -> list[Flow]:
+        """Give the intervals that end before a position, and forget the samples nobody needs any more."""
+        if upto <= self.done:
+            return []
+        columns = self.signals.evaluate(self.samples, self.done, upto)
+        first = self.signals.program.outputs_before(self.done)
+        batch = self._intervals(columns, first)
+        self.done = upto
+        self._forget()
+        return [Flow(batch)] if batch.num_rows else []
+
+    def _forget(self) -> None:
+        since = max(self.done - self.signals.program.past - self.signals.program.lasting - 1, 0)
+        for port, each in enumerate(self.samples):
+            drop = min(max(since - each.base, 0), each.rows.num_rows)
+            if drop:
+                self.samples[port] = Samples(each.rows.slice(drop), each.base + drop)
+
+    def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
+        """Cut results where they change; the last run stays open."""
+        places, values, valid = self._runs(columns)
+        starts = self.clock.origin + (first + places) * self.clock.stride
+        if self.run is not None:
+            starts = np.concatenate([[self.run.start], starts])
+            values = [np.concatenate(pair) for pair in zip(self.run.values, values, strict=True)]
+            valid = [np.concatenate(pair) for pair in zip(self.run.valid, valid, strict=True)]
+        if not len(starts):
+            return self._batch(starts, starts, values, valid)
+        self.run = Open(
+            int(starts[-1]), [each[-1:].copy() for each in values], [v[-1:].copy() for v in valid]
+        )
+        return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
+
+    def _runs(self, columns: Sequence[Column]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        if len(columns) == 1:
+            return self._single(columns[0])
+        begins = np.zeros(len(columns[0].values), np.bool_)
+        for place, each in enumerate(columns):
+            found, _, _ = self._single(each, place)
+            begins[found] = True
+        places = np.flatnonzero(begins)
+        return places, [c.values[places] for c in columns], [_flags(c)[places] for c in columns]
+
+    def _single(
+        self, column: Column, place: int = 0
+    ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        """Where a column's runs begin, their values, and whether they are there."""
+        rows = len(column.values)
+        words = _words(column.values)
+        nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
+        before = np.zeros(1, words.dtype) if self.run is None else _words(self.run.values[place])
+        places, out = np.empty(rows + 1, np.int64), np.empty(rows + 1, words.dtype)
+        given = {
+            "rows": rows, "first": int(self.run is None), "values": words, "out": out, "places": places,
+            "before": before,
+        }  # fmt: skip
+        out_valid = np.empty(rows + 1, np.uint8) if nullable else np.ones(rows + 1, np.uint8)
+        if nullable:
+            was = np.ones(1, np.uint8) if self.run is None else self.run.valid[place]
+            given |= {"valid": _flags(column), "out_valid": out_valid, "before_valid": was}
+        found = self.coalesce(words.dtype, nullable)(given)
+        return places[:found], [out[:found].view(column.values.dtype)], [out_valid[:found]]
+
+    def _last(self) -> list[Flow]:
+        """The run that is open at the end of all samples has no end, or ends with its last result."""
+        run = self.run
+        if run is None:
+            return []
+        end = self.clock.at(self.signals.program.outputs_before(self.done)) if self.clock.closes else None
+        ends = None if end is None else np.array([end])
+        batch = self._batch(np.array([run.start]), ends, run.values, run.valid)
+        return [Flow(batch)] if batch.num_rows else []
+
+    def _batch(
+        self,
+        starts: np.ndarray,
+        ends: np.ndarray | None,
+        values: Sequence[np.ndarray],
+        valid: Sequence[np.ndarray],
+    ) -> pa.RecordBatch:
+        """Runs as rows, those without any value left out."""
+        types = [each.type for each in self.schema]
+        there = np.zeros(len(starts), np.bool_)
+        for each in valid:
+            there |= each.view(np.bool_)
+        if not there.all():
+            starts, ends = starts[there], None if ends is None else ends[there]
+            values, valid = [each[there] for each in values], [each[there] for each in valid]
+        until = pa.nulls(len(starts), types[1]) if ends is None else time_array(ends, types[1])
+        arrays = [time_array(starts, types[0]), until]
+        for each, flags, dtype in zip(values, valid, types[2:], strict=True):
+            arrays.append(to_arrow(np.ascontiguousarray(each), flags, dtype))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _run_few(self) -> list[Flow]:
+        stage = self.few()
+        flows: list[Flow] = []
+        for port, each in enumerate(self.samples):
+            flows += stage.push(port, [Flow(each.rows, None, each.base)])
+        for port in range(len(self.samples)):
+            made, _ = stage.advance(port, FOREVER)
+            flows += made
+        return flows
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    def save(self) -> Mapping[str, Kept]:
+        places = {f"base_{port}": each.base for port, each in enumerate(self.samples)}
+        places |= {f"port_{port}": mark for port, mark in enumerate(self.ports)}
+        rows = {
+            f"rows_{port}": kept_rows(
+                pa.Table.from_batches([each.rows]), np.arange(each.rows.num_rows) + each.base, ()
+            )
+            for port, each in enumerate(self.samples)
+            if each.rows.num_rows
+        }
+        wide = int(self.signals.wide)
+        return {"marks": marks(done=self.done, wide=wide, **places), **rows, **self._kept_runs()}
+
+    def _kept_runs(self) -> dict[str, Kept]:
+        kept = {}
+        if self.run is not None:
+            columns = {"start": indices(np.array([self.run.start]))}
+            for place, (values, valid) in enumerate(zip(self.run.values, self.run.valid, strict=True)):
+                columns |= {f"value_{place}": _stored(values), f"valid_{place}": _stored(valid)}
+            kept["run"] = Kept(pa.Table.from_arrays(list(columns.values()), names=list(columns)))
+        for place, (values, valid) in enumerate(self.signals.histories):
+            columns = {
+                "place": indices(np.arange(len(values))),
+                "value": _stored(values),
+                "valid": _stored(valid),
+            }
+            table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
+            kept[f"history_{place}"] = Kept(table, (), ("place",))
+        return kept
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        saved = marked(tables["marks"])
+        self.done, self.signals.wide = saved["done"], bool(saved["wide"])
+        self.ports = [saved[f"port_{port}"] for port in range(len(self.ports))]
+        for port, schema in enumerate(self.schemas):
+            rows = joined([], schema)
+            if f"rows_{port}" in tables:
+                rows = rows_of(in_order(tables[f"rows_{port}"]), schema)
+            self.samples[port] = Samples(rows, saved[f"base_{port}"])
+        if "run" in tables:
+            self.run = _loaded_run(tables["run"], len(self.schema) - 2)
+        histories = sorted((name for name in tables if name.startswith("history_")), key=lambda n: int(n[8:]))
+        self.signals.histories = [_loaded_history(tables[name]) for name in histories]
+
+
+def _flags(column: Column) -> np.ndarray:
+    return column.valid if column.nulls else np.ones(len(column.values), np.uint8)
+
+
+def _words(values: np.ndarray) -> np.ndarray:
+    """Compare by representation: NaN is itself, and -0.0 is not 0.0."""
+    return values.view(f"i{values.itemsize}") if values.dtype.kind == "f" else values
+
+
+def _stored(values: np.ndarray) -> pa.Array:
+    """A column of a table, as wide as the values are."""
+    kind = {"f": "float", "i": "int", "u": "uint"}[values.dtype.kind]
+    dtype = {"float4": pa.float32(), "float8": pa.float64()}.get(
+        f"{kind}{values.itemsize}", getattr(pa, f"{kind}{8 * values.itemsize}", None)
+    )
+    return to_arrow(np.ascontiguousarray(values), None, dtype() if callable(dtype) else dtype)
+
+
+def _loaded_run(table: pa.Table, columns: int) -> Open:
+    values = [_view(array_of(table, f"value_{place}")) for place in range(columns)]
+    valid = [_view(array_of(table, f"valid_{place}")) for place in range(columns)]
+    return Open(int(integers(table, "start")[0]), values, valid)
+
+
+def _loaded_history(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    ordered = table.take(indices(np.argsort(integers(table, "place"))))
+    return _view(array_of(ordered, "value")), _view(array_of(ordered, "valid"))
+
+
+def _view(array: pa.Array) -> np.ndarray:
+    values: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return values.copy()
