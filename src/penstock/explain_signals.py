@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
 from penstock.loop.nodes import Kernel
+from penstock.lower.signals.dense import dense, fits, why_not
 from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
 from penstock.programs import Workshop
 from penstock.runtime.engine import Engine
@@ -19,7 +20,13 @@ from penstock.temporal import nodes as temporal
 
 def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
     """Say how each temporal object runs, a line each, and what a run remembers."""
-    lines = ["points in lanes: samples wait for the watermark, then lie key by key in order of time"]
+    against = why_not(body.program, [(each.schema, each.time) for each in sources])
+    if against is None:
+        return _dense_reasons(body, sources)
+    lines = [
+        f"not by positions: {against}",
+        "points in lanes: samples wait for the watermark, then lie key by key in order of time",
+    ]
     for each in body.program.objects:
         lines += _object_reasons(this, each, body.program)
     lines += [
@@ -27,6 +34,21 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
         for source in sources
     ]
     return [*lines, f"memory: {_memory(body.program)}"]
+
+
+def _dense_reasons(body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
+    found = dense(body.program, [(each.schema, each.time) for each in sources])
+    reach = found.reach
+    cut = (
+        "one thread, as each result reads earlier ones"
+        if found.sequential
+        else "cut among threads with a halo"
+    )
+    return [
+        "by positions: time is regular, so a value has a place and no time; one kernel, blocks that stay in the cache",
+        f"a result needs {reach.past} positions before and {reach.future} after its own: {cut}",
+        f"memory: the last {reach.past + found.lasting + 1} samples of each input",
+    ]
 
 
 def _object_reasons(this: ir.Object, each: temporal.Object, program: temporal.Program) -> list[str]:
@@ -78,6 +100,10 @@ def _memory(program: temporal.Program) -> str:
 
 def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:
     """The kernels a run starts with."""
+    inputs = [(each.schema, each.time) for each in sources]
+    if fits(body.program, inputs):
+        yield dense(body.program, inputs).kernel({}, edge=False).kernel
+        return
     workshop = Workshop(lambda kernel: lambda values: 0)
     made = SignalProgram(this, body, sources, workshop, None, showing=True)
     made.stage([False] * len(sources))(Context(Engine(threads=1), Metrics(), True))
