@@ -328,8 +328,6 @@ class Receive:
 
 # --- as Spark calls them ------------------------------------------------------------------------------------
 
-Work = Callable[[int, Iterable[Rows], Part | None], Iterator[pa.RecordBatch]]
-
 
 @dataclass(frozen=True, slots=True)
 class OverParts:
