@@ -38,7 +38,11 @@ class _Cursor:
 
 
 def walk(spec: WalkSpec) -> Kernel:
-    """Write the kernel for lanes `lane_lo` … `lane_hi`; with `emit` 0 it only counts. Returns how many instants."""
+    """Write the kernel for lanes `lane_lo` … `lane_hi` and the instants from `since` to `before`.
+
+    With `emit` 0 it only counts. Returns how many instants there are. What happened before `since` is passed over:
+    where a walk stands at an instant depends on times alone, so it can begin anywhere.
+    """
     return _Walk(spec).build()
 
 
@@ -47,6 +51,7 @@ class _Walk:
         self.spec = spec
         self.k = k = KernelBuilder("walk")
         self.lane_lo, self.lane_hi, self.emit = k.scalar("lane_lo"), k.scalar("lane_hi"), k.scalar("emit")
+        self.since, self.before = k.scalar("since"), k.scalar("before")
         self.times = [k.buffer("times", I64) for _ in range(spec.accesses)]
         self.marks = [k.buffer("marks", U8) for _ in range(spec.accesses)]
         self.bounds = [k.buffer("bounds", I64) for _ in range(spec.accesses)]
@@ -84,8 +89,15 @@ class _Walk:
         self.grids = {
             place: k.var("grid", NEVER_AGAIN) for place, kind in enumerate(self.spec.spans) if kind == WINDOW
         }
-        now = k.var("now", self._soonest(points, spans))
-        with k.while_(now < NEVER_AGAIN):
+        now = k.var("now", self.since - 1)
+        passed = k.var("passed", 0, U8)
+        for place, point in enumerate(points):
+            with k.while_(point.when <= now):
+                self._move(place, point)
+        for place, (enter, leave) in enumerate(spans):
+            self._pass_samples(place, enter, leave, now, passed)
+        k.set(now, self._soonest(points, spans))
+        with k.while_(now < self.before):
             mark = k.var("mark", 0, U8)
             for place, point in enumerate(points):
                 self._pass_point(place, point, now, mark)
@@ -109,10 +121,14 @@ class _Walk:
         k = self.k
         with k.if_(point.when.eq(now)):
             k.set(mark, mark | self.marks[place][point.at])
-            k.set(point.at, point.at + 1)
-            k.set(point.when, NEVER_AGAIN)
-            with k.if_(point.at < point.end):
-                k.set(point.when, point.times[point.at] + self.shifts[place])
+            self._move(place, point)
+
+    def _move(self, place: int, point: _Cursor) -> None:
+        k = self.k
+        k.set(point.at, point.at + 1)
+        k.set(point.when, NEVER_AGAIN)
+        with k.if_(point.at < point.end):
+            k.set(point.when, point.times[point.at] + self.shifts[place])
 
     # -- spans ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,19 @@ from penstock.runtime.signals.points import Points
 
 Objects = Mapping[str, Points]
 
+FIRST = -(1 << 62)  # before any instant of a walk
+POINTS_PER_THREAD = 1 << 15  # fewer are not worth a second thread
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Lanes lo … hi, at the instants from `since` to `before`."""
+
+    lo: int
+    hi: int
+    since: int = FIRST
+    before: int = FOREVER
+
 
 @dataclass(frozen=True)
 class Access:
@@ -61,7 +74,7 @@ class Reading:
         given = self._given(points, lanes)
         cuts = self._cuts(points, count)
         sizes = self._sizes(given, cuts, points, lanes)
-        parts = [self._part(given, lo, hi, size) for (lo, hi), size in zip(cuts, sizes, strict=True)]
+        parts = [self._part(given, cut, size) for cut, size in zip(cuts, sizes, strict=True)]
         run_on_threads([part.run for part in parts])
         return _whole(parts, self._until(points, objects), count)
 
@@ -88,47 +101,47 @@ class Reading:
             given[numbered("step", place)] = span.step
         return given
 
-    def _cuts(self, points: Sequence[Points], lanes: int) -> list[tuple[int, int]]:
-        """Cut lanes into a run for each thread."""
-        threads = max(min(self.threads, lanes), 1)
-        if threads == 1 or not points:
-            return [(0, lanes)]
-        share = np.linspace(0, len(points[0]), threads + 1)[1:-1]
-        inner = np.searchsorted(points[0].bounds, share).tolist()
-        return list(pairwise([0, *inner, lanes]))
+    def _cuts(self, points: Sequence[Points], lanes: int) -> list[Cut]:
+        """Cut lanes into a run for each thread; a single one is cut in time."""
+        largest = max(points, key=len, default=None)
+        if self.threads == 1 or largest is None or len(largest) < POINTS_PER_THREAD:
+            return [Cut(0, lanes)]
+        if lanes == 1:
+            times = largest.times[np.linspace(0, len(largest), self.threads + 1).astype(int)[1:-1]]
+            return [Cut(0, 1, *pair) for pair in pairwise([FIRST, *np.unique(times).tolist(), FOREVER])]
+        share = np.linspace(0, len(largest), min(self.threads, lanes) + 1)[1:-1]
+        inner = np.searchsorted(largest.bounds, share).tolist()
+        return [Cut(lo, hi) for lo, hi in pairwise([0, *inner, lanes])]
 
     def _sizes(
-        self,
-        given: dict[str, object],
-        cuts: list[tuple[int, int]],
-        points: Sequence[Points],
-        lanes: Sequence[Lanes],
+        self, given: dict[str, object], cuts: list[Cut], points: Sequence[Points], lanes: Sequence[Lanes]
     ) -> list[int]:
-        """Bound how many instants each run has; where grids add some, count."""
-        if not any(span.kind == "window" for span in self.spans):
+        """Bound how many instants each run has; where grids add some, or time is cut, count."""
+        whole = all(cut.since == FIRST and cut.before == FOREVER for cut in cuts)
+        if whole and not any(span.kind == "window" for span in self.spans):
             return [
-                sum(int(each.bounds[hi] - each.bounds[lo]) for each in points)
-                + sum(2 * int(each.bounds[hi] - each.bounds[lo]) for each in lanes)
-                for lo, hi in cuts
+                sum(int(each.bounds[cut.hi] - each.bounds[cut.lo]) for each in points)
+                + sum(2 * int(each.bounds[cut.hi] - each.bounds[cut.lo]) for each in lanes)
+                for cut in cuts
             ]
-        counted = [self._part(given, lo, hi, 0) for lo, hi in cuts]
+        counted = [self._part(given, cut, 0) for cut in cuts]
         run_on_threads([each.run for each in counted])
         return [each.found for each in counted]
 
-    def _part(self, given: dict[str, object], lo: int, hi: int, size: int) -> _Part:
-        return _Part(self.call, given, lo, hi, size, len(self.accesses), len(self.spans))
+    def _part(self, given: dict[str, object], cut: Cut, size: int) -> _Part:
+        return _Part(self.call, given, cut, size, len(self.accesses), len(self.spans))
 
 
 class _Part:
     """The walk over some lanes, into memory of its own."""
 
     def __init__(
-        self, call: Call, given: dict[str, object], lo: int, hi: int, size: int, accesses: int, spans: int
+        self, call: Call, given: dict[str, object], cut: Cut, size: int, accesses: int, spans: int
     ) -> None:
         self._call, self._given = call, given
-        self.lo, self.hi, self.size = lo, hi, size
+        self.cut, self.size = cut, size
         self.times, self.marks = np.empty(size, np.int64), np.empty(size, np.uint8)
-        self.bounds = np.zeros(hi + 1, np.int64)
+        self.bounds = np.zeros(cut.hi + 1, np.int64)
         self.places = [np.empty(size, np.int64) for _ in range(accesses)]
         self.los = [np.empty(size, np.int64) for _ in range(spans)]
         self.his = [np.empty(size, np.int64) for _ in range(spans)]
@@ -136,7 +149,8 @@ class _Part:
 
     def run(self) -> None:
         out: dict[str, object] = {
-            "lane_lo": self.lo, "lane_hi": self.hi, "emit": int(self.size > 0),
+            "lane_lo": self.cut.lo, "lane_hi": self.cut.hi, "since": self.cut.since, "before": self.cut.before,
+            "emit": int(self.size > 0),
             "out_times": self.times, "out_marks": self.marks, "out_bounds": self.bounds,
         }  # fmt: skip
         for hint, several in (("out_point", self.places), ("out_lo", self.los), ("out_hi", self.his)):
@@ -173,7 +187,8 @@ def _whole(parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Walked:
     bounds = np.zeros(lanes + 1, np.int64)
     before = 0
     for part in parts:
-        bounds[part.lo + 1 : part.hi + 1] = part.bounds[part.lo + 1 : part.hi + 1] + before
+        lanes_here = slice(part.cut.lo + 1, part.cut.hi + 1)
+        bounds[lanes_here] = part.bounds[lanes_here] + before
         before += part.found
     times = _joined([part.times[: part.found] for part in parts])
     los = [_joined([part.los[i][: part.found] for part in parts]) for i in range(len(parts[0].los))]

@@ -1,0 +1,34 @@
+"""One irregular stream is cut in time among threads; where it is cut cannot be seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.runtime.signals import reading
+
+SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
+    "join": lambda x: x + x.shift(7),
+    "trend": lambda x: x.rolling(20).mean() > x.rolling(50).max(),
+    "window": lambda x: x.window(30, every=7).sum(),
+    "per": lambda x: x - x.per(40).mean(),
+    "rows": lambda x: x.rolling(pk.rows(5)).min(),
+    "linear": lambda x: x.resample(every=3),
+    "chop": lambda x: x.chop(4).rolling(20).count(),
+    "weighted": lambda x: x.rolling(9).integral(),
+}
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_threads_walk_stretches_of_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "POINTS_PER_THREAD", 4)
+    rng = np.random.default_rng(5)
+    table = pa.table({"t": np.cumsum(rng.integers(1, 6, 300)) - 200, "v": rng.normal(size=300)})
+    signal = SIGNALS[name](pk.from_arrow(table, time="t").signal("v"))
+    alone = signal.collect(engine=pk.Engine(threads=1))
+    assert signal.collect(engine=pk.Engine(threads=3)).equals(alone)
+    assert alone.num_rows > 10
