@@ -13,7 +13,7 @@ from penstock.runtime.signals import reading
 
 SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
     "join": lambda x: x + x.shift(7),
-    "trend": lambda x: x.rolling(20).mean() > x.rolling(50).max(),
+    "trend": lambda x: x.rolling(20).mean() > x.rolling(50).mean(),
     "window": lambda x: x.window(30, every=7).sum(),
     "per": lambda x: x - x.per(40).mean(),
     "rows": lambda x: x.rolling(pk.rows(5)).min(),
