@@ -11,6 +11,7 @@ from rich.console import Console
 
 from penstock.bench.contenders import ALL_PEERS, Field, open_field
 from penstock.bench.figures import Case, Figure
+from penstock.bench.joins import JoinsOptions, joins_cases
 from penstock.bench.machine import facts
 from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.bench.memory import memory_figures
@@ -90,6 +91,8 @@ class Suite:
 
 def suite_of(request: BenchRequest) -> Suite:
     """Choose what to run."""
+    if request.suite == "joins":
+        return Suite(run_pairs, print_each)
     if request.suite == "swag":
         return Suite(run_swag, print_cases)
     return Suite(run_windows, print_cases) if request.windows else Suite(run_ysb, print_each)
@@ -134,6 +137,12 @@ def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
     alone = [planning_figure()]
     console.print(figure_table(alone))
     save(request, machine, cases, alone)
+
+
+def run_pairs(request: BenchRequest, field: Field, progress: Progress) -> Run:
+    """Run the joins, each side having a tenth of the rows that other suites have."""
+    rows, repeat = max(rows_of(request) // QUICK_PART, 1000), repeat_of(request, WINDOW_REPEAT)
+    return joins_cases(JoinsOptions(rows, repeat, max(field.threads), field.peers), progress), ()
 
 
 def rows_of(request: BenchRequest) -> int:

@@ -44,6 +44,7 @@ class Suite(StrEnum):
     IAWJ = "iawj"
     SCALE = "scale"
     SPARK = "spark"
+    JOINS = "joins"
 
 
 class Sweep(StrEnum):
