@@ -35,6 +35,9 @@ QUERIES = {
     "customs": EVENTS.window("1m").agg(r=RMS("x"), s=SPREAD("v")),
     "floats": EVENTS.filter(pk.col("x").is_in([float("nan"), float("-inf"), -0.0, 0.1])),
     "rows": EVENTS.distinct("k", within="1m").union(EVENTS.rename({"v": "w"}).rename({"w": "v"})),
+    "joins": EVENTS.join(EVENTS, on="k", window="1m", where=pk.left("v") > pk.right("v")),
+    "nearest": EVENTS.join_asof(EVENTS, by="k", tolerance="1s"),
+    "around": EVENTS.join_rolling(EVENTS, by="k", within=("-1h", "0s")).agg(d=pk.col("x") - pk.mean("x")),
     "implied": pk.stream("ecg", {"mv": "float32"}, time=pk.every("4ms")).window("1s").agg(m=pk.max("mv")),
 }
 
