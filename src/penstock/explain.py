@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.explain_joins import join_reasons
 from penstock.explain_signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
+from penstock.ir.join_nodes import Join
 from penstock.ir.show import show as show_ir
 from penstock.lane_reducers import LaneReducers, shape_of
 from penstock.loop.nodes import Kernel, Type
@@ -170,6 +172,8 @@ def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> 
             return _lane_reasons(
                 this, program[body.source], ["a Python function, called once for each window"]
             )
+        case Join() as body:
+            return join_reasons(body)
         case ir.Signals(sources=sources) as body:
             return signal_reasons(this, body, [program[name] for name in sources])
         case _:

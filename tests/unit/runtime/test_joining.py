@@ -13,14 +13,12 @@ from penstock.errors import EngineError
 from penstock.loop.joins import MOST_RUNS
 from penstock.runtime.joining import eager, memory, window
 from penstock.runtime.joining.memory import PairsOut, check_size, portions
-from penstock.runtime.joining.ordering import in_order
 from penstock.runtime.joining.pmj import ProgressiveMerge
 from penstock.runtime.joining.window import survey
 from tests.unit.kernels.joins.joining import (
     EAGER,
     LAZY,
     codes,
-    compared,
     eagerly,
     expected,
     lazily,
@@ -131,7 +129,7 @@ def test_without_partitions_pairs_come_in_order_from_one_thread() -> None:
     left, right = rng.integers(0, 40, 300), rng.integers(0, 40, 500)
     for spread in (1, 1 << 40):
         pairs = LAZY["npj"](native).join(left * spread, right * spread, "pairs", 1)
-        assert in_order(native, pairs, (300, 500))[0] is pairs[0]
+        assert list(zip(pairs[0].tolist(), pairs[1].tolist(), strict=True)) == listed(pairs)
 
 
 def test_columns_with_gaps_between_their_values_are_taken() -> None:
@@ -205,17 +203,3 @@ def test_a_column_is_never_cut_into_more_runs_than_a_merge_takes() -> None:
 def test_more_threads_than_rows_make_no_difference(name, threads, monkeypatch) -> None:
     monkeypatch.setattr(window, "FEW_ROWS", 0)
     assert lazily(name, codes([1, 2]), codes([2, 1, 1]), threads) == (3, [(0, 1), (0, 2), (1, 0)])
-
-
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 7)), max_size=60))
-@settings(max_examples=60, deadline=None)
-def test_pairs_are_put_in_the_order_of_left_rows_then_right_ones(pairs) -> None:
-    left, right = (codes([pair[side] for pair in pairs]) for side in (0, 1))
-    for kernels in (native, compared):
-        found = in_order(kernels, (left, right), (6, 8))
-        assert list(zip(found[0].tolist(), found[1].tolist(), strict=True)) == sorted(pairs)
-
-
-def test_pairs_that_are_in_order_are_left_alone() -> None:
-    left, right = codes([0, 0, 2, 2]), codes([1, 5, 0, 1])
-    assert in_order(native, (left, right), (3, 6))[0] is left

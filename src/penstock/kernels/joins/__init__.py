@@ -6,7 +6,6 @@
     mpass   sort_run merge_two match_sorted
     shj_*   shj_push_left shj_push_right shj_grow, and for jb route_count route_rows
     pmj_*   sort_run match_sorted merge_many match_across, and for jb as above
-    any     pairs_ordered order_pairs, for whoever wants pairs in order
 
 All read key codes, 64-bit numbers, and give row numbers or counts: `loop/joins.py` says what they assume.
 """
@@ -20,7 +19,6 @@ from functools import partial
 from penstock.kernels.joins.matching import match_across, match_sorted
 from penstock.kernels.joins.merging import merge_many, merge_two
 from penstock.kernels.joins.npj import npj_count, npj_fill, npj_insert, npj_probe, npj_starts
-from penstock.kernels.joins.ordering import order_pairs, pairs_ordered
 from penstock.kernels.joins.prj import prj_histogram, prj_join, prj_scatter
 from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_push
 from penstock.kernels.joins.sorting import sort_run
@@ -46,8 +44,6 @@ KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
     "shj_push_left": partial(shj_push, side=0),
     "shj_push_right": partial(shj_push, side=1),
     "shj_grow": lambda _: shj_grow(),
-    "pairs_ordered": lambda _: pairs_ordered(),
-    "order_pairs": lambda _: order_pairs(),
     "route_count": lambda _: route_count(),
     "route_rows": route_rows,
 }

@@ -1,0 +1,21 @@
+"""Say how a join in windows finds its pairs: the algorithm that was asked for, or the tree that chooses one."""
+
+from __future__ import annotations
+
+from penstock.ir.join_nodes import InWindow, Join
+from penstock.join_algorithms import join_chooser
+from penstock.runtime.joins.algorithms import FEW_ROWS
+
+
+def join_reasons(body: Join) -> list[str]:
+    """Lines about the algorithm; none for joins that have no choice."""
+    if not (isinstance(body.pairing, InWindow) and body.on):
+        return []
+    if body.algorithm != "auto":
+        return [f"pairs by {body.algorithm}, as asked for"]
+    chooser = join_chooser()
+    return [
+        f"pairs of windows below {FEW_ROWS:,} rows in lanes; of larger ones by the algorithm that a tree",
+        f"picks for each window, for {body.optimise} ({chooser.origin}):",
+        *chooser.show(body.optimise).splitlines(),
+    ]

@@ -1,0 +1,47 @@
+"""What `explain` says about the algorithm of a join."""
+
+import pytest
+
+import penstock as pk
+from penstock.runtime.adapt.choose_join import save_trees
+from penstock.runtime.adapt.tree import TARGETS, Leaf, Split
+
+SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
+
+
+@pytest.fixture(autouse=True)
+def no_calibration(monkeypatch, tmp_path):
+    monkeypatch.setenv("PENSTOCK_CACHE_DIR", str(tmp_path))
+
+
+def explained(**options):
+    left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
+    return left.join(right, on="k", window=pk.tumbling(10), **options).explain()
+
+
+def test_an_algorithm_that_was_asked_for_is_named():
+    assert "pairs by mway, as asked for" in explained(algorithm="mway")
+
+
+def test_auto_shows_the_tree_of_its_target():
+    shown = explained(optimise="latency")
+    assert "for latency (supplied with the package" in shown
+    assert "rate < 20,000?" in shown
+    assert "yes: shj_jm" in shown
+    assert "rate <" not in explained()
+
+
+def test_a_calibrated_tree_is_shown_instead(tmp_path):
+    from penstock.join_algorithms import machine_name
+
+    save_trees(
+        tmp_path, machine_name(), dict.fromkeys(TARGETS, Split("rows", 77.0, Leaf("npj"), Leaf("mpass")))
+    )
+    shown = explained()
+    assert "calibrated here" in shown
+    assert "rows < 77?" in shown
+
+
+def test_a_join_without_a_choice_of_algorithms_shows_none():
+    left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
+    assert "picks for each window" not in left.join(right, on="k", within=(-5, 5)).explain()
