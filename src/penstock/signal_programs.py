@@ -29,6 +29,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context
+from penstock.runtime.signals.feedback import FeedbackStep
 from penstock.runtime.signals.reading import Access, Reading, SpanReading
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling, stored
@@ -36,7 +37,6 @@ from penstock.runtime.signals.stage import Layout, SignalStage, Taker
 from penstock.runtime.signals.steps import (
     ChopStep,
     ExpressionStep,
-    FeedbackStep,
     HeldStep,
     Reducing,
     ResampleStep,
@@ -318,15 +318,13 @@ def retention(program: temporal.Program) -> Retention:
     samples, levels, sequential = 1, 1, False
     for each in program.objects:
         match each.body:
-            case temporal.Feedback():
-                sequential = True
-            case temporal.Expression(reductions=reductions):
-                for over in reductions:
-                    match over.span:
-                        case temporal.Last(rows=rows):
-                            samples, levels = max(samples, rows + 1), levels + 1
-                        case temporal.Rolling(size=size) if size >= FOREVER:
-                            sequential = True
+            case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
+                rows = [over.span.rows for over in reductions if isinstance(over.span, temporal.Last)]
+                samples, levels = max([samples, *(n + 1 for n in rows)]), levels + len(rows)
+                spans = [over.span.size for over in reductions if isinstance(over.span, temporal.Rolling)]
+                sequential |= any(size >= FOREVER for size in spans)
             case temporal.Resample() | temporal.Chop() | temporal.Held():
                 levels += 1
+        if isinstance(each.body, temporal.Feedback):
+            samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1
     return Retention(reach(program), samples, levels, sequential)

@@ -108,7 +108,8 @@ def test_overlapping_intervals_count_each_and_have_no_single_value() -> None:
 
 def test_a_run_is_taken_up_again_where_it_was_saved(tmp_path: Path) -> None:
     price = trades().signal("price", by="symbol")
-    query = price - price.rolling("10s").mean()
+    smooth = pk.feedback(lambda prev: prev * 0.5 + price + prev.shift("4s"))
+    query = smooth - price.rolling("10s").mean()
     whole = sorted(map(str, rows(query)))
     batches = TRADES.to_batches(max_chunksize=1)
     for cut in range(len(batches)):
@@ -124,9 +125,11 @@ def test_a_run_is_taken_up_again_where_it_was_saved(tmp_path: Path) -> None:
         assert sorted(str(row) for batch in found for row in batch.to_pylist()) == whole
 
 
-def test_a_run_keeps_only_what_its_spans_need(tmp_path: Path) -> None:
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_run_keeps_only_what_its_spans_need(filtered: bool, tmp_path: Path) -> None:
     stream = pk.stream("s", {"t": "int64", "v": "float64"}, time="t")
-    query = stream.signal("v").rolling(50).mean()
+    value = stream.signal("v")
+    query = pk.feedback(lambda prev: prev * 0.5 + value) if filtered else value.rolling(50).mean()
     with query.open() as live:
         for begin in range(0, 5_000, 100):
             times = np.arange(begin, begin + 100)

@@ -37,13 +37,17 @@ class FeedbackKernel:
 
 
 def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
-    """Write the kernel: `own.i` at a row is the result at row `back.i`, or the initial value where that is -1."""
+    """Write the kernel: row after row, the result goes to its `place` among all results, old ones too.
+
+    `own.i` at a row is the result at the place `back.i`, or the initial value where that is -1.
+    """
     k = KernelBuilder("feedback")
     rows, head, first_row = k.scalar("rows"), k.buffer("head", I64), k.scalar("first_row")
     dtype = spec.schema.field(past(0)).type
     machine = machine_type(dtype)
     assert machine is not None
     out, valid = k.buffer("out", machine), k.buffer("out_valid", U8)
+    place_of = k.buffer("place", I64)
     backs = [k.buffer("back", I64) for _ in range(spec.own)]
     columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, first_row)
     errors = k.var("errors", False, BOOL)
@@ -73,8 +77,9 @@ def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
             there,
         )
         cell = lowering.lower(spec.expr)
-        k.store(out, row, cell.value.to(machine))
-        k.store(valid, row, const(1, U8) if cell.valid is None else cell.valid.to(U8))
+        place = k.var("here", place_of[row])
+        k.store(out, place, cell.value.to(machine))
+        k.store(valid, place, const(1, U8) if cell.valid is None else cell.valid.to(U8))
     k.store(head, ERRORS, head[ERRORS] | errors.to(I64))
     k.ret(0)
     return FeedbackKernel(k.build(), tuple(columns.bindings))

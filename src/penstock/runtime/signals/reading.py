@@ -171,7 +171,10 @@ class Walked:
 
     def marked(self) -> Walked:
         """The marks alone."""
-        chosen = np.flatnonzero(self.marks)
+        return self.chosen(np.flatnonzero(self.marks))
+
+    def chosen(self, chosen: np.ndarray) -> Walked:
+        """Some of the instants, in order."""
         return Walked(
             np.searchsorted(chosen, self.bounds),
             self.times[chosen],

@@ -14,7 +14,7 @@ from penstock.runtime.lanes.rows import Rows
 class Retention:
     """How far back a result reaches: `levels` times, so many ticks and then so many samples.
 
-    `samples` is at least one: what holds at an instant began before it. A filter that reads its own past needs
+    `samples` is at least one: what holds at an instant began before it. What is reduced over all time needs
     everything: `sequential`.
     """
 
@@ -27,15 +27,21 @@ class Retention:
         self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, ends: np.ndarray | None
     ) -> np.ndarray:
         """Tell which rows to keep, `emitted` being how far each lane is; `ends` are when rows cease to hold."""
+        return self.needed_times(rows.times, lanes, emitted, ends)
+
+    def needed_times(
+        self, all_times: np.ndarray, lanes: np.ndarray, emitted: np.ndarray, ends: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The same for what has times and lanes."""
         if self.sequential:
-            return np.ones(len(rows), np.bool_)
-        order = np.lexsort((rows.times, lanes))
-        times, own = rows.times[order], lanes[order]
+            return np.ones(len(all_times), np.bool_)
+        order = np.lexsort((all_times, lanes))
+        times, own = all_times[order], lanes[order]
         bounds = np.searchsorted(own, np.arange(len(emitted) + 1))
         since = emitted
         for _ in range(self.levels):
             since = self._before(times, own, bounds, since)
-        keep = np.empty(len(rows), np.bool_)
+        keep = np.empty(len(all_times), np.bool_)
         keep[order] = times >= since[own]
         return keep if ends is None else keep | (ends > since[lanes])
 

@@ -15,6 +15,7 @@ from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.signals.feedback import FeedbackStep
 from penstock.runtime.signals.intervals import Runs, advance, interval_batch, no_runs
 from penstock.runtime.signals.points import Points
 from penstock.runtime.signals.retention import Retention
@@ -161,7 +162,9 @@ class SignalStage:
         return [_typed(key, dtype) for key, dtype in zip(found, self.layout.key_types, strict=True)]
 
     def _forget(self, released: Sequence[Rows], numbers: Sequence[np.ndarray]) -> None:
-        """Keep the rows that points to come may depend on, and those still ahead."""
+        """Keep the rows, and results of filters, that points to come may depend on; and rows still ahead."""
+        for step in self._filters.values():
+            step.forget(self.retention, self.emitted)
         for taker, rows, number in zip(self.takers, released, numbers, strict=True):
             if self.watermark == FOREVER:
                 taker.rows = no_rows(taker.schema)
@@ -170,6 +173,10 @@ class SignalStage:
             taker.rows = rows.chosen(needed).followed_by(
                 taker.rows.chosen(taker.rows.times >= self.watermark)
             )
+
+    @property
+    def _filters(self) -> dict[str, FeedbackStep]:
+        return {name: step for name, step in self.steps.items() if isinstance(step, FeedbackStep)}
 
     def _ahead(self) -> int:
         """The earliest start that intervals to come can have."""
@@ -189,7 +196,9 @@ class SignalStage:
             for place, taker in enumerate(self.takers)
             if len(taker.rows)
         }
-        return {"marks": marks(watermark=self.watermark, **numbered), "lanes": self._kept_lanes(), **rows}
+        filters = {f"filter_{name}": step.save() for name, step in self._filters.items()}
+        taken = marks(watermark=self.watermark, **numbered)
+        return {"marks": taken, "lanes": self._kept_lanes(), **rows, **filters}
 
     def _kept_lanes(self) -> Kept:
         """Each lane's key, how far it is, and what is open in it."""
@@ -215,6 +224,9 @@ class SignalStage:
         for place, taker in enumerate(self.takers):
             if f"rows_{place}" in tables:
                 taker.rows = rows_back(tables[f"rows_{place}"], taker.schema, taker.time)
+        for name, step in self._filters.items():
+            if f"filter_{name}" in tables:
+                step.load(tables[f"filter_{name}"])
         if "lanes" in tables:
             table = tables["lanes"]
             self._load_lanes(table.take(indices(np.argsort(integers(table, "lane")))))

@@ -9,9 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError, WindowError
-from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
-from penstock.runtime.binding import BatchArguments
+from penstock.errors import WindowError
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Frames
@@ -19,7 +17,6 @@ from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import BEGINNING, Points, changes, only_where, taken
 from penstock.runtime.signals.reading import Objects, Reading, Walked
-from penstock.runtime.worker import OVERFLOW
 
 MOST_POINTS = 1 << 33  # a grid this fine over times this far apart would not fit in memory
 
@@ -80,40 +77,6 @@ class ExpressionStep:
         made = self.fields(self.scope.batch(walked, objects))
         columns = dict(zip(made.schema.names, made.columns, strict=True))
         return Points(walked.bounds, walked.times, walked.marks, columns, walked.until)
-
-
-@dataclass(frozen=True)
-class FeedbackStep:
-    """A field that reads its own past, mark by mark. `own` has, for each reading, samples back and the shift."""
-
-    scope: Scope
-    own: tuple[tuple[int, int], ...]
-    kernel: Callable[[frozenset[str]], tuple[Call, tuple[Binding, ...]]]
-    locate: Call
-    name: str
-    type: pa.DataType
-    dtype: np.dtype
-
-    def points(self, objects: Objects) -> Points:
-        walked = self.scope.reading.walk(objects).marked()
-        batch = self.scope.batch(walked, objects)
-        rows = len(walked.times)
-        call, bindings = self.kernel(frozenset(n for n in batch.schema.names if batch.column(n).null_count))
-        head, out, valid = np.zeros(WORDS, np.int64), np.empty(rows, self.dtype), np.empty(rows, np.uint8)
-        given = BatchArguments(batch, {}).fill(bindings)
-        backs = {numbered("back", i): self._back(walked, *own) for i, own in enumerate(self.own)}
-        call({**given, **backs, "rows": rows, "first_row": 0, "head": head, "out": out, "out_valid": valid})
-        if head[ERRORS]:
-            raise OverflowError(OVERFLOW)
-        columns = {self.name: to_arrow(out, valid, self.type)}
-        return Points(walked.bounds, walked.times, walked.marks, columns, walked.until)
-
-    def _back(self, walked: Walked, back: int, shift: int) -> np.ndarray:
-        if not back:
-            return located(self.locate, walked.bounds, walked.times, walked.bounds, walked.times, shift)
-        places = np.arange(len(walked.times)) - back
-        begin = np.repeat(walked.bounds[:-1], np.diff(walked.bounds))
-        return np.where(places >= begin, places, -1)
 
 
 def located(

@@ -1,0 +1,143 @@
+"""Signals that read their own past: results are remembered, so that what they were made of need not be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import indices, to_arrow
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.points import BEGINNING, Points
+from penstock.runtime.signals.reading import Objects, Walked
+from penstock.runtime.signals.retention import Retention
+from penstock.runtime.signals.steps import Scope, located
+from penstock.runtime.state.kept import Kept, array_of, integers
+from penstock.runtime.worker import OVERFLOW
+
+
+@dataclass(frozen=True)
+class Results:
+    """Results mark by mark: lane by lane, in order of time."""
+
+    lane: np.ndarray
+    times: np.ndarray
+    values: np.ndarray
+    valid: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def chosen(self, which: np.ndarray) -> Results:
+        return Results(self.lane[which], self.times[which], self.values[which], self.valid[which])
+
+
+@dataclass
+class FeedbackStep:
+    """A field that reads its own past. `own` has, for each reading, samples back and the shift.
+
+    What is final is computed once: `known` has the results that later ones may read, `done` tells up to when each
+    lane is final.
+    """
+
+    scope: Scope
+    own: tuple[tuple[int, int], ...]
+    kernel: Callable[[frozenset[str]], tuple[Call, tuple[Binding, ...]]]
+    locate: Call
+    name: str
+    type: pa.DataType
+    dtype: np.dtype
+    known: Results = field(init=False)
+    done: np.ndarray = field(init=False)
+
+    def __post_init__(self) -> None:
+        nothing = np.zeros(0, np.int64)
+        self.known = Results(nothing, nothing, np.zeros(0, self.dtype), np.zeros(0, np.uint8))
+        self.done = nothing
+
+    def points(self, objects: Objects) -> Points:
+        walked = self.scope.reading.walk(objects).marked()
+        lanes = len(walked.bounds) - 1
+        grown = np.full(lanes - len(self.done), BEGINNING, np.int64)
+        self.done = np.concatenate([self.done, grown])
+        lane = np.repeat(np.arange(lanes), np.diff(walked.bounds))
+        fresh = np.flatnonzero(walked.times >= self.done[lane])
+        whole, places = self._joined(walked, lane, fresh)
+        bounds = np.searchsorted(whole.lane, np.arange(lanes + 1))
+        self._compute(walked.chosen(fresh), objects, whole, bounds, places)
+        final = whole.times < walked.until[whole.lane]
+        self.known, self.done = whole.chosen(final), np.maximum(self.done, walked.until)
+        columns = {self.name: to_arrow(whole.values, whole.valid, self.type)}
+        return Points(bounds, whole.times, np.ones(len(whole), np.uint8), columns, walked.until)
+
+    def _joined(self, walked: Walked, lane: np.ndarray, fresh: np.ndarray) -> tuple[Results, np.ndarray]:
+        """The results there are and room for the new ones, lane by lane; and where those will be."""
+        lanes = np.concatenate([self.known.lane, lane[fresh]])
+        order = np.argsort(lanes, kind="stable")  # what is known of a lane comes before what is new
+        room = np.empty(len(fresh), self.dtype), np.zeros(len(fresh), np.uint8)
+        whole = Results(
+            lanes,
+            np.concatenate([self.known.times, walked.times[fresh]]),
+            np.concatenate([self.known.values, room[0]]),
+            np.concatenate([self.known.valid, room[1]]),
+        ).chosen(order)
+        return whole, np.flatnonzero(order >= len(self.known))
+
+    def _compute(
+        self, walked: Walked, objects: Objects, whole: Results, bounds: np.ndarray, places: np.ndarray
+    ) -> None:
+        batch = self.scope.batch(walked, objects)
+        call, bindings = self.kernel(frozenset(n for n in batch.schema.names if batch.column(n).null_count))
+        head = np.zeros(WORDS, np.int64)
+        given = BatchArguments(batch, {}).fill(bindings)
+        backs = {
+            numbered("back", i): self._back(whole, bounds, *own)[places] for i, own in enumerate(self.own)
+        }
+        out = {"head": head, "out": whole.values, "out_valid": whole.valid, "place": places}
+        call({**given, **backs, **out, "rows": len(places), "first_row": 0})
+        if head[ERRORS]:
+            raise OverflowError(OVERFLOW)
+
+    def _back(self, whole: Results, bounds: np.ndarray, back: int, shift: int) -> np.ndarray:
+        if not back:
+            return located(self.locate, bounds, whole.times, bounds, whole.times, shift)
+        places = np.arange(len(whole)) - back
+        return np.where(places >= bounds[whole.lane], places, -1)
+
+    def forget(self, retention: Retention, emitted: np.ndarray) -> None:
+        """Drop the results that nobody will read any more."""
+        kept = retention.needed_times(self.known.times, self.known.lane, np.minimum(emitted, self.done))
+        self.known = self.known.chosen(kept)
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    def save(self) -> Kept:
+        known = self.known
+        columns = {
+            "place": indices(np.arange(len(known) + len(self.done))),
+            "lane": indices(np.concatenate([known.lane, np.arange(len(self.done))])),
+            "time": indices(np.concatenate([known.times, self.done])),
+            "kind": indices(np.repeat([0, 1], [len(known), len(self.done)])),
+            "value": to_arrow(
+                np.concatenate([known.values, np.zeros(len(self.done), self.dtype)]),
+                np.concatenate([known.valid, np.zeros(len(self.done), np.uint8)]),
+                self.type,
+            ),
+        }
+        return Kept(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
+
+    def load(self, table: pa.Table) -> None:
+        table = table.take(indices(np.argsort(integers(table, "place"))))
+        is_mark = integers(table, "kind") == 1
+        lane, time = integers(table, "lane"), integers(table, "time")
+        value = array_of(table, "value")
+        valid = value.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+        values = value.fill_null(0).to_numpy(zero_copy_only=False).astype(self.dtype)
+        self.known = Results(lane, time, values, valid).chosen(~is_mark)
+        self.done = np.minimum(time[is_mark], FOREVER)
