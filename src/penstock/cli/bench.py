@@ -129,7 +129,7 @@ def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
 def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
     """Run the questions on Spark; no C++ takes part."""
     options = SparkOptions(rows_of(request), request.keys, repeat_of(request, WINDOW_REPEAT), cores)
-    machine = facts()
+    machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
     with console.status("starting") as status:
         cases = spark_cases(options, status.update)

@@ -94,10 +94,10 @@ def duckdb_windows(path: str, size: int) -> pa.Table:
 
     with duckdb.connect() as connection:
         connection.execute("set threads to 2")
-        found = connection.execute(
+        found = connection.sql(
             "select epoch_us(ts) // $size as w, campaign_id, sum(value)::bigint as total "
             "from read_parquet($path) where event_type = $view group by all",
-            {"size": size, "path": f"{path}/*.parquet", "view": VIEW},
+            params={"size": size, "path": f"{path}/*.parquet", "view": VIEW},
         )
         return numbered(found.to_arrow_table(), size)
 
