@@ -20,6 +20,8 @@ from penstock.loop.nodes import I64
 from penstock.lower.joins import (
     ResultField,
     SpelledRolling,
+    band_of,
+    bounds_samples,
     condition_columns,
     condition_object,
     result_fields,
@@ -32,6 +34,7 @@ from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.algorithms import AlgorithmPairing
 from penstock.runtime.joins.asof import AsofMatcher
+from penstock.runtime.joins.band import BandPairing
 from penstock.runtime.joins.interval import IntervalMatcher
 from penstock.runtime.joins.lanes import Kernels
 from penstock.runtime.joins.lookup import LookupStage
@@ -44,6 +47,7 @@ from penstock.runtime.joins.windows import (
     CarriedWindows,
     GridWindows,
     LanePairing,
+    Pairing,
     SessionWindows,
     WholeWindow,
     WindowMatcher,
@@ -181,7 +185,11 @@ class JoinProgram:
         bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
-        how = self._pairing(body, keys, residual, lanes) if body.on and not carried else lanes
+        how: Pairing = lanes
+        if body.on and not carried:
+            how = self._pairing(body, keys, residual, lanes)
+        elif residual is not None and not body.on and not carried:
+            how = self._band(body, residual, lanes, context) or lanes
         return WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
 
     def _pairing(
@@ -195,6 +203,25 @@ class JoinProgram:
         auto = body.algorithm == "auto"
         chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
         return AlgorithmPairing(chosen, not auto, keys, residual, lanes, lanes.kernels)
+
+    def _band(
+        self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context
+    ) -> BandPairing | None:
+        """Sorting instead of nested loops, where the condition bounds a right column."""
+        assert body.where is not None
+        band = band_of(body.where, self.left, self.right)
+        if band is None:
+            return None
+        samples, result = bounds_samples(band, self.left)
+        stage = RowsStage(CompiledRows(samples, self.left, result, self.workshop), context.metrics, 0)
+
+        def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
+            flows = stage.push(0, [Flow(batch)])
+            return [
+                pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in result.schema.names
+            ]
+
+        return BandPairing(band.column, len(band.lower), bounds, residual, lanes, lanes.kernels)
 
     # -- aggregates over the other side --------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class AlgorithmPairing:
     kernels: Kernels
 
     def __call__(self, batch: Batch) -> Pairs:
-        windows = _slices(batch.placed)
+        windows = slices(batch.placed)
         if windows is None or not (self.always or self._are_large(batch, len(windows))):
             return self.lanes(batch)
         left, right = self._codes(batch)
@@ -78,7 +78,7 @@ def _is_whole(columns: Sequence[pa.Array]) -> bool:
     return len(columns) == 1 and whole and not columns[0].null_count
 
 
-def _slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
+def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
     """The rows of each window on both sides; None where a window's rows do not lie side by side."""
     runs = [_runs(each.end) for each in placed]
     if runs[0] is None or runs[1] is None:

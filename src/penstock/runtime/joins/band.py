@@ -1,0 +1,85 @@
+"""Pairs by a condition that bounds a right column: the right rows of a window are sorted by it, and searched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.runtime.buffers import values_view
+from penstock.runtime.joins.algorithms import in_order, slices
+from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.joins.lanes import Kernels, Laid, Ranges
+from penstock.runtime.joins.results import Residual, pairs_of
+from penstock.runtime.joins.windows import Batch, LanePairing
+
+
+@dataclass(frozen=True)
+class BandPairing:
+    """Window by window: a left row meets the right rows whose `column` lies between its bounds, both included.
+
+    `bounds` gives them for a batch of left rows: the lower ones, then the upper ones. The condition is asked again
+    of every pair, so bounds only have to be wide enough. In lanes, where rows of a window lie apart.
+    """
+
+    column: str
+    lower: int
+    bounds: Callable[[pa.RecordBatch], list[pa.Array]]
+    residual: Residual
+    lanes: LanePairing
+    kernels: Kernels
+
+    def __call__(self, batch: Batch) -> Pairs:
+        windows = slices(batch.placed)
+        try:
+            ends = None if windows is None else self._ends(batch.left.batch)
+        except OverflowError:  # perhaps of a row that meets nobody: the condition itself will tell
+            ends = None
+        if windows is None or ends is None:
+            return self.lanes(batch)
+        ranges = self._ranges(batch, ends, windows)
+        own, other = pairs_of(ranges, self.residual, batch.left, batch.right, self.kernels)
+        return in_order(own, other, (len(batch.left), len(batch.right)), self.kernels)
+
+    def _ends(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
+        """The tightest bounds of each left row, and whether it has them all."""
+        columns = [_numbers(each) for each in self.bounds(rows)]
+        known = reduce(np.logical_and, (there for _, there in columns))
+        lower = [each for each, _ in columns[: self.lower]]
+        upper = [each for each, _ in columns[self.lower :]]
+        most = reduce(np.fmax, lower) if lower else None
+        return most, (reduce(np.fmin, upper) if upper else None), known
+
+    def _ranges(
+        self,
+        batch: Batch,
+        ends: tuple[np.ndarray | None, np.ndarray | None, np.ndarray],
+        windows: list[tuple[tuple[int, int], tuple[int, int]]],
+    ) -> Ranges:
+        """What each left row meets: right rows lie window by window, sorted by the column."""
+        lower, upper, known = ends
+        values, there = _numbers(batch.right.batch.column(self.column))
+        first, last = np.zeros((2, len(batch.left)), np.int64)
+        places, laid = [np.zeros(0, np.int64)], 0
+        for mine, its in windows:
+            some = its[0] + np.flatnonzero(there[slice(*its)])
+            places.append(some[np.argsort(values[some], kind="stable")])
+            ordered, here = values[places[-1]], slice(*mine)
+            first[here] = laid + (0 if lower is None else np.searchsorted(ordered, lower[here]))
+            most = len(some) if upper is None else np.searchsorted(ordered, upper[here], side="right")
+            last[here] = laid + most
+            laid += len(some)
+        last = np.where(known, np.maximum(first, last), first)
+        every = np.concatenate(places)
+        return Ranges(first, last, Laid(np.array([0, laid]), every, values[every]))
+
+
+def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Values as wide machine numbers, and which are there; NaN is the greatest, as it is where arrays are searched."""
+    wide = np.float64 if pa.types.is_floating(column.type) else np.int64
+    there: np.ndarray = column.is_valid().to_numpy(zero_copy_only=False)
+    return values_view(column).astype(wide), there
