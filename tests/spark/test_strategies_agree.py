@@ -41,11 +41,10 @@ def has_seconds(table: pa.Table) -> bool:
     files=st.integers(1, 3),
     rows=st.integers(1, 7),
     tasks=st.integers(1, 4),
-    ordered=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_generated_queries_have_one_answer_in_every_strategy(
-    case: Case, files: int, rows: int, tasks: int, ordered: bool, seed: int
+    case: Case, files: int, rows: int, tasks: int, seed: int
 ) -> None:
     assume(not any(has_seconds(each.table) for each in case.datasets))
     expected = expected_rows(case)

@@ -26,7 +26,7 @@ from penstock.passes.resolve_boundaries import Finite, boundaries
 from penstock.types.joins import Lookup
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
-# Reading a quarter more than there is still beats a shuffle (measured: docs/scale.md).
+# How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
 MOST_READ_AGAIN = 1.25
 
 
