@@ -19,6 +19,7 @@ class CompiledDense:
         self.past, self.future, self.lasting = reach.past, reach.future, dense.lasting
         self.shortest, self.sequential = dense.shortest, dense.sequential
         self.grid, self.phase = dense.positions.grid, dense.positions.phase
+        self._step, self._pattern = dense.step, dense.pattern
         self._calls: dict[tuple[object, ...], DenseCall] = {}
 
     @cached_property
@@ -41,9 +42,9 @@ class CompiledDense:
         return self._calls[key]
 
     def outputs_before(self, position: int) -> int:
-        pattern = self._dense.pattern
+        pattern = self._pattern
         if pattern is None:
-            return (position + self.phase) // self._dense.step
+            return (position + self.phase) // self._step
         return -((-position * pattern.period - pattern.start) // pattern.every)
 
 

@@ -19,11 +19,13 @@ from penstock.bench.on_spark.suite import SparkOptions, planning_figure, spark_c
 from penstock.bench.peers import limit_polars_threads
 from penstock.bench.reference import Reference
 from penstock.bench.reference.swag import load_swag
+from penstock.bench.reference.tilt import load_tilt
 from penstock.bench.report import figure_table, print_case, save_json, to_json
 from penstock.bench.startup import startup_figures
 from penstock.bench.suites import SWEEP_KEYS, Options, Progress, ysb_cases
 from penstock.bench.swag.suite import SwagOptions, flat_figures, swag_cases
 from penstock.bench.sweep_report import print_cases, summary
+from penstock.bench.tilt.suite import TiltOptions, batch_figure, tilt_cases
 from penstock.bench.windows import WindowOptions, window_cases
 from penstock.bench.workloads import YsbKeyed
 from penstock.cli.guard import CommandError
@@ -95,6 +97,8 @@ def suite_of(request: BenchRequest) -> Suite:
         return Suite(run_pairs, print_each)
     if request.suite == "swag":
         return Suite(run_swag, print_cases)
+    if request.suite == "tilt":
+        return Suite(run_tilt, print_cases)
     return Suite(run_windows, print_cases) if request.windows else Suite(run_ysb, print_each)
 
 
@@ -143,6 +147,14 @@ def run_pairs(request: BenchRequest, field: Field, progress: Progress) -> Run:
     """Run the joins, each side having a tenth of the rows that other suites have."""
     rows, repeat = max(rows_of(request) // QUICK_PART, 1000), repeat_of(request, WINDOW_REPEAT)
     return joins_cases(JoinsOptions(rows, repeat, max(field.threads), field.peers), progress), ()
+
+
+def run_tilt(request: BenchRequest, field: Field, progress: Progress) -> Run:
+    """Run the operators and applications over regular signals, and gather every target."""
+    repeat = repeat_of(request, request.repeat)
+    options = TiltOptions(rows_of(request), repeat, max(field.threads), tuple(field.peers))
+    cases = tilt_cases(options, load_tilt(), progress)
+    return cases, (*summary(cases), batch_figure([case for case in cases if case.sweep]))
 
 
 def rows_of(request: BenchRequest) -> int:

@@ -41,6 +41,7 @@ class Suite(StrEnum):
 
     YSB = "ysb"
     SWAG = "swag"
+    TILT = "tilt"
     IAWJ = "iawj"
     SCALE = "scale"
     SPARK = "spark"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.lower.signals.dense.program import Dense, DenseKernel, dense, fits, why_not
+from penstock.lower.signals.dense.program import EDGE, Dense, DenseKernel, dense, fits, why_not
 
-__all__ = ["Dense", "DenseKernel", "dense", "fits", "why_not"]
+__all__ = ["EDGE", "Dense", "DenseKernel", "dense", "fits", "why_not"]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
 from penstock.loop.abi import Binding
+from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import U8, Kernel, Type
 from penstock.lower.emission.spec import Output
 from penstock.lower.machine import machine_type
@@ -37,6 +38,8 @@ from penstock.temporal.nodes import (
     sources_of,
 )
 from penstock.types.time import Time
+
+EDGE, INTERIOR = "dense_edge", "dense"  # the names of kernels
 
 Inputs = Sequence[tuple[pa.Schema, Time]]
 
@@ -165,7 +168,8 @@ class _Dense:
 
     def __init__(self, plan: Plan, inputs: Inputs) -> None:
         self.plan = plan
-        self.writer = Writer(plan, tuple(inputs))
+        name = EDGE if plan.edge else INTERIOR
+        self.writer = Writer(plan, tuple(inputs), KernelBuilder(name))
         self.this = plan.positions.program[plan.positions.program.output]
 
     def write(self) -> DenseKernel:

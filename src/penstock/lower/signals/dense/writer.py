@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 from penstock.expr import nodes as ex
@@ -64,7 +64,7 @@ class Writer:
 
     plan: Plan
     inputs_schema: tuple[tuple[object, object], ...]
-    k: KernelBuilder = field(default_factory=lambda: KernelBuilder("dense"))
+    k: KernelBuilder
 
     def __post_init__(self) -> None:
         k, plan = self.k, self.plan

@@ -17,7 +17,7 @@ from penstock.plan.schema import schema_of, time_of
 from penstock.runtime.signals.dense import Samples
 from tests.unit.lower.signals.dense.cases import check, evaluator, interpreted, prepared, results, samples_of
 
-SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e100]
+SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 1e30]
 FLOATS = st.integers(-40, 40).map(float) | st.sampled_from(SPECIAL)
 REDUCTIONS = ("sum", "mean", "count", "min", "max", "std", "var", "skew", "kurtosis", "product")
 EXACT = ("sum", "mean", "count", "min", "max")

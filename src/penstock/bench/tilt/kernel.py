@@ -1,0 +1,106 @@
+"""Run Penstock's dense kernel alone: implied time, memory that is used again, no stages around it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+import penstock as pk
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import compile_kernel
+from penstock.dense_programs import CompiledDense
+from penstock.loop.nodes import Kernel
+from penstock.lower.signals.dense import EDGE, dense
+from penstock.passes.fuse_signals import fused
+from penstock.passes.share_signals import shared
+from penstock.plan.schema import schema_of, time_of
+from penstock.programs import Workshop
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.dense import Column, DenseSignals, Samples
+
+
+@dataclass
+class Compiler:
+    """Compiles fully what is timed, quickly what only edges need, as a query does; adds up how long that took."""
+
+    seconds: float = 0.0
+
+    def __call__(self, kernel: Kernel) -> Call:
+        begin = time.process_time()
+        made = compile_kernel(kernel, effort=Effort.QUICK if kernel.name == EDGE else Effort.FULL)
+        self.seconds += time.process_time() - begin
+        return made
+
+
+@dataclass
+class DenseRun:
+    """A signal over its tables, ready to be evaluated again and again."""
+
+    signals: DenseSignals
+    samples: list[Samples]
+    compiler: Compiler
+    _room: list[Column] = field(default_factory=list)
+
+    @property
+    def total(self) -> int:
+        return self.samples[0].total
+
+    def __call__(self) -> list[Column]:
+        """Evaluate at every sample."""
+        self.signals.histories = []
+        if not self._room:
+            self._room = self.signals.room(0, self.total)
+        return self.signals.evaluate(self.samples, 0, self.total, self._room)
+
+    def on(self, threads: int) -> DenseRun:
+        """The same kernels on another number of threads."""
+        return DenseRun(DenseSignals(self.signals.program, threads), self.samples, self.compiler)
+
+    def over(self, rows: int) -> DenseRun:
+        """The same kernels over the first rows."""
+        few = [Samples(each.rows.slice(0, rows)) for each in self.samples]
+        return DenseRun(DenseSignals(self.signals.program, 1), few, self.compiler)
+
+    def in_batches(self, size: int) -> Callable[[], None]:
+        """Evaluate batch by batch, each given with its halo, into one batch's memory."""
+        (whole,) = self.samples
+        past = self.signals.program.past
+        room = self.signals.room(0, size)
+
+        def run() -> None:
+            for begin in range(0, self.total - size + 1, size):
+                base = max(0, begin - past)
+                given = Samples(whole.rows.slice(base, begin + size - base), base)
+                self.signals.evaluate([given], begin, begin + size, room)
+
+        return run
+
+
+def dense_run(signal: pk.Signal, tables: Sequence[pa.Table], fuse: bool = True) -> DenseRun:
+    """Prepare a signal; without fusion, every object is a step of its own."""
+    program, streams = signal.graph.program(signal.name)
+    inputs = [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams]
+    compiler = Compiler()
+    made = CompiledDense(dense(shared(fused(program)) if fuse else program, inputs), Workshop(compiler))
+    return DenseRun(DenseSignals(made, 1), [Samples(rows_of(each)) for each in tables], compiler)
+
+
+def rows_of(table: pa.Table) -> pa.RecordBatch:
+    """A table of one chunk as a batch."""
+    return table.combine_chunks().to_batches()[0]
+
+
+def as_table(columns: Sequence[Column]) -> pa.Table:
+    """The first column of results as floats, NaN where there is none: everyone can say that."""
+    column = columns[0]
+    values = column.values.astype(np.float64)
+    return floats(np.where(column.valid.astype(bool), values, np.nan) if column.nulls else values)
+
+
+def floats(values: np.ndarray) -> pa.Table:
+    """An answer as a table of one column."""
+    return pa.table({"v": np.ascontiguousarray(values, np.float64)})
