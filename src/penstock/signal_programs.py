@@ -35,6 +35,7 @@ from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling, stored
 from penstock.runtime.signals.stage import Layout, SignalStage, Taker
 from penstock.runtime.signals.steps import (
+    BEGINNING_OF_KEYS,
     ChopStep,
     ExpressionStep,
     HeldStep,
@@ -45,6 +46,7 @@ from penstock.runtime.signals.steps import (
 )
 from penstock.signal_reductions import Reduce, SampleReductions, span_reading
 from penstock.temporal import nodes as temporal
+from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import at
 from penstock.temporal.reach import FOREVER, reach
 from penstock.temporal.scope import reduced_type, scope
@@ -158,6 +160,10 @@ class SignalProgram:
         raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
 
     @property
+    def _schemas(self) -> dict[str, pa.Schema]:
+        return {each.name: each.schema for each in self.program.objects}
+
+    @property
     def _locate(self) -> Call:
         return self.workshop.call("locate", locate)
 
@@ -183,6 +189,8 @@ class SignalProgram:
             ):
                 known.add((over.source, over.shift))
                 accesses.append(Access(over.source, over.shift))
+        if isinstance(body, temporal.Expression) and is_lenient(body, self._schemas):
+            accesses.append(Access(BEGINNING_OF_KEYS, 0))
         spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
         reading = self._reading(accesses, spans, threads)
         return Scope(reading, tuple(self._reducing(body, spans, threads)))
@@ -246,7 +254,7 @@ class SignalProgram:
     def _scope_schema(
         self, body: temporal.Expression | temporal.Feedback, own: pa.DataType | None = None
     ) -> pa.Schema:
-        schemas = {each.name: each.schema for each in self.program.objects}
+        schemas = self._schemas
         reduced = [
             pa.field(reduced_name(i), reduced_type(each, schemas[each.source]))
             for i, each in enumerate(body.reductions)

@@ -9,8 +9,8 @@ An expression is put into those that read it, moved by their shift, where it is 
 cheap enough to be computed at each. One over a single object at the same instant is put into reductions too: its
 samples are those of the object, where it is defined.
 
-It stays on its own if it has a value where nothing it reads has one (`or_else(0)`): such a value begins with
-what it reads, and would begin earlier in the company of others.
+It stays on its own if it has a value where nothing it reads has one (`or_else(0)`): such a value begins with the key's
+first sample, and would begin later in the company of others.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
-from penstock.expr.evaluate import evaluate
 from penstock.ir import nodes as ir
 from penstock.passes.substitution import opaque
 from penstock.temporal.compose import composed
+from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import Body, Expression, Feedback, Object, Over, Program, at, sources_of
-from penstock.temporal.scope import Schemas, reduced_types, scope
+from penstock.temporal.scope import Schemas
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
 
@@ -81,7 +80,7 @@ def _fused(this: Object, bodies: dict[str, Body], uses: Counter[str], schemas: S
         for access in body.accesses
         if isinstance(found := bodies[access.source], Expression)
         and _affordable(found, uses[access.source])
-        and _begins_with_its_sources(found, schemas)
+        and not is_lenient(found, schemas)
     }
     return composed(body, inner) if inner else body
 
@@ -111,18 +110,6 @@ def _opaque(body: Expression) -> Expression:
     return replace(body, fields=tuple(ex.Field(each.name, opaque(each.expr)) for each in body.fields))
 
 
-def _begins_with_its_sources(body: Expression, schemas: Schemas) -> bool:
-    """Tell whether all fields are null where everything they read is."""
-    names, types = scope(body, schemas), reduced_types(body, schemas)
-    nothing = dict.fromkeys(names.names)
-    try:
-        return all(
-            evaluate(each.expr, nothing, names, (None,) * len(types), types) is None for each in body.fields
-        )
-    except PenstockError:
-        return False
-
-
 # --- into reductions ------------------------------------------------------------------------------------
 
 
@@ -132,7 +119,7 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     if not isinstance(body, Expression) or body.reductions or len(body.accesses) != 1:
         return over
     (access,) = body.accesses
-    if access.shift or not _begins_with_its_sources(body, schemas):
+    if access.shift or is_lenient(body, schemas):
         return over
     strict = _is_strict(body, schemas[access.source])
     if not strict and over.function in COUNTS_NONE:

@@ -20,6 +20,7 @@ from penstock.expr.aggregates import reduce
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Aggregate, Column
 from penstock.expr.typing import type_of
+from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import (
     DURATION,
     END,
@@ -99,6 +100,8 @@ class Signals:
         known = [t for t in times if t is not None]
         far = reach(self.program)
         self.ticks = range(min(known) - far, max(known) + far + 1) if known else range(0)
+        self.schemas = {each.name: each.schema for each in self.program.objects}
+        self.beginning = min((each.time for several in self.samples.values() for each in several), default=0)
         self.value = cache(self._value)
         self.is_mark = cache(self._is_mark)
         self.samples_of = cache(self._samples_of)
@@ -146,11 +149,13 @@ class Signals:
         return bool(marks) and marks[0] <= t <= marks[-1]
 
     def _has_begun(self, name: str, t: int) -> bool:
-        """Tell whether anything it is made of was there by then: constants alone do not make a signal."""
+        """Tell whether anything it is made of was there by then, or, if it needs nothing, anything of its key."""
         body = self.program[name].body
         match body:
             case Sampled():
                 return any(each.time <= t for each in self.samples[name])
+            case Expression() if t >= self.beginning and is_lenient(body, self.schemas):
+                return True
             case (
                 Expression(accesses=accesses, reductions=reductions)
                 | Feedback(accesses=accesses, reductions=reductions)
@@ -186,15 +191,14 @@ class Signals:
     # -- expressions ---------------------------------------------------------------------------------
 
     def _fields(self, this: Object, body: Expression | Feedback, t: int, own: Sequence[Any]) -> Row:
-        schemas = {each.name: each.schema for each in self.program.objects}
-        names = scope(body, schemas, this.schema.types[0])
+        names = scope(body, self.schemas, this.schema.types[0])
         row = {
             at(i, name): value
             for i, access in enumerate(body.accesses)
             for name, value in self.value(access.source, t - access.shift).items()
         } | {past(i): value for i, value in enumerate(own)}
         reduced = tuple(self._reduced(each, t - each.shift) for each in body.reductions)
-        types = reduced_types(body, schemas)
+        types = reduced_types(body, self.schemas)
         return {each.name: evaluator(each.expr, names, types)(row, reduced) for each in body.fields}
 
     def _reduced(self, over: Over, t: int) -> Any:

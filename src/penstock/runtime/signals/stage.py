@@ -20,7 +20,7 @@ from penstock.runtime.signals.intervals import Runs, advance, interval_batch, no
 from penstock.runtime.signals.points import Points
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling
-from penstock.runtime.signals.steps import Step
+from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
 from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
 from penstock.types.time import Time
 
@@ -128,6 +128,7 @@ class SignalStage:
             taker.name: taker.sampling.points(rows, number, lanes, self.watermark)
             for taker, rows, number in zip(self.takers, released, numbers, strict=True)
         }
+        objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), lanes)
         for name, step in self.steps.items():
             objects[name] = step.points(objects)
         made = objects[self.layout.output]
@@ -242,6 +243,18 @@ class SignalStage:
         }
         start = integers(table, "start")[lanes]
         self.runs = Runs(lanes, start, np.full(len(lanes), FOREVER, np.int64), columns)
+
+
+def _beginning(samples: Sequence[Points], lanes: int) -> Points:
+    """The first instant of each lane, as points without marks or values."""
+    first = np.full(lanes, FOREVER, np.int64)
+    for each in samples:
+        some = np.diff(each.bounds) > 0
+        first[some] = np.minimum(first[some], each.times[each.bounds[:-1][some]])
+    some = first != FOREVER
+    bounds = np.concatenate([[0], np.cumsum(some)])
+    never = np.full(lanes, FOREVER, np.int64)
+    return Points(bounds, first[some], np.zeros(int(some.sum()), np.uint8), {}, never)
 
 
 def _or_null(places: np.ndarray) -> pa.Array:

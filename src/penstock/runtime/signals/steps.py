@@ -21,6 +21,9 @@ from penstock.runtime.signals.reading import Objects, Reading, Walked
 MOST_POINTS = 1 << 33  # a grid this fine over times this far apart would not fit in memory
 
 
+BEGINNING_OF_KEYS = "beginning"  # the object that has a point where a key's first sample is, and nothing else
+
+
 class Step(Protocol):
     """How one object is made of others."""
 

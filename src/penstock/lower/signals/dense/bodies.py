@@ -167,11 +167,11 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
 
 
 def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
-    """Constants alone do not make a signal: it begins with what it reads. None where that is no question."""
+    """A constant begins with the first sample, or with what it completes. None where that is no question."""
     program = writer.plan.positions.program
     if not writer.plan.edge or not is_lenient(program, this):
         return None
-    return writer.position(here.entry) >= marks_of(program, this.name)[0]
+    return writer.position(here.entry) >= min(marks_of(program, this.name)[0], 0)
 
 
 # --- samples on grids ---------------------------------------------------------------------------------------

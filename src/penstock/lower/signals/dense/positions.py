@@ -15,8 +15,8 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.custom import Definition
-from penstock.expr.evaluate import evaluator
 from penstock.lower.machine import machine_type
+from penstock.temporal import lenient
 from penstock.temporal.nodes import (
     At,
     Expression,
@@ -35,7 +35,6 @@ from penstock.temporal.nodes import (
     sources_of,
 )
 from penstock.temporal.reach import FOREVER
-from penstock.temporal.scope import reduced_types, scope
 from penstock.types.time import Time
 
 # Beyond this many positions a span's intermediate results leave the caches, and blocks are mostly halo.
@@ -288,12 +287,7 @@ def _reads_grid(body: object, gridded: set[str]) -> bool:
 
 def is_lenient(program: Program, this: Object) -> bool:
     """Whether an expression has a value although nothing that it reads has one."""
-    if not isinstance(this.body, Expression):
-        return False
-    known = schemas(program)
-    names, types = scope(this.body, known), reduced_types(this.body, known)
-    row, reduced = dict.fromkeys(names.names), (None,) * len(types)
-    return any(evaluator(each.expr, names, types)(row, reduced) is not None for each in this.body.fields)
+    return isinstance(this.body, Expression) and lenient.is_lenient(this.body, schemas(program))
 
 
 def marks_of(program: Program, name: str) -> tuple[int, int]:

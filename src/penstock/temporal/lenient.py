@@ -1,0 +1,27 @@
+"""Find what has a value of its own, where nothing it reads has one: `or_else(0)`."""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+from penstock.expr.evaluate import evaluate
+from penstock.temporal.nodes import Expression
+from penstock.temporal.scope import Schemas, reduced_types, scope
+
+
+def is_lenient(body: Expression, schemas: Schemas) -> bool:
+    """Tell whether a field is not null where everything it reads is.
+
+    >>> import pyarrow as pa
+    >>> from penstock.expr.nodes import Call, Column, Field, Literal
+    >>> from penstock.temporal.nodes import At
+    >>> filled = Call("fill_null", (Column("0.v"), Literal(0.0, pa.float64())))
+    >>> is_lenient(Expression((At("x"),), (), (Field("v", filled),)), {"x": pa.schema({"v": pa.float64()})})
+    True
+    """
+    names, types = scope(body, schemas), reduced_types(body, schemas)
+    nothing = dict.fromkeys(names.names)
+    try:
+        values = [evaluate(each.expr, nothing, names, (None,) * len(types), types) for each in body.fields]
+    except PenstockError:
+        return True  # it computes something, even if that fails
+    return any(value is not None for value in values)
