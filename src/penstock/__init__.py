@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from penstock.api.functions import col, greatest, least, lit, when
     from penstock.api.join import left, right
     from penstock.api.laws import check_aggregate
+    from penstock.api.live_sources import scan_stream
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
     from penstock.api.sources import from_arrow, scan, stream, table
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
     from penstock.runtime.state.state import State
     from penstock.spark.bound import from_spark
     from penstock.spark.session import spark_session
+    from penstock.spark.streaming.problems import streaming_problem
+    from penstock.spark.streaming.sinks import delta_sink
 
 __version__ = "0.1.0"
 
@@ -112,6 +115,7 @@ __all__ = [
     "count",
     "count_distinct",
     "cov",
+    "delta_sink",
     "every",
     "feedback",
     "first",
@@ -136,12 +140,14 @@ __all__ = [
     "right",
     "rows",
     "scan",
+    "scan_stream",
     "session",
     "skew",
     "sliding",
     "spark_session",
     "std",
     "stream",
+    "streaming_problem",
     "sum",
     "table",
     "tumbling",
@@ -165,10 +171,13 @@ _NAMES = {
     "api.times": "every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
+    "api.live_sources": "scan_stream",
     "runtime.metrics": "Metrics",
     "runtime.state.state": "State",
     "spark.bound": "from_spark",
     "spark.session": "spark_session",
+    "spark.streaming.problems": "streaming_problem",
+    "spark.streaming.sinks": "delta_sink",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -27,6 +27,7 @@ class SourceStage:
 
     The watermark is the largest time seen minus the lateness. Rows behind it at their arrival carry it
     along (`Flow.frontier`), so that later stages can tell which of their windows were complete then.
+    Where it is `paced`, rows do not move it: this is one of many runs, and only all of them together know the time.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class SourceStage:
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
         self.rows = 0
         self.watermark = NEVER
+        self.paced = False
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         return [self._admit(flow.batch) for flow in flows if flow.batch.num_rows]
@@ -99,11 +101,14 @@ class SourceStage:
         self._raise_to(int(times.max()))
         if int(times.min()) >= self.watermark:
             return None
+        if self.paced:
+            return np.full(len(times), before)
         ahead: np.ndarray = np.maximum(np.maximum.accumulate(times) - self.lateness, before)
         return ahead
 
     def _raise_to(self, time: int) -> None:
-        self.watermark = max(self.watermark, time - self.lateness)
+        if not self.paced:
+            self.watermark = max(self.watermark, time - self.lateness)
 
 
 def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:

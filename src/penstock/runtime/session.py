@@ -81,12 +81,23 @@ class Session:
             self._advance(name, stage.watermark)
         return self._taken()
 
-    def skip(self, stream: str, rows: int) -> None:
-        """Count rows that need not be pushed, since the query would surely filter them out wherever it reads them."""
+    def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
+        """Count rows that need not be pushed, since the query would surely filter them out wherever it reads them.
+
+        Further rows were found to be malformed elsewhere.
+        """
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
-        self.metrics.read += rows * stage.readers
+        self.metrics.read += (rows + malformed) * stage.readers
         self.metrics.filtered += rows * stage.readers
+        self.metrics.malformed += malformed * stage.readers
+
+    def pace(self) -> None:
+        """Let time move by `advance` alone, however late the rows are that come: others see rows that we do not."""
+        for name in self._streams.values():
+            stage = self._stages[name]
+            assert isinstance(stage, SourceStage)
+            stage.paced = True
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
 from penstock.compile import Compiled, objects_of
-from penstock.errors import BindingError, UnsupportedError
+from penstock.errors import BindingError
 from penstock.expr.nodes import Column
 from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
@@ -26,6 +26,7 @@ from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
+from penstock.spark.streaming.frame import needs_shards, streaming_frame
 from penstock.spark.tasks import Assemble, Fold, Named, OverFrame, OverParts, Query, Receive, Run, Send
 from penstock.spark.types import deliverer, never_null, spark_schema
 
@@ -43,6 +44,8 @@ def to_spark(
 ) -> DataFrame:
     """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
     bound = bound_data(stream, spark, data, bindings)
+    if needs_shards(stream.compiled(), bound):
+        return streaming_frame(stream, spark, bound, strategy, tasks or parallelism(spark))
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
 
@@ -117,8 +120,6 @@ def _checked_frame(bound: Frame, source: Source) -> Frame:
             f"stream {source.name!r} tells time by the number of a row, and rows of a DataFrame have none; "
             "store the time in a column"
         )
-    if bound.frame.isStreaming:
-        raise UnsupportedError("this version runs queries over complete DataFrames, not over streaming ones")
     return bound
 
 

@@ -1,0 +1,64 @@
+"""Streams that go on: files that appear."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from penstock.api.sources import stream_of
+from penstock.api.stream import Stream
+from penstock.errors import DurationError
+from penstock.types.arrow import as_schema
+from penstock.types.duration import Duration, to_ticks
+from penstock.types.time import Time
+
+
+def scan_stream(
+    path: str | PathLike[str],
+    *,
+    time: str,
+    format: str | None = None,
+    schema: object = None,
+    name: str | None = None,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+    poll: Duration = "1s",
+    stop_after: Duration | None = None,
+    max_files: int | None = None,
+) -> Stream:
+    """Make a stream of files that appear in a folder, or under a glob, while the query runs.
+
+    `run` reads each once, looking for new ones every `poll`, and ends when none has come for `stop_after=`; without
+    it, never. `to_spark` gives a streaming DataFrame, whose tasks read the files themselves, at most `max_files=` in
+    a batch. `collect` reads what is there. Before the first file has come, give `schema=` and `format=`.
+
+    >>> import pathlib, tempfile, penstock as pk
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pathlib.Path(folder, "a.csv").write_text("t,v" + chr(10) + "1,3" + chr(10) + "12,4" + chr(10))
+    ...     clicks = pk.scan_stream(folder, time="t", stop_after="10ms", poll="1ms")
+    ...     [batch["n"].to_pylist() for batch in clicks.window(10).agg(n=pk.count()).run()]
+    [[1], [1]]
+    """
+    from penstock.sources.live_files import live_files  # noqa: PLC0415 - file readers load when a file is read
+
+    if max_files is not None and max_files < 1:
+        raise DurationError(f"max_files is {max_files}; it must be at least 1")
+    declared = None if schema is None else as_schema(schema)
+    stop = None if stop_after is None else seconds(stop_after, "stop_after")
+    data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+
+
+def seconds(duration: Duration, what: str) -> float:
+    """Read a duration of the clock on the wall.
+
+    >>> seconds("1500ms", "poll")
+    1.5
+    """
+    import pyarrow as pa  # noqa: PLC0415
+
+    ticks = to_ticks(duration, Time("", pa.timestamp("us"), "us"), what)
+    if ticks < 0:
+        raise DurationError(f"{what} is {duration!r}; it must not be negative")
+    return ticks / 1e6

@@ -1,0 +1,165 @@
+"""Files that appear, read inside Spark's tasks: only what shards are sent enters the JVM.
+
+An offset is the list of files that have been read, compressed. So a batch that is run again reads the same files, and
+a file that turns up late, with an old date, is read like any other.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.errors import SourceError
+from penstock.sources.ahead import Footer, read
+from penstock.sources.conform import conformer
+from penstock.sources.live_files import LiveFiles
+from penstock.sources.paths import Found
+from penstock.spark.exchange import SPARK_SCHEMA, packed
+from penstock.spark.slices import Part, Piece, as_json, even_parts, from_json, joined_part
+from penstock.spark.streaming.scatter import Scatter
+
+FORMAT = "penstock_files"
+
+
+class FileSource(DataSource):
+    """The files of a stream, sent to shards. Options are data: no code is read from them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name after `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of parcels."""
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Plan on the driver, read in tasks."""
+        del schema
+        scatter = Scatter.from_json(self.options["scatter"])
+        stream = self.options["stream"]
+        most = self.options.get("most")
+        declared = scatter.source(stream).schema
+        files = LiveFiles(self.options["path"], self.options["format"], declared)
+        return FileReader(
+            scatter, stream, files, int(self.options["tasks"]), None if most is None else int(most)
+        )
+
+
+@dataclass(frozen=True)
+class FilePartition(InputPartition):
+    """What one task reads."""
+
+    number: int
+    part: str
+
+
+class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which files a batch reads, and the reading."""
+
+    def __init__(self, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, most: int | None) -> None:
+        self._scatter, self._stream, self._files = scatter, stream, files
+        self._tasks, self._most = tasks, most
+        self._target: frozenset[str] | None = None
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Begin before the first file."""
+        return offset([])
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Tell how many files a batch reads at most."""
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Leave out what comes from now on."""
+        self._target = frozenset(each.path for each in self._files.listed())
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Add the oldest of the new files."""
+        seen = files_of(start)
+        target = self._target
+        new = [
+            each.path
+            for each in self._files.listed()
+            if each.path not in seen and (target is None or each.path in target)
+        ]
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else None
+        return offset([*seen, *new[:most]]) if new else start
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Divide the files of a batch among tasks."""
+        parts = even_parts(self._pieces(files_of(end) - files_of(start)), self._tasks)
+        texts = (json.dumps(as_json(joined_part(part))) for part in parts if part.pieces)
+        return [FilePartition(number, text) for number, text in enumerate(texts)]
+
+    def _pieces(self, paths: Iterable[str]) -> list[Piece]:
+        there = {each.path: each for each in self._files.listed()}
+        found = [_there(path, there) for path in sorted(paths)]
+        fragments = self._files.files(found).dataset().fragments
+        return [Piece(self._stream, each, 0) for each in fragments]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the files of a task and send their rows on."""
+        assert isinstance(partition, FilePartition)
+        part = from_json(json.loads(partition.part))
+        return packed(self._scatter.parcels(partition.number, self._stream, "", self._rows(part)))
+
+    def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """Read all rows, those too that the query rejects: they tell the time."""
+        source, columns = self._scatter.source(self._stream), self._scatter.columns(self._stream)
+        for piece in part.pieces:
+            fragment = piece.fragment
+            footer = Footer(fragment.path)
+            for batch in read(fragment, source.schema, list(columns), None, footer):
+                yield conformer(batch.schema, source.schema, columns, f"the file {fragment.path!r}")(batch)
+
+
+def _there(path: str, there: dict[str, Found]) -> Found:
+    if path not in there:
+        raise SourceError(
+            f"the file {path!r} is part of a batch that has not been committed, and is gone; put it back"
+        )
+    return there[path]
+
+
+def offset(paths: Iterable[str]) -> dict[str, str]:
+    """Write which files have been read.
+
+    >>> sorted(files_of(offset(["b", "a"])))
+    ['a', 'b']
+    """
+    text = json.dumps(sorted(set(paths)))
+    return {"files": base64.b64encode(zlib.compress(text.encode())).decode("ascii")}
+
+
+def files_of(given: dict[str, str]) -> frozenset[str]:
+    """Read what `offset` wrote."""
+    return frozenset(json.loads(zlib.decompress(base64.b64decode(given["files"]))))
+
+
+def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int) -> Any:
+    """Give the parcels of a stream of files."""
+    spark.dataSource.register(FileSource)
+    reader = (
+        spark.readStream.format(FORMAT)
+        .option("scatter", scatter.to_json())
+        .option("stream", stream)
+        .option("path", os.path.abspath(files.path))  # noqa: PTH100 - a glob is no path
+        .option("format", files.format)
+        .option("tasks", str(tasks))
+    )
+    return (reader if files.most_files is None else reader.option("most", str(files.most_files))).load()

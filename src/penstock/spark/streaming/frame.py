@@ -1,0 +1,159 @@
+"""A query over streaming DataFrames as a streaming DataFrame."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.stream import Stream
+from penstock.compile import Compiled, objects_of
+from penstock.errors import EngineError, UnsupportedError
+from penstock.ir.nodes import Apply, Attach, Program, Reduce
+from penstock.passes.choose_strategy import possible
+from penstock.plan.schema import schema_of
+from penstock.sources.bound import Bound
+from penstock.sources.live_files import LiveFiles
+from penstock.spark.bound import Frame, zone_of
+from penstock.spark.cut import cut
+from penstock.spark.exchange import SPARK_SCHEMA
+from penstock.spark.order import quoted
+from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
+from penstock.spark.streaming.placing import labels
+from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
+from penstock.spark.streaming.shard import COUNTS, Shard
+from penstock.spark.tasks import Query
+from penstock.spark.types import never_null, spark_schema
+from penstock.types.windows import Unbounded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def is_streaming(bound: Mapping[str, Bound]) -> bool:
+    """Tell whether any of the data never ends."""
+    return any(map(_goes_on, bound.values()))
+
+
+def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
+    """Tell whether a query is for shards: rows of DataFrames that are looked at one by one need no state."""
+    plain = possible(compiled.program).rows and all(isinstance(each, Frame) for each in bound.values())
+    return is_streaming(bound) and not plain
+
+
+def _goes_on(bound: Bound) -> bool:
+    return isinstance(bound, LiveFiles) or (isinstance(bound, Frame) and bound.frame.isStreaming)
+
+
+def streaming_frame(
+    stream: Stream, spark: SparkSession, bound: Mapping[str, Bound], strategy: str | None, tasks: int
+) -> DataFrame:
+    """Run a query on streams without end, in append mode."""
+    _require_keys(strategy)
+    _require_live(bound)
+    compiled = stream.compiled()
+    require_ends(compiled.raw)
+    return Topology(spark, compiled, bound, tasks, zone_of(spark)).frame()
+
+
+def _require_live(bound: Mapping[str, Bound]) -> None:
+    still = [name for name, each in bound.items() if not _goes_on(each)]
+    if still:
+        raise UnsupportedError(
+            f"the data of stream {still[0]!r} ends, that of others does not; Spark cannot read both in one query: "
+            "read it with spark.readStream too"
+        )
+
+
+def require_ends(program: Program) -> None:
+    """Refuse windows that would never be emitted."""
+    for each in program.objects:
+        match each.body:
+            case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
+                raise UnsupportedError(
+                    f"~{each.name} is one window over a stream that never ends, and would never be emitted; "
+                    "use a window with a size"
+                )
+            case _:
+                pass
+
+
+def wired(compiled: Compiled, shards: int, partitions: int, frames: frozenset[str]) -> tuple[Scatter, Shard]:
+    """Divide a query into what runs before the shuffle and what runs in each shard.
+
+    Without keys in common there is one shard. Rows of `frames` have no position.
+    """
+    found = possible(compiled.program)
+    keys: Mapping[str, tuple[Any, ...]] = {} if isinstance(found.keys, str) else found.keys
+    names = labels(shards if keys else 1, partitions)
+    made = cut(compiled, keys)
+    senders = {name: Sender(Query.of(each.plan), each.keys) for name, each in made.senders.items()}
+    by_value = frames if found.ordered else frozenset()
+    return Scatter(senders, names), Shard(Query.of(made.behind), len(names), names[0], by_value)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Rows to shards, shards to results."""
+
+    spark: SparkSession
+    compiled: Compiled
+    bound: Mapping[str, Bound]
+    tasks: int
+    zone: str
+
+    def frame(self) -> DataFrame:
+        partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
+        frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
+        scatter, shard = wired(self.compiled, min(self.tasks, partitions), partitions, frames)
+        objects = tuple(sorted(objects_of(shard.query.compiled().program).items()))
+        ready = replace(shard, query=replace(shard.query, objects=objects))
+        return self._assembled(self._sent(scatter), ready)
+
+    def _sent(self, scatter: Scatter) -> DataFrame:
+        """Send all columns that the query reads, and all rows: those it rejects tell the time too."""
+        sent = [self._sent_from(scatter, stream, bound) for stream, bound in self.bound.items()]
+        return reduce(lambda one, other: one.union(other), sent)
+
+    def _sent_from(self, scatter: Scatter, stream: str, bound: Bound) -> DataFrame:
+        if isinstance(bound, LiveFiles):
+            from penstock.spark.streaming.files import file_frame  # noqa: PLC0415 - needs pyspark
+
+            made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks)
+            return made
+        assert isinstance(bound, Frame)
+        rows = bound.frame.select(*map(quoted, scatter.columns(stream)))
+        return rows.mapInArrow(FromFrame(scatter, stream), SPARK_SCHEMA)
+
+    def _assembled(self, sent: DataFrame, shard: Shard) -> DataFrame:
+        plan = self.compiled.plan
+        schema = spark_schema(schema_of(plan), never_null(plan))
+        # No `withWatermark`: when a window is complete, shards know; Spark only keeps what they remember.
+        stepped = sent.groupBy("shard").applyInPandasWithState(
+            WithState(shard), OUTPUT, STATE, "append", "NoTimeout"
+        )
+        plain = Query(shard.query.text, shard.query.functions)
+        return observed(stepped, plain).select("payload").mapInArrow(Unpack(plain, self.zone), schema)
+
+
+def observed(stepped: DataFrame, query: Query) -> DataFrame:
+    """Let the progress of a streaming query tell what became of every row of a batch."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    sums = [sf.sum(name).alias(name) for name in (*COUNTS, "state_bytes")]
+    return stepped.observe(observation_name(query), *sums, sf.max("watermark").alias("watermark"))
+
+
+def observation_name(query: Query) -> str:
+    """Name what is observed: two queries may run behind each other."""
+    return f"penstock-{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
+
+
+def _require_keys(strategy: str | None) -> None:
+    """Refuse to be told how to divide work that can be divided in one way only."""
+    if strategy not in (None, "keys", "one"):
+        raise EngineError(
+            f"streams that never end are divided by keys, not in {strategy}; leave strategy= out"
+        )

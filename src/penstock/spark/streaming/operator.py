@@ -1,0 +1,68 @@
+"""A shard as Spark calls it: with the state of `applyInPandasWithState`, which travels beside the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.plan.codec import decode
+from penstock.plan.schema import schema_of
+from penstock.runtime.state.format import decode_table, encode_table
+from penstock.spark.exchange import Parcel
+from penstock.spark.streaming.shard import COUNTS, Shard, Step
+from penstock.spark.tasks import Query
+from penstock.spark.types import deliverer, never_null
+
+STATE = "state binary"
+# Results travel as Arrow streams in one column: no type of theirs is touched by pandas on the way.
+OUTPUT = ", ".join(
+    ["payload binary", *(f"{name} bigint" for name in COUNTS), "state_bytes bigint", "watermark bigint"]
+)
+NAMES = ("payload", *COUNTS, "state_bytes", "watermark")
+RESULT_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class WithState:
+    """Called by Spark once for each shard and batch."""
+
+    shard: Shard
+
+    def __call__(self, key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
+        import pandas as pd  # noqa: PLC0415 - Spark speaks pandas here
+
+        saved = bytes(state.get[0]) if state.exists else None
+        parcels = [Parcel(*row) for frame in frames for row in frame.itertuples(index=False, name=None)]
+        step = self.shard.step(key[0], saved, parcels)
+        state.update((step.state,))
+        for row in rows_of(step):
+            yield pd.DataFrame([row], columns=list(NAMES))
+
+
+def rows_of(step: Step) -> Iterator[tuple[Any, ...]]:
+    """Write a step as rows: one that counts, and those that carry results."""
+    none = (0,) * len(COUNTS)
+    yield (None, *(step.counts[name] for name in COUNTS), len(step.state), step.watermark)
+    for batch in step.results:
+        for begin in range(0, batch.num_rows, RESULT_ROWS):
+            part = pa.Table.from_batches([batch.slice(begin, RESULT_ROWS)])
+            yield (encode_table(part), *none, 0, step.watermark)
+
+
+@dataclass(frozen=True, slots=True)
+class Unpack:
+    """Called by Spark behind the shards: give the results as columns."""
+
+    query: Query
+    zone: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = decode(self.query.text, self.query.functions)
+        deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
+        for payload in (each for batch in batches for each in batch.column(0).to_pylist()):
+            if payload is not None:
+                table = decode_table(payload, "what a shard gave")
+                yield from map(deliver, table.combine_chunks().to_batches())

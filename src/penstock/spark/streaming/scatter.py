@@ -1,0 +1,146 @@
+"""Before the shuffle: send rows to the shards of their keys, and word of the time to every shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+from penstock.api.execute import grouped
+from penstock.plan.nodes import Source
+from penstock.plan.schema import sources_of
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.session import Session
+from penstock.runtime.state.merging import divided, shard_of
+from penstock.sources.conform import conformer
+from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
+from penstock.spark.tasks import ENGINE, GROUP_ROWS, Query
+
+ROWS, MARK = "rows/", "mark/"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a task says of the rows it read: how far time has come in a split, and what became of the others."""
+
+    split: str
+    latest: int | None
+    filtered: int
+    malformed: int
+
+    def encoded(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def decoded(data: bytes) -> Mark:
+        return Mark(**json.loads(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What one stream's rows go through before the shuffle; the last `keys` columns are keys."""
+
+    query: Query
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Read rows of streams and send them on. `labels` are the numbers under which Spark knows the shards."""
+
+    senders: Mapping[str, Sender]
+    labels: tuple[int, ...]
+
+    def to_json(self) -> str:
+        """Write it as text: what is sent on has been filtered and projected alone, so no function is in it."""
+        senders = {name: [each.query.text, each.keys] for name, each in self.senders.items()}
+        return json.dumps({"senders": senders, "labels": self.labels})
+
+    @staticmethod
+    def from_json(text: str) -> Scatter:
+        """Read what `to_json` wrote."""
+        given = json.loads(text)
+        senders = {
+            name: Sender(Query(str(plan)), int(keys)) for name, (plan, keys) in given["senders"].items()
+        }
+        return Scatter(senders, tuple(map(int, given["labels"])))
+
+    def source(self, stream: str) -> Source:
+        return sources_of(self.senders[stream].query.compiled().plan)[0]
+
+    def columns(self, stream: str) -> tuple[str, ...]:
+        return self.senders[stream].query.compiled().columns[stream]
+
+    def parcels(
+        self, task: int, stream: str, split: str, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[Parcel]:
+        """Send the rows of a split. Nothing is said where nothing was read."""
+        session = self.senders[stream].query.compiled().open(ENGINE, bounded=True)
+        time = self.source(stream).time.column
+        latest: int | None = None
+        number = 0
+        for group in grouped(batches, GROUP_ROWS):
+            latest = _later(latest, group, time)
+            for label, rows in self._divided(stream, session, group):
+                yield Parcel.of(label, task, number, ROWS + stream, rows)
+                number += 1
+        if session.metrics.read:
+            mark = Mark(split, latest, session.metrics.filtered, session.metrics.malformed).encoded()
+            for label in self.labels:
+                yield Parcel(label, task, number, MARK + stream, mark)
+
+    def _divided(
+        self, stream: str, session: Session, batches: Sequence[pa.RecordBatch]
+    ) -> Iterator[tuple[int, pa.Table]]:
+        for batch in session.push(stream, *batches):
+            for begin in range(0, batch.num_rows, PAYLOAD_ROWS):
+                table = pa.Table.from_batches([batch.slice(begin, PAYLOAD_ROWS)])
+                yield from self._by_key(table, self.senders[stream].keys)
+
+    def _by_key(self, table: pa.Table, keys: int) -> Iterator[tuple[int, pa.Table]]:
+        many = len(self.labels)
+        width = table.num_columns - keys
+        rows = table.select(table.column_names[:width])
+        if many == 1:
+            yield self.labels[0], rows
+            return
+        columns = [_plain(table.column(width + place)) for place in range(keys)]
+        for label, part in zip(self.labels, divided(rows, shard_of(columns, many), many), strict=True):
+            if part.num_rows:
+                yield label, part
+
+
+def _plain(column: pa.ChunkedArray) -> pa.Array:
+    """Put a column in one piece, texts without a dictionary: equal keys must hash alike in every task."""
+    array = column.combine_chunks()
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _later(latest: int | None, batches: Sequence[pa.RecordBatch], time: str) -> int | None:
+    """Tell how far time has come, by all rows: those that a filter rejects tell the time as well."""
+    columns = (batch.column(time).drop_null() for batch in batches)
+    found = [int(ticks_of(column).max()) for column in columns if len(column)]
+    return max(found if latest is None else [latest, *found], default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FromFrame:
+    """Called by Spark with the rows of a DataFrame. It is one split: what its parts are, only its source knows."""
+
+    scatter: Scatter
+    stream: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
+
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        return packed(self.scatter.parcels(task, self.stream, "", self._conformed(batches)))
+
+    def _conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        declared, columns = self.scatter.source(self.stream).schema, self.scatter.columns(self.stream)
+        where = f"the DataFrame of stream {self.stream!r}"
+        for batch in batches:
+            yield conformer(batch.schema, declared, columns, where)(batch)

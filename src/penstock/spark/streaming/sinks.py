@@ -1,0 +1,89 @@
+"""Sinks that take a batch once, however often Spark hands it over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from penstock.errors import EngineError, StateError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+# Delta keeps transaction ids of many writers in one table: ours are told from theirs.
+_PREFIX = "penstock/"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSink:
+    """Append each batch to a Delta table, in one commit with its number: a batch that comes again is left out."""
+
+    path: str
+    query_id: str
+    options: Mapping[str, str] | None = None
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Take a batch, as `foreachBatch` gives it."""
+        written = self.last_batch()
+        if written is not None and batch_id < written:
+            raise StateError(
+                f"batch {batch_id} of {self.query_id!r} comes after batch {written} was written to {self.path!r}: "
+                "the checkpoint is new or older than the table; give the query a new query_id, or its own checkpoint"
+            )
+        if written == batch_id:
+            # The rows are there, but computing them is what moves the state of the query: it has to happen again.
+            frame.write.format("noop").mode("overwrite").save()
+        else:
+            self._append(frame.toArrow(), batch_id)
+
+    def last_batch(self) -> int | None:
+        """Tell which batch of this query was written last."""
+        deltalake = _deltalake()
+        if not deltalake.DeltaTable.is_deltatable(self.path, self._options()):
+            return None
+        table = deltalake.DeltaTable(self.path, storage_options=self._options())
+        found: int | None = table.transaction_version(self._app)
+        return found
+
+    def _append(self, rows: pa.Table, batch_id: int) -> None:
+        deltalake = _deltalake()
+        done = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(self._app, batch_id)])
+        deltalake.write_deltalake(
+            self.path, rows, mode="append", commit_properties=done, storage_options=self._options()
+        )
+
+    @property
+    def _app(self) -> str:
+        return _PREFIX + self.query_id
+
+    def _options(self) -> dict[str, str] | None:
+        return None if self.options is None else dict(self.options)
+
+
+def delta_sink(
+    path: str | PathLike[str], query_id: str, *, storage_options: Mapping[str, str] | None = None
+) -> DeltaSink:
+    """Make a sink for `foreachBatch` that writes each batch to a Delta table exactly once.
+
+    After a crash Spark hands over the last batch again. Its number is written in the same commit as its rows, under
+    `query_id`, so it is known to be there. A query keeps its id as long as it keeps its checkpoint.
+
+    >>> sink = pk.delta_sink("views", query_id="views-by-campaign")             # doctest: +SKIP
+    >>> views.to_spark(spark).writeStream.foreachBatch(sink).start()            # doctest: +SKIP
+    """
+    if not isinstance(query_id, str) or not query_id:
+        raise EngineError("query_id is a name that is not empty; keep it as long as the checkpoint")
+    _deltalake()
+    return DeltaSink(fspath(path), query_id, storage_options)
+
+
+def _deltalake() -> Any:
+    try:
+        import deltalake  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise EngineError("deltalake is not installed; pip install 'penstock[delta]'") from None
+    return deltalake

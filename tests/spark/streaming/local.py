@@ -1,0 +1,62 @@
+"""Micro-batches without Spark: the real tasks and shards, state handed from batch to batch as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+import penstock as pk
+from penstock.runtime.metrics import Metrics
+from penstock.spark.exchange import Parcel, packed, unpacked
+from penstock.spark.streaming.frame import wired
+from penstock.spark.streaming.shard import Step, totals
+
+
+@dataclass
+class LocalStream:
+    """A streaming query in this process. `batch` takes the rows of each task."""
+
+    query: pk.Stream
+    shards: int = 2
+    states: dict[int, bytes] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        compiled = self.query.compiled()
+        made = wired(compiled, self.shards, self.shards, frozenset(self.query.names))
+        self.scatter, self.shard = cloudpickle.loads(cloudpickle.dumps(made))
+
+    def batch(self, tasks: Sequence[pa.Table], stream: str | None = None) -> list[pa.RecordBatch]:
+        """Run one batch of one stream; what it gives and remembers counts only if all shards come through."""
+        steps = {
+            label: self.shard.step(label, self.states.get(label), parcels)
+            for label, parcels in self._sent(tasks, stream or self.query.name).items()
+        }
+        self.states |= {label: step.state for label, step in steps.items()}
+        self.steps += steps.values()
+        assert totals(steps.values()).balanced
+        return [batch for step in steps.values() for batch in step.results]
+
+    def _sent(self, tasks: Sequence[pa.Table], stream: str) -> dict[int, list[Parcel]]:
+        columns = list(self.scatter.columns(stream))
+        sent: dict[int, list[Parcel]] = {}
+        for task, table in enumerate(tasks):
+            rows = table.select(columns).combine_chunks().to_batches()
+            parcels = self.scatter.parcels(task, stream, "", rows)
+            for parcel in unpacked(packed(parcels)):
+                sent.setdefault(parcel.shard, []).append(parcel)
+        return sent
+
+    @property
+    def metrics(self) -> Metrics:
+        return totals(self.steps)
+
+
+def streamed(query: pk.Stream, batches: Sequence[Sequence[pa.Table]], shards: int) -> pa.Table:
+    """Give what a streaming query gives over all batches."""
+    running = LocalStream(query, shards)
+    made = [batch for tasks in batches for batch in running.batch(tasks)]
+    return pa.Table.from_batches(made, query.schema)
