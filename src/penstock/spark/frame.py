@@ -26,7 +26,7 @@ from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
-from penstock.spark.streaming.frame import needs_shards, streaming_frame
+from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
 from penstock.spark.tasks import Assemble, Fold, Named, OverFrame, OverParts, Query, Receive, Run, Send
 from penstock.spark.types import deliverer, never_null, spark_schema
 
@@ -45,7 +45,9 @@ def to_spark(
     """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
     bound = bound_data(stream, spark, data, bindings)
     if needs_shards(stream.compiled(), bound):
-        return streaming_frame(stream, spark, bound, strategy, tasks or parallelism(spark))
+        require_keys(strategy)
+        found = Topology(spark, stream.compiled(), bound, tasks or parallelism(spark), packed_tables(stream))
+        return found.frame()
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.stream import Stream
 from penstock.compile import Compiled, objects_of
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Apply, Attach, Program, Reduce
@@ -24,7 +23,7 @@ from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
 from penstock.spark.streaming.placing import labels
 from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
 from penstock.spark.streaming.shard import COUNTS, Shard
-from penstock.spark.tasks import Query
+from penstock.spark.tasks import Named, Query
 from penstock.spark.types import never_null, spark_schema
 from penstock.types.windows import Unbounded
 
@@ -45,17 +44,6 @@ def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
 
 def _goes_on(bound: Bound) -> bool:
     return isinstance(bound, LiveFiles) or (isinstance(bound, Frame) and bound.frame.isStreaming)
-
-
-def streaming_frame(
-    stream: Stream, spark: SparkSession, bound: Mapping[str, Bound], strategy: str | None, tasks: int
-) -> DataFrame:
-    """Run a query on streams without end, in append mode."""
-    _require_keys(strategy)
-    _require_live(bound)
-    compiled = stream.compiled()
-    require_ends(compiled.raw)
-    return Topology(spark, compiled, bound, tasks, zone_of(spark)).frame()
 
 
 def _require_live(bound: Mapping[str, Bound]) -> None:
@@ -102,14 +90,16 @@ class Topology:
     compiled: Compiled
     bound: Mapping[str, Bound]
     tasks: int
-    zone: str
+    tables: Named = ()
 
     def frame(self) -> DataFrame:
+        _require_live(self.bound)
+        require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
         scatter, shard = wired(self.compiled, min(self.tasks, partitions), partitions, frames)
         objects = tuple(sorted(objects_of(shard.query.compiled().program).items()))
-        ready = replace(shard, query=replace(shard.query, objects=objects))
+        ready = replace(shard, query=replace(shard.query, objects=objects, tables=self.tables))
         return self._assembled(self._sent(scatter), ready)
 
     def _sent(self, scatter: Scatter) -> DataFrame:
@@ -135,7 +125,9 @@ class Topology:
             WithState(shard), OUTPUT, STATE, "append", "NoTimeout"
         )
         plain = Query(shard.query.text, shard.query.functions)
-        return observed(stepped, plain).select("payload").mapInArrow(Unpack(plain, self.zone), schema)
+        return (
+            observed(stepped, plain).select("payload").mapInArrow(Unpack(plain, zone_of(self.spark)), schema)
+        )
 
 
 def observed(stepped: DataFrame, query: Query) -> DataFrame:
@@ -151,7 +143,7 @@ def observation_name(query: Query) -> str:
     return f"penstock-{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
 
 
-def _require_keys(strategy: str | None) -> None:
+def require_keys(strategy: str | None) -> None:
     """Refuse to be told how to divide work that can be divided in one way only."""
     if strategy not in (None, "keys", "one"):
         raise EngineError(

@@ -16,7 +16,7 @@ from penstock.runtime.session import Session
 from penstock.runtime.state.merging import divided, shard_of
 from penstock.sources.conform import conformer
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
-from penstock.spark.tasks import ENGINE, GROUP_ROWS, Query
+from penstock.spark.tasks import GROUP_ROWS, Query
 
 ROWS, MARK = "rows/", "mark/"
 
@@ -77,7 +77,7 @@ class Scatter:
         self, task: int, stream: str, split: str, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[Parcel]:
         """Send the rows of a split. Nothing is said where nothing was read."""
-        session = self.senders[stream].query.compiled().open(ENGINE, bounded=True)
+        session = self.senders[stream].query.open()
         time = self.source(stream).time.column
         latest: int | None = None
         number = 0
