@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from penstock.api.functions import col, greatest, least, lit, when
     from penstock.api.join import left, right
     from penstock.api.laws import check_aggregate
-    from penstock.api.live_sources import scan_stream
+    from penstock.api.live_sources import scan_kafka, scan_stream
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
     from penstock.api.sources import from_arrow, scan, stream, table
@@ -140,6 +140,7 @@ __all__ = [
     "right",
     "rows",
     "scan",
+    "scan_kafka",
     "scan_stream",
     "session",
     "skew",
@@ -171,7 +172,7 @@ _NAMES = {
     "api.times": "every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
-    "api.live_sources": "scan_stream",
+    "api.live_sources": "scan_kafka scan_stream",
     "runtime.metrics": "Metrics",
     "runtime.state.state": "State",
     "spark.bound": "from_spark",

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings, read
+from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings
+from penstock.api.splits import SplitClock, inputs_of, refuse_endless
 from penstock.api.times import instant
 from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
@@ -43,6 +44,7 @@ class Live:
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
+        self._clocks: dict[str, SplitClock] = {}
 
     @property
     def metrics(self) -> Metrics:
@@ -64,6 +66,19 @@ class Live:
             check(part.schema, source.schema, where)
             made += self._session.push(name, conformer(part.schema, source.schema, columns, where)(part))
         return made
+
+    def take(self, name: str, given: Any) -> list[pa.RecordBatch]:
+        """Push what a source gives: a batch, or (split, decoded batch) where splits have times of their own."""
+        if isinstance(given, pa.RecordBatch):
+            return self.push({name: given})
+        split, decoded = given
+        if name not in self._clocks:
+            self._clocks[name] = SplitClock(self._sources[name])
+            self._session.pace(name)
+        self._session.skip(name, 0, decoded.malformed)
+        made = self._push(name, decoded.batch)
+        self._clocks[name].see(split, decoded.batch)
+        return made + self._clocks[name].advance(self._session)
 
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
@@ -96,7 +111,7 @@ class Live:
 class Run:
     """The batches of an incremental run, and what it has counted so far in `.metrics`."""
 
-    def __init__(self, live: Live, inputs: Mapping[str, Iterator[pa.RecordBatch]], final: bool) -> None:
+    def __init__(self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool) -> None:
         self._live = live
         self._inputs, self._final = dict(inputs), final
         self._ready: deque[pa.RecordBatch] = deque()
@@ -139,7 +154,7 @@ class Run:
                 if batch is None:
                     del self._inputs[name]
                 else:
-                    yield self._live.push({name: batch})
+                    yield self._live.take(name, batch)
         if self._final:
             yield self._live.finish()
 
@@ -158,17 +173,19 @@ def run(
     live = Live(stream, engine, state)
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
-    return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs))}, final)
+    return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs), state is not None)}, final)
 
 
 def _bound_inputs(
-    stream: Stream, given: Mapping[str, Any], fed: set[str]
-) -> dict[str, Iterator[pa.RecordBatch]]:
+    stream: Stream, given: Mapping[str, Any], fed: set[str], going_on: bool
+) -> dict[str, Iterator[Any]]:
     """Read the streams that are not fed by an iterator from the data bound to them."""
     empty = {source.name: Once((), source.schema) for source in sources_of(stream.plan) if source.name in fed}
     bound = bind_all(stream, None, {**given, **empty})
+    if going_on:
+        refuse_endless(bound)
     return {
-        source.name: read(source, bound[source.name], source.schema.names)
+        source.name: inputs_of(source, bound[source.name])
         for source in sources_of(stream.plan)
         if source.name not in fed
     }

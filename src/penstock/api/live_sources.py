@@ -1,13 +1,14 @@
-"""Streams that go on: files that appear."""
+"""Streams that go on: files that appear, messages of Kafka."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from os import PathLike
 
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import DurationError
-from penstock.types.arrow import as_schema
+from penstock.types.arrow import as_schema, checked
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
@@ -47,6 +48,46 @@ def scan_stream(
     declared = None if schema is None else as_schema(schema)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+
+
+def scan_kafka(
+    servers: str,
+    topic: str,
+    schema: object,
+    *,
+    time: str,
+    format: str = "json",
+    name: str | None = None,
+    sequence: str | None = None,
+    lateness: Duration | None = None,
+    unit: str | None = None,
+    on_bad: str = "drop",
+    poll: Duration = "100ms",
+    stop_after: Duration | None = None,
+    max_rows: int | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Stream:
+    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json" or "arrow".
+
+    Each partition has a time of its own; the slowest tells that of the stream. Columns `kafka_key`, `kafka_partition`,
+    `kafka_offset` and `kafka_timestamp` are filled where the schema has them. A value that is no row of the schema is
+    malformed. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
+    most `max_rows=` messages.
+
+    >>> columns = {"ts": "timestamp[ms]", "campaign": "int64", "kafka_partition": "int32"}
+    >>> clicks = pk.scan_kafka("localhost:9092", "clicks", columns, time="ts", lateness="5s")     # doctest: +SKIP
+    >>> clicks.window("10s", by="campaign").agg(n=pk.count()).to_spark(spark)                     # doctest: +SKIP
+    """
+    from penstock.sources.kafka import LiveTopic, Topic  # noqa: PLC0415 - loads when Kafka is read
+    from penstock.sources.kafka_values import Decoder  # noqa: PLC0415
+
+    if max_rows is not None and max_rows < 1:
+        raise DurationError(f"max_rows is {max_rows}; it must be at least 1")
+    decoder = Decoder(topic, checked(as_schema(schema)), format, on_bad)
+    stop = None if stop_after is None else seconds(stop_after, "stop_after")
+    where = Topic(servers, topic, dict(options or {}))
+    data = LiveTopic(where, decoder, seconds(poll, "poll"), stop, max_rows)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
 
 

@@ -92,9 +92,9 @@ class Session:
         self.metrics.filtered += rows * stage.readers
         self.metrics.malformed += malformed * stage.readers
 
-    def pace(self) -> None:
-        """Let time move by `advance` alone, however late the rows are that come: others see rows that we do not."""
-        for name in self._streams.values():
+    def pace(self, stream: str | None = None) -> None:
+        """Let time move by `advance` alone, on one stream or on all: others see rows that we do not."""
+        for name in self._streams.values() if stream is None else [self._source(stream)]:
             stage = self._stages[name]
             assert isinstance(stage, SourceStage)
             stage.paced = True

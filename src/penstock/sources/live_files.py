@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -38,6 +39,8 @@ class LiveFiles:
     stop_after: float | None = None
     most_files: int | None = None
     clock: Clock = field(default=Clock(), compare=False)
+
+    endless: ClassVar[bool] = True
 
     @property
     def rows(self) -> int | None:

@@ -108,7 +108,7 @@ def _sparked(bound: Bound, source: Source, spark: SparkSession) -> Bound:
     """Hand a table of this process to Spark."""
     if isinstance(bound, Frame):
         return _checked_frame(bound, source)
-    if hasattr(bound, "dataset"):
+    if hasattr(bound, "dataset") or hasattr(bound, "endless"):
         return bound
     deliver = deliverer(bound.schema, zone_of(spark))
     batches = [deliver(batch) for batch in bound.batches()]

@@ -57,12 +57,16 @@ class Query:
     def compiled(self) -> Compiled:
         return _compiled(self.text, self.functions, self.objects)
 
-    def open(self, bounded: bool = True) -> Session:
-        """Start a run over input that will be complete, or one that goes on, its tables filled."""
-        session = self.compiled().open(ENGINE, bounded)
+    def open(self) -> Session:
+        """Start a run over input that will be complete, its tables filled."""
+        session = self.compiled().open(ENGINE, bounded=True)
+        self.fill(session)
+        return session
+
+    def fill(self, session: Session) -> None:
+        """Fill the tables of a run."""
         for name, payload in self.tables:
             session.fill(name, decode_table(payload, f"the table {name!r}").to_batches())
-        return session
 
 
 @lru_cache(maxsize=32)

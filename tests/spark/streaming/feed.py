@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class Feed:
         (self.folder / "input").mkdir(exist_ok=True)
         hidden = self.folder / f"{number}.hidden"
         pq.write_table(table, hidden)
+        os.utime(hidden, (number, number))  # files are read in the order in which they were written
         hidden.rename(self.folder / "input" / f"{number:04}.parquet")
 
     def query(self, spark: Any, name: str, scanned: bool = False) -> pk.Stream:

@@ -14,6 +14,7 @@ from penstock.ir.nodes import Apply, Attach, Program, Reduce
 from penstock.passes.choose_strategy import possible
 from penstock.plan.schema import schema_of
 from penstock.sources.bound import Bound
+from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.bound import Frame, zone_of
 from penstock.spark.cut import cut
@@ -43,7 +44,7 @@ def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
 
 
 def _goes_on(bound: Bound) -> bool:
-    return isinstance(bound, LiveFiles) or (isinstance(bound, Frame) and bound.frame.isStreaming)
+    return isinstance(bound, LiveFiles | LiveTopic) or (isinstance(bound, Frame) and bound.frame.isStreaming)
 
 
 def _require_live(bound: Mapping[str, Bound]) -> None:
@@ -113,6 +114,11 @@ class Topology:
 
             made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks)
             return made
+        if isinstance(bound, LiveTopic):
+            from penstock.spark.streaming.kafka import topic_frame  # noqa: PLC0415 - needs pyspark
+
+            topic: DataFrame = topic_frame(self.spark, scatter, stream, bound)
+            return topic
         assert isinstance(bound, Frame)
         rows = bound.frame.select(*map(quoted, scatter.columns(stream)))
         return rows.mapInArrow(FromFrame(scatter, stream), SPARK_SCHEMA)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
@@ -74,9 +74,14 @@ class Scatter:
         return self.senders[stream].query.compiled().columns[stream]
 
     def parcels(
-        self, task: int, stream: str, split: str, batches: Iterable[pa.RecordBatch]
+        self,
+        task: int,
+        stream: str,
+        split: str,
+        batches: Iterable[pa.RecordBatch],
+        lost: Callable[[], int] = lambda: 0,
     ) -> Iterator[Parcel]:
-        """Send the rows of a split. Nothing is said where nothing was read."""
+        """Send the rows of a split; `lost` tells in the end how many more were none. Without either, nothing is said."""
         session = self.senders[stream].query.open()
         time = self.source(stream).time.column
         latest: int | None = None
@@ -86,8 +91,9 @@ class Scatter:
             for label, rows in self._divided(stream, session, group):
                 yield Parcel.of(label, task, number, ROWS + stream, rows)
                 number += 1
-        if session.metrics.read:
-            mark = Mark(split, latest, session.metrics.filtered, session.metrics.malformed).encoded()
+        malformed = session.metrics.malformed + lost()
+        if session.metrics.read or malformed:
+            mark = Mark(split, latest, session.metrics.filtered, malformed).encoded()
             for label in self.labels:
                 yield Parcel(label, task, number, MARK + stream, mark)
 

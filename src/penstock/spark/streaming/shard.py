@@ -20,7 +20,7 @@ from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
 from penstock.spark.order import in_order
 from penstock.spark.streaming.scatter import MARK, ROWS, Mark
-from penstock.spark.tasks import Query
+from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS = "streaming/splits"
 _SHARDS = "the number of shards"
@@ -52,9 +52,10 @@ class Shard:
 
     def step(self, label: int, saved: bytes | None, parcels: Iterable[Parcel]) -> Step:
         compiled = self.query.compiled()
-        run = _Run(self, compiled, self.query.open(bounded=False))
+        run = _Run(self, compiled, compiled.open(ENGINE, bounded=False))
         run.session.pace()
         latest = {} if saved is None else run.load(saved)
+        self.query.fill(run.session)
         before = asdict(run.session.metrics)
         ordered = sorted(parcels, key=lambda each: each.place)
         results = run.push(ordered)

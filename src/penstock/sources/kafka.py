@@ -1,0 +1,168 @@
+"""A topic of Kafka: which offsets there are, and the messages between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from penstock.errors import EngineError, SourceError
+from penstock.sources.kafka_values import Decoded, Decoder, Message
+from penstock.sources.live_files import Clock
+
+MOST_MESSAGES = 100_000
+_PATIENCE = 30.0  # seconds that a broker may be away
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """Where messages are, and how they are read. Options are those of librdkafka, secrets among them: never shown."""
+
+    servers: str
+    topic: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @contextmanager
+    def consumer(self) -> Iterator[Any]:
+        """Connect for a while, without a group: who reads what is decided by whoever plans, not by the broker."""
+        made = _confluent().Consumer(
+            {
+                "group.id": "penstock",  # asked for, though never joined
+                **self.options,
+                "bootstrap.servers": self.servers,
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "error",
+            }
+        )
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def ends(self, consumer: Any) -> dict[int, Range]:
+        """Tell the first offset and the one behind the last, of every partition."""
+        kafka = _confluent()
+        try:
+            found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
+            if found.error is not None:
+                raise SourceError(f"the topic {self.topic!r} cannot be read: {found.error.name()}")
+            places = {number: kafka.TopicPartition(self.topic, number) for number in sorted(found.partitions)}
+            return {
+                number: consumer.get_watermark_offsets(place, timeout=_PATIENCE)
+                for number, place in places.items()
+            }
+        except kafka.KafkaException as error:
+            raise SourceError(f"the brokers of topic {self.topic!r} do not answer: {_name(error)}") from None
+
+    def messages(self, consumer: Any, partition: int, wanted: Range) -> Iterator[list[Message]]:
+        """Read the messages of a partition between two offsets, some at a time, however long a broker is away."""
+        kafka = _confluent()
+        begin, end = wanted
+        low, _ = self.ends(consumer)[partition]
+        if begin < low:
+            raise SourceError(
+                f"offsets {begin} to {low - 1} of partition {partition} of topic {self.topic!r} are gone from the broker "
+                "before they were read; keep messages for longer, or begin with a new checkpoint"
+            )
+        consumer.assign([kafka.TopicPartition(self.topic, partition, begin)])
+        at, waited = begin, 0
+        while at < end:
+            found = consumer.consume(MOST_MESSAGES, timeout=1.0)
+            rows = [_message(each) for each in found if each.error() is None and each.offset() < end]
+            if rows:
+                yield rows
+            moved = _position(consumer, self.topic, partition, at)
+            waited = 0 if moved > at else waited + 1
+            if waited > _PATIENCE:
+                raise SourceError(
+                    f"partition {partition} of topic {self.topic!r} gives nothing at offset {at}"
+                )
+            at = moved
+
+
+def _position(consumer: Any, topic: str, partition: int, before: int) -> int:
+    """Tell how far reading has come, past markers of transactions too, which are no messages."""
+    (place,) = consumer.position([_confluent().TopicPartition(topic, partition)])
+    return max(before, int(place.offset))
+
+
+def _message(given: Any) -> Message:
+    kind, time = given.timestamp()
+    return Message(given.partition(), given.offset(), given.value(), given.key(), time if kind else None)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTopic:
+    """A topic as the data of a stream. Each partition is a split, with a time of its own."""
+
+    topic: Topic
+    decoder: Decoder
+    poll: float = 1.0
+    stop_after: float | None = None
+    most_rows: int | None = None
+    clock: Clock = field(default=Clock(), compare=False)
+
+    endless: ClassVar[bool] = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.decoder.schema
+
+    @property
+    def rows(self) -> int | None:
+        return None
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read messages as they come; see `split_batches`."""
+        names = list(self.schema.names if columns is None else columns)
+        return (each.batch.select(names) for _, each in self.split_batches())
+
+    def split_batches(self) -> Iterator[tuple[str, Decoded]]:
+        """Read messages as they come, from the oldest there is, with the split they are of.
+
+        Splits that hold something are named before any row of any is given: none may be overtaken by others. A batch
+        without rows else says that nothing has come: others may have their turn.
+        """
+        nothing = Decoded(pa.RecordBatch.from_pylist([], self.schema), 0)
+        with self.topic.consumer() as consumer:
+            at: dict[int, int] = {}
+            since = self.clock.now()
+            while self.stop_after is None or self.clock.now() - since < self.stop_after:
+                new = _unread(self.topic.ends(consumer), at)
+                yield from ((str(number), nothing) for number in new)
+                for number, wanted in new.items():
+                    for some in self.topic.messages(consumer, number, wanted):
+                        yield str(number), self.decoder(some)
+                    at[number] = wanted[1]
+                    since = self.clock.now()
+                if not new:
+                    yield "", nothing
+                    self.clock.sleep(self.poll)
+
+
+def _unread(ends: Mapping[int, Range], at: Mapping[int, int]) -> dict[int, Range]:
+    """List what each partition holds that has not been read."""
+    found = {number: (at.get(number, low), high) for number, (low, high) in ends.items()}
+    return {number: (begin, end) for number, (begin, end) in found.items() if begin < end}
+
+
+def _confluent() -> Any:
+    try:
+        import confluent_kafka  # noqa: PLC0415 - an optional dependency
+    except ImportError:
+        raise EngineError("confluent-kafka is not installed; pip install 'penstock[kafka]'") from None
+    return confluent_kafka
+
+
+def _name(error: Any) -> str:
+    """Name an error of Kafka without its text, which may hold what was configured."""
+    return (
+        str(error.args[0].name()) if error.args and hasattr(error.args[0], "name") else type(error).__name__
+    )

@@ -1,0 +1,151 @@
+"""Messages of a topic as rows: values in JSON or Arrow, and what Kafka itself knows of a message.
+
+A value in JSON is one object, one in Arrow an IPC stream of any number of rows. Columns named `kafka_key`,
+`kafka_partition`, `kafka_offset` and `kafka_timestamp` (milliseconds), where they are declared, are Kafka's.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+
+from penstock.errors import PenstockError, SchemaMismatchError, SourceError
+from penstock.sources.conform import cast, check
+
+FORMATS = ("json", "arrow")
+_OWN: Mapping[str, Callable[[Message], Any]] = {
+    "kafka_key": lambda each: each.key,
+    "kafka_partition": lambda each: each.partition,
+    "kafka_offset": lambda each: each.offset,
+    "kafka_timestamp": lambda each: each.timestamp,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message, as far as rows are made of it."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Rows, and how many messages were no rows."""
+
+    batch: pa.RecordBatch
+    malformed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """Make rows of messages; one that holds none is counted, or an error where `on_bad` is "fail"."""
+
+    topic: str
+    schema: pa.Schema
+    format: str
+    on_bad: str = "drop"
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns that values hold."""
+        return pa.schema([field for field in self.schema if field.name not in _OWN])
+
+    def __call__(self, messages: Sequence[Message]) -> Decoded:
+        """Decode all at once, and one by one only if that fails."""
+        try:
+            return Decoded(self._together(messages), 0)
+        except (pa.ArrowException, PenstockError, ValueError):
+            return self._apart(messages)
+
+    def _apart(self, messages: Sequence[Message]) -> Decoded:
+        good, malformed = [], 0
+        for each in messages:
+            try:
+                good.append(self._together([each]))
+            except (pa.ArrowException, PenstockError, ValueError):
+                malformed += 1
+                if self.on_bad == "fail":
+                    raise SourceError(self._complaint(each)) from None  # Arrow's message quotes the value
+        table = pa.Table.from_batches(good, self.schema).combine_chunks()
+        return Decoded(_one(table), malformed)
+
+    def _complaint(self, message: Message) -> str:
+        return (
+            f"the value at offset {message.offset} of partition {message.partition} of topic {self.topic!r} is no "
+            f"{self.format} of the declared columns; use on_bad='drop' to count and skip such messages"
+        )
+
+    def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        if self.format == "json":
+            return self._with_own(self._json([each.value for each in messages]), messages)
+        rows = [self._with_own(self._arrow(each.value), [each]) for each in messages]
+        return _one(pa.Table.from_batches(rows, self.schema).combine_chunks())
+
+    def _json(self, values: Sequence[bytes | None]) -> pa.Table:
+        """Read values as lines. Each must be an object from its first byte to its last: so none runs into the next."""
+        import pyarrow.json as pj  # noqa: PLC0415 - loads when JSON is read
+
+        lines = [(value or b"").strip() for value in values]
+        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+            raise ValueError("a value is no object")
+        if not lines:
+            return self.stored.empty_table()
+        text = b"\n".join(lines)
+        options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
+        table = pj.read_json(
+            io.BytesIO(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
+        )
+        if table.num_rows != len(lines):
+            raise ValueError("a value is several objects")
+        return table.select(self.stored.names)
+
+    def _arrow(self, value: bytes | None) -> pa.Table:
+        if not value:
+            raise ValueError("a value is empty")
+        with pa.ipc.open_stream(value) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+        check(table.schema, self.stored, f"a message of topic {self.topic!r}")
+        return table.select(self.stored.names)
+
+    def _with_own(self, table: pa.Table, messages: Sequence[Message]) -> pa.RecordBatch:
+        """Add Kafka's own columns; a message of many rows has them in each."""
+        plain = table.combine_chunks()
+        arrays = [self._column(field, plain, messages) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _column(self, field: pa.Field, table: pa.Table, messages: Sequence[Message]) -> pa.Array:
+        where = f"topic {self.topic!r}"
+        if field.name not in _OWN:
+            return cast(_one_chunk(table.column(field.name)), field.type, field.name, where)
+        values = [_OWN[field.name](each) for each in messages]
+        if len(messages) == 1:
+            values *= table.num_rows
+        try:
+            return pa.array(values, pa.binary() if field.name == "kafka_key" else pa.int64()).cast(field.type)
+        except pa.ArrowException:
+            raise SchemaMismatchError(
+                f"the column {field.name!r} of {where} cannot be {field.type}"
+            ) from None
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()
+
+
+def _one(table: pa.Table) -> pa.RecordBatch:
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

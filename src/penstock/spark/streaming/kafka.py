@@ -1,0 +1,153 @@
+"""A topic of Kafka, read inside Spark's tasks: offsets are planned on the driver, consumers live in the tasks.
+
+An offset is the next one to read of each partition. Each partition is a split, with a time of its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from penstock.sources.kafka import LiveTopic, Range, Topic
+from penstock.sources.kafka_values import Decoder
+from penstock.spark.exchange import SPARK_SCHEMA, packed
+from penstock.spark.streaming.scatter import Scatter
+
+FORMAT = "penstock_kafka"
+
+
+class KafkaSource(DataSource):
+    """The messages of a topic, sent to shards. Options are data: no code is read from them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name after `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of parcels."""
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Plan on the driver, read in tasks."""
+        del schema
+        given = json.loads(self.options["secret"])
+        scatter, stream = Scatter.from_json(self.options["scatter"]), self.options["stream"]
+        topic = Topic(given["servers"], given["topic"], given["options"])
+        source = scatter.source(stream)
+        decoder = Decoder(topic.topic, source.schema, given["format"], source.on_bad)
+        return KafkaReader(scatter, stream, topic, decoder, given["most"])
+
+
+@dataclass(frozen=True)
+class KafkaPartition(InputPartition):
+    """What one task reads."""
+
+    partition: int
+    begin: int
+    end: int
+
+
+class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which offsets a batch reads, and the reading."""
+
+    def __init__(
+        self, scatter: Scatter, stream: str, topic: Topic, decoder: Decoder, most: int | None
+    ) -> None:
+        self._scatter, self._stream, self._topic, self._decoder = scatter, stream, topic, decoder
+        self._most = most
+        self._target: dict[int, Range] | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Begin with the oldest message there is."""
+        return {str(number): low for number, (low, _) in self._ends().items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Tell how many messages a batch reads at most."""
+        return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Leave out what comes from now on."""
+        self._target = self._ends()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Go on as far as there are messages, or as allowed: each partition that has some gets its share."""
+        ends = self._ends() if self._target is None else self._target
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return reached(start, ends, most)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """Give each partition of the topic that has messages a task."""
+        ends = self._ends()
+        ranges = {int(number): (start.get(number, 0), last) for number, last in end.items()}
+        new = {int(number) for number in end if number not in start}
+        return [
+            KafkaPartition(number, *each)
+            for number, each in sorted(ranges.items())
+            if each[0] < each[1] and not (number in new and ends[number][0] >= each[1])
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the messages of a task and send their rows on."""
+        assert isinstance(partition, KafkaPartition)
+        columns = list(self._scatter.columns(self._stream))
+        malformed = 0
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal malformed
+            wanted = partition.begin, partition.end
+            with self._topic.consumer() as consumer:
+                for some in self._topic.messages(consumer, partition.partition, wanted):
+                    decoded = self._decoder(some)
+                    malformed += decoded.malformed
+                    yield decoded.batch.select(columns)
+
+        number = partition.partition
+        return packed(self._scatter.parcels(number, self._stream, str(number), rows(), lambda: malformed))
+
+    def _ends(self) -> dict[int, Range]:
+        with self._topic.consumer() as consumer:
+            return self._topic.ends(consumer)
+
+
+def reached(start: Mapping[str, int], ends: Mapping[int, Range], most: int | None) -> dict[str, int]:
+    """Tell how far a batch goes. A partition that is new, and has lost its first messages, begins with the next batch.
+
+    >>> reached({"0": 5}, {0: (0, 100), 1: (0, 4), 2: (7, 9)}, 30)
+    {'0': 20, '1': 4, '2': 7}
+    """
+    known = {number: start.get(str(number), 0) for number in ends}
+    waiting = [number for number, (_, high) in ends.items() if known[number] < high]
+    share = None if most is None else max(most // max(len(waiting), 1), 1)
+    found = {number: _end(known[number], high, share) for number, (_, high) in ends.items()}
+    late = {number: low for number, (low, _) in ends.items() if low and str(number) not in start}
+    return {**start, **{str(number): last for number, last in {**found, **late}.items()}}
+
+
+def _end(begin: int, high: int, share: int | None) -> int:
+    return max(begin, high if share is None else min(high, begin + share))
+
+
+def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic) -> Any:
+    """Give the parcels of a stream of messages. Spark hides what is named a secret from its logs and plans."""
+    spark.dataSource.register(KafkaSource)
+    given = {
+        "servers": live.topic.servers,
+        "topic": live.topic.topic,
+        "options": dict(live.topic.options),
+        "format": live.decoder.format,
+        "most": live.most_rows,
+    }
+    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
+    return reader.option("stream", stream).option("secret", json.dumps(given)).load()

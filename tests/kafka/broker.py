@@ -1,0 +1,158 @@
+"""A real broker of Kafka on this machine, its jars fetched by Maven coordinates."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+VERSION = "4.1.1"
+CACHE = Path(__file__).parents[2] / ".cache" / "kafka" / VERSION
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>penstock</groupId><artifactId>broker</artifactId><version>1</version>
+  <dependencies><dependency>
+    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+  </dependency></dependencies>
+</project>"""
+
+
+class NoBroker(Exception):
+    """Why there is none."""
+
+
+def jars(cache: Path = CACHE) -> Path:
+    """Fetch the broker and what it needs, once."""
+    if (cache / "done").exists():
+        return cache / "jars"
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoBroker("mvn is not installed: the broker's jars cannot be fetched")
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "pom.xml").write_text(POM)
+    options = [
+        "-q",
+        "-B",
+        f"-DoutputDirectory={cache / 'jars'}",
+        f"-Dmaven.repo.local={cache / 'repository'}",
+    ]
+    fetched = subprocess.run(
+        [maven, *options, "dependency:copy-dependencies"],
+        cwd=cache,
+        capture_output=True,
+        check=False,
+        timeout=250,
+    )
+    if fetched.returncode:
+        raise NoBroker(f"the broker's jars cannot be fetched: {fetched.stdout.decode()[-300:]}")
+    shutil.rmtree(cache / "repository", ignore_errors=True)
+    (cache / "done").touch()
+    return cache / "jars"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Broker:
+    """One broker that is its own controller, listening on the loopback address alone."""
+
+    folder: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self._java("kafka.Kafka", str(self.folder / "server.properties")),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._wait()
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def format(self) -> None:
+        controller = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "auto.create.topics.enable": "false",
+        }
+        text = "\n".join(f"{name}={value}" for name, value in settings.items())
+        (self.folder / "server.properties").write_text(text)
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = [
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            cluster,
+            "-c",
+            str(self.folder / "server.properties"),
+        ]
+        subprocess.run(self._java(*tool), capture_output=True, check=True, timeout=120)
+
+    def topic(self, name: str, partitions: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            made.result(60)
+
+    def send(self, topic: str, messages: list[tuple[int, bytes, bytes | None]]) -> None:
+        """Send (partition, value, key), in order."""
+        producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
+        for partition, value, key in messages:
+            producer.produce(topic, value, key=key, partition=partition)
+        assert producer.flush(60) == 0
+
+    def _java(self, *arguments: str) -> list[str]:
+        return ["java", "-Xmx384m", "-cp", f"{jars()}{os.sep}*", *arguments]
+
+    def _wait(self) -> None:
+        """Ask until it answers."""
+        quiet = {"bootstrap.servers": self.servers, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        admin = AdminClient(quiet)
+        for _ in range(60):
+            with contextlib.suppress(KafkaException):
+                admin.list_topics(timeout=2)
+                return
+            assert self.process is not None and self.process.poll() is None, "the broker has died"
+        raise NoBroker("the broker does not answer")
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Broker]:
+    """Run a broker for a while."""
+    broker = Broker(folder, free_port())
+    broker.format()
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
