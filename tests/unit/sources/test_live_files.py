@@ -100,3 +100,12 @@ def test_a_file_of_another_schema_is_refused_by_its_name(tmp_path: Path) -> None
     pq.write_table(pa.table({"t": ["x"], "v": [1]}), tmp_path / "bad.parquet")
     with pytest.raises(pk.SchemaMismatchError, match=r"bad\.parquet"):
         list(data.batches())
+
+
+def test_a_state_is_not_taken_up_with_files_that_would_be_read_again(tmp_path: Path) -> None:
+    put(tmp_path, "a.parquet", [1, 2])
+    query = pk.scan_stream(tmp_path, time="t", stop_after="0s").window(10).agg(n=pk.count())
+    run = query.run(final=False)
+    list(run)
+    with pytest.raises(pk.UnsupportedError, match="all of it would count twice"):
+        query.run(state=run.state())
