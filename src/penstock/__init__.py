@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from penstock.spark.session import spark_session
     from penstock.spark.streaming.problems import streaming_problem
     from penstock.spark.streaming.sinks import delta_sink
+    from penstock.spark.streaming.watching import StreamingMetrics
 
 __version__ = "0.1.0"
 
@@ -100,6 +101,7 @@ __all__ = [
     "State",
     "StateError",
     "Stream",
+    "StreamingMetrics",
     "UnknownColumnError",
     "UnsupportedError",
     "VerificationError",
@@ -179,6 +181,7 @@ _NAMES = {
     "spark.session": "spark_session",
     "spark.streaming.problems": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
+    "spark.streaming.watching": "StreamingMetrics",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -41,8 +41,13 @@ def test_restarts_between_batches_and_batches_that_come_twice_change_nothing(
     (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
     for number, part in enumerate([*PARTS[1:], LAST], 1):
         feed.put(number, part)
+    heard = pk.StreamingMetrics()
+    spark.streams.addListener(heard)
     second = feed.run(spark, name, scanned)
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    spark.streams.removeListener(heard)
     assert second.exception() is None
+    assert heard.totals(str(second.id))["read"] == TABLE.num_rows + 1
     counts = [
         next(iter(each.observedMetrics.values())) for each in second.recentProgress if each.numInputRows
     ]

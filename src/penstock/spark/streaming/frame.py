@@ -31,6 +31,8 @@ from penstock.types.windows import Unbounded
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+OBSERVATION = "penstock-"
+
 
 def is_streaming(bound: Mapping[str, Bound]) -> bool:
     """Tell whether any of the data never ends."""
@@ -146,7 +148,7 @@ def observed(stepped: DataFrame, query: Query) -> DataFrame:
 
 def observation_name(query: Query) -> str:
     """Name what is observed: two queries may run behind each other."""
-    return f"penstock-{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
+    return f"{OBSERVATION}{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
 
 
 def require_keys(strategy: str | None) -> None:
