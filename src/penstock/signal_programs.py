@@ -327,8 +327,8 @@ def retention(program: temporal.Program) -> Retention:
     for each in program.objects:
         match each.body:
             case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
-                rows = [over.span.rows for over in reductions if isinstance(over.span, temporal.Last)]
-                samples, levels = max([samples, *(n + 1 for n in rows)]), levels + len(rows)
+                # The last n samples may be older than any row that can be told to matter: some rows are no samples.
+                sequential |= any(isinstance(over.span, temporal.Last) for over in reductions)
                 spans = [over.span.size for over in reductions if isinstance(over.span, temporal.Rolling)]
                 sequential |= any(size >= FOREVER for size in spans)
             case temporal.Resample() | temporal.Chop() | temporal.Held():
