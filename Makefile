@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: help setup demo test check format bench fuzz fault lock clean
+.PHONY: help setup demo test check format bench fuzz spark fault lock clean
 .DEFAULT_GOAL := help
 
 help:  ## say what each target does
@@ -49,6 +49,9 @@ bench: setup  ## the YSB benchmark against C++, Polars, DuckDB and pandas
 
 fuzz: setup  ## a long Hypothesis campaign over every property (FUZZ=path narrows it)
 	$(PYTEST) -n $(JOBS) --hypothesis-profile=fuzz --ignore=tests/law --ignore=tests/docs $(or $(FUZZ),tests)
+
+spark: setup  ## every test on Spark, of which `make test` runs a slice
+	$(PYTEST) -q --campaign tests/spark
 
 fault: setup  ## kill drivers of a streaming query at random moments (KILLS=200, SEED=0)
 	PENSTOCK_KILLS=$(or $(KILLS),200) PENSTOCK_SEED=$(or $(SEED),0) $(PYTEST) -q tests/fault

@@ -43,16 +43,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+    if not config.getoption("--campaign"):
+        left = [item for item in items if item.get_closest_marker("campaign")]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in left]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-goldens", action="store_true", help="rewrite the expected texts in tests/fixtures"
     )
+    parser.addoption("--campaign", action="store_true", help="run every one of the long tests, not a slice")
 
 
 @pytest.fixture

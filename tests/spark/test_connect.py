@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import penstock as pk
 from penstock.spark.session import workers_path
 from tests.spark.lakes import events, lake
@@ -31,6 +33,7 @@ spark.stop()
 """
 
 
+@pytest.mark.campaign  # starts a server of its own
 def test_a_connect_session_gives_the_same_answers(tmp_path: Path) -> None:
     table = events()
     folder = lake(tmp_path / "lake", table)

@@ -17,7 +17,9 @@ from tests.spark.lakes import events, lake
 TABLE = events()
 
 
-@pytest.mark.parametrize("strategy", ["slices", "fragments", "keys"])
+@pytest.mark.parametrize(
+    "strategy", ["fragments", *(pytest.param(s, marks=pytest.mark.campaign) for s in ("slices", "keys"))]
+)
 def test_a_worker_killed_halfway_changes_nothing(
     spark: Any, tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

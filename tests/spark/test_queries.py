@@ -16,6 +16,8 @@ from tests.spark.lakes import NAMES, events, lake, queries
 from tests.spark.local import every_strategy
 
 TABLE = events()
+# A job takes seconds: one query in six runs by default, all of them in `make spark`.
+SOME = [(), *5 * [pytest.mark.campaign]]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +53,9 @@ def test_every_strategy_gives_the_answer_of_this_process(
         assert_same(answer(answers, name), result, f"{name} in {strategy}")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [NAMES[0], *(pytest.param(n, marks=SOME[i % 6]) for i, n in enumerate(NAMES[1:]))]
+)
 def test_spark_gives_the_answer_of_this_process(
     spark: Any, lakes: dict[str, str], answers: dict[str, pa.Table], name: str
 ) -> None:

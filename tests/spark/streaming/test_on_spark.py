@@ -29,7 +29,9 @@ def feed(tmp_path: Path) -> Feed:
     return made
 
 
-@pytest.mark.parametrize(("name", "scanned"), [("tumbling", False), ("sessions", True)])
+@pytest.mark.parametrize(
+    ("name", "scanned"), [("tumbling", False), pytest.param("sessions", True, marks=pytest.mark.campaign)]
+)
 def test_restarts_between_batches_and_batches_that_come_twice_change_nothing(
     spark: Any, feed: Feed, name: str, scanned: bool
 ) -> None:
