@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: help setup demo test check format bench fuzz spark fault lock clean
+.PHONY: help setup demo test check format bench fuzz spark fault kafka lock clean
 .DEFAULT_GOAL := help
 
 help:  ## say what each target does
@@ -54,7 +54,10 @@ spark: setup  ## every test on Spark, of which `make test` runs a slice
 	$(PYTEST) -q --campaign tests/spark
 
 fault: setup  ## kill drivers of a streaming query at random moments (KILLS=200, SEED=0)
-	PENSTOCK_KILLS=$(or $(KILLS),200) PENSTOCK_SEED=$(or $(SEED),0) $(PYTEST) -q tests/fault
+	PENSTOCK_KILLS=$(or $(KILLS),200) PENSTOCK_SEED=$(or $(SEED),0) $(PYTEST) -q --campaign tests/fault
+
+kafka: setup  ## tests with a real Kafka broker, fetched by Maven coordinates
+	$(PYTEST) -q --campaign tests/kafka
 
 lock: setup  ## pin again everything pyproject.toml asks for (LOCK=--upgrade takes newer versions)
 	$(BIN)/python scripts/lock.py $(LOCK)

@@ -25,6 +25,12 @@ SLOW = (
     "unit/runtime/test_incremental.py",  # long streams
 )
 
+# What `make test` leaves to targets of their own.
+CAMPAIGNS = (
+    "fault",  # starts and kills Spark drivers: make fault
+    "kafka",  # fetches and starts a broker: make kafka
+)
+
 # Compiling a kernel takes longer than Hypothesis expects of an example: no deadlines, no speed checks.
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
@@ -47,6 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.relative_to(TESTS).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+        if item.path.relative_to(TESTS).as_posix().startswith(CAMPAIGNS):
+            item.add_marker(pytest.mark.campaign)
     if not config.getoption("--campaign"):
         left = [item for item in items if item.get_closest_marker("campaign")]
         config.hook.pytest_deselected(items=left)
