@@ -35,7 +35,7 @@ CAMPAIGNS = (
 _COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 settings.register_profile("quick", _COMMON, max_examples=10, derandomize=True)
-settings.register_profile("ci", _COMMON, max_examples=50, derandomize=True)
+settings.register_profile("ci", _COMMON, max_examples=25, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5_000, print_blob=True)
 settings.load_profile("ci")
 
