@@ -11,7 +11,7 @@ import os
 
 from hypothesis import HealthCheck, Phase, settings
 
-FACTORS = {"quick": 0.3, "ci": 1.0, "fuzz": 100.0}
+FACTORS = {"quick": 0.3, "ci": 0.5, "fuzz": 100.0}
 # Whole queries with their data are large examples, and some draws are thrown away.
 ACCEPTED = (
     HealthCheck.too_slow,

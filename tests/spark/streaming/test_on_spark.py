@@ -29,9 +29,8 @@ def feed(tmp_path: Path) -> Feed:
     return made
 
 
-@pytest.mark.parametrize(
-    ("name", "scanned"), [("tumbling", False), pytest.param("sessions", True, marks=pytest.mark.campaign)]
-)
+@pytest.mark.campaign  # several drivers one after the other, more than a minute
+@pytest.mark.parametrize(("name", "scanned"), [("tumbling", False), ("sessions", True)])
 def test_restarts_between_batches_and_batches_that_come_twice_change_nothing(
     spark: Any, feed: Feed, name: str, scanned: bool
 ) -> None:
