@@ -7,7 +7,7 @@ from functools import cached_property
 from penstock.lower.signals.dense import Dense, DenseKernel
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.programs import OutputColumn
-from penstock.runtime.signals.dense import DenseCall, Memory, Nullable, Scratch
+from penstock.runtime.signals.dense import DenseCall, Nullable
 
 
 class CompiledDense:
@@ -54,9 +54,6 @@ def _call(kernel: DenseKernel, workshop: Workshop, key: tuple[object, ...]) -> D
         kernel.inputs,
         kernel.places,
         output_columns(kernel.outputs),
-        tuple(Scratch(each.parameter, each.type, each.size) for each in kernel.scratch),
-        tuple(
-            Memory(each.values, each.valid, each.type, each.size, each.kept, each.initial)
-            for each in kernel.memories
-        ),
+        kernel.scratch,
+        kernel.memories,
     )

@@ -14,6 +14,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from penstock.loop.nodes import Type
+
 STATUS, KEYS, SLOTS, ACCEPTED, FILTERED, ERRORS, OUTPUT, OTHER = range(8)  # OTHER: a join's second input
 WORDS = 8
 
@@ -39,6 +41,27 @@ class Binding:
     column: str
     role: str
     text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A buffer that a kernel works in: `size` cells, whose contents do not outlive a call."""
+
+    parameter: str
+    type: Type
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Past results that a kernel reads: the first `kept` cells outlive a call; all are `initial` before the first."""
+
+    values: str
+    valid: str
+    type: Type
+    size: int
+    kept: int
+    initial: float
 
 
 def numbered(hint: str, place: int) -> str:

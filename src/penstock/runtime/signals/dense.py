@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import NEED_WIDE, Binding
-from penstock.loop.nodes import Type
+from penstock.loop.abi import NEED_WIDE, Binding, Memory, Scratch
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, to_arrow, words_per_cell
 from penstock.runtime.engine import run_on_threads
@@ -29,25 +28,6 @@ LEAST_SLICE = 1 << 14  # positions: below this a thread costs more than it bring
 _FAILED = (
     "a value of a signal does not fit its type; cast to a wider type or to float64 before computing with it"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    parameter: str
-    type: Type
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Past results of a feedback: the first `kept` cells outlive a call."""
-
-    values: str
-    valid: str
-    type: Type
-    size: int
-    kept: int
-    initial: float
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
-from penstock.loop.abi import Binding
+from penstock.loop.abi import Binding, Memory, Scratch
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import U8, Kernel, Type
+from penstock.loop.nodes import U8, Kernel
 from penstock.lower.emission.spec import Output
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.dense.bodies import write_expression, write_sampled
@@ -42,27 +42,6 @@ from penstock.types.time import Time
 EDGE, INTERIOR = "dense_edge", "dense"  # the names of kernels
 
 Inputs = Sequence[tuple[pa.Schema, Time]]
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """A buffer that the kernel works in."""
-
-    parameter: str
-    type: Type
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Past results of a feedback, which outlive calls: all `initial` before the first."""
-
-    values: str
-    valid: str
-    type: Type
-    size: int
-    kept: int
-    initial: float
 
 
 @dataclass(frozen=True)
