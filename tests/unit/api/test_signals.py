@@ -158,6 +158,15 @@ def test_explain_says_what_was_fused_and_what_is_kept() -> None:
     assert "memory: the samples of" in text
 
 
+def test_a_key_called_value_leaves_the_value_another_name() -> None:
+    table = pa.table({"t": [1], "value": ["a"], "x": [2.0]})
+    stream = pk.from_arrow(table, time="t")
+    with pytest.raises(pk.SchemaMismatchError, match="in a list"):
+        stream.signal("x", by="value")
+    found = stream.signal([pk.col("x").alias("level")], by="value").collect()
+    assert found.to_pylist() == [{"start": 1, "end": None, "value": "a", "level": 2.0}]
+
+
 def test_another_reading_of_a_signal_fails_where_it_is_written() -> None:
     price = trades().signal("price", by="symbol")
     with pytest.raises(pk.SignalError, match="key by key"):

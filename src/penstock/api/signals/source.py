@@ -115,8 +115,10 @@ def _resolve(resolve: str | None, values: pa.Schema) -> str | None:
 
 
 def _refuse_clash(taken: list[str], names: list[str]) -> None:
+    """A single value is called `value`; several keep their names, even one in a list."""
     clash = next((name for name in names if name in {*taken, DURATION}), None)
     if clash is not None:
         raise SchemaMismatchError(
-            f"the signal would have a value named {clash!r}, which its intervals use; choose another name with alias"
+            f"the signal would have a value named {clash!r}, which its intervals or keys are called; rename the "
+            "column, or give the value in a list under another name, as in signal([pk.col('x').alias('level')])"
         )
