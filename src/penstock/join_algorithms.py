@@ -14,6 +14,7 @@ from penstock.runtime.adapt.choose_join import JoinChooser, chooser
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.memory import Kernels
 from penstock.runtime.joining.npj import NoPartitioning
+from penstock.runtime.joining.ordered import InOrder
 from penstock.runtime.joining.pmj import ProgressiveMerge
 from penstock.runtime.joining.prj import Radix
 from penstock.runtime.joining.shj import SymmetricHash
@@ -34,6 +35,8 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
 }
 ALGORITHMS = (*LAZY, *EAGER)
+IN_ORDER = ("auto", "npj")
+"""Whose pairs are found in the order of results. Other algorithms' are sorted, which costs more than any of them saves."""
 
 
 def machine_name() -> str:
@@ -70,6 +73,11 @@ def eager_joiner(name: str, workshop: Workshop) -> EagerJoiner:
 def joiner(name: str, workshop: Workshop) -> Joiner:
     """The joiner of an algorithm, lazy or eager, by name."""
     return lazy_joiner(name, workshop) if name in LAZY else eager_joiner(name, workshop)
+
+
+def in_order(workshop: Workshop) -> InOrder:
+    """The joiner whose pairs need no sorting."""
+    return InOrder(kernels_of(workshop))
 
 
 def auto_joiner(workshop: Workshop, optimise: str = "throughput") -> AutoJoiner:

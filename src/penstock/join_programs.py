@@ -12,7 +12,8 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.join_algorithms import auto_joiner, joiner
+from penstock.join_algorithms import IN_ORDER, auto_joiner, in_order, joiner
+from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.lane_reducers import LaneReducers, sorter
@@ -35,11 +36,13 @@ from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.algorithms import AlgorithmPairing
 from penstock.runtime.joins.asof import AsofMatcher
 from penstock.runtime.joins.band import BandPairing
+from penstock.runtime.joins.gathering import Gather
 from penstock.runtime.joins.interval import IntervalMatcher
 from penstock.runtime.joins.lanes import Kernels
 from penstock.runtime.joins.lookup import LookupStage
 from penstock.runtime.joins.results import Residual, ResultColumn, Shape
 from penstock.runtime.joins.rolling import RollingMatcher
+from penstock.runtime.joins.runs import RunMatcher
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping, SlidingMatcher
 from penstock.runtime.joins.stage import JoinStage, Matcher, Port
 from penstock.runtime.joins.windows import (
@@ -129,7 +132,15 @@ class JoinProgram:
     def _shape(self) -> Shape:
         body = self.this.body
         assert isinstance(body, jn.Join | jn.Asof)
-        return Shape(tuple(_column(each) for each in result_fields(body)), self.this.schema)
+        return Shape(tuple(_column(each) for each in result_fields(body)), self.this.schema, self._gather)
+
+    @property
+    def _gather(self) -> Gather:
+        call = self.workshop.call
+        return Gather(
+            lambda value, place: call(("gather", value, place), lambda: gather(value, place)),
+            lambda place: call(("gather_later", place), lambda: gather_later(place)),
+        )
 
     # -- conditions ----------------------------------------------------------------------------------
 
@@ -190,7 +201,8 @@ class JoinProgram:
             how = self._pairing(body, keys, residual, lanes)
         elif residual is not None and not body.on and not carried:
             how = self._band(body, residual, lanes, context) or lanes
-        return WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
+        plain = WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
+        return RunMatcher(plain, how) if isinstance(how, AlgorithmPairing) else plain
 
     def _pairing(
         self,
@@ -202,7 +214,8 @@ class JoinProgram:
         """The algorithm that was asked for, or one that chooses."""
         auto = body.algorithm == "auto"
         chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
-        return AlgorithmPairing(chosen, not auto, keys, residual, lanes, lanes.kernels)
+        ordered = in_order(self.workshop) if body.algorithm in IN_ORDER else None
+        return AlgorithmPairing(chosen, ordered, not auto, keys, residual, lanes, lanes.kernels)
 
     def _band(
         self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context

@@ -1,6 +1,6 @@
 """The kernels of the eight intra-window join algorithms, by name (Zhang et al., SIGMOD 2021, section 3).
 
-    npj     npj_insert npj_count npj_starts npj_fill npj_probe
+    npj     npj_insert npj_count npj_starts npj_fill npj_probe; in order: fill_places find_runs expand_runs
     prj     prj_histogram prj_scatter prj_join
     mway    sort_run merge_many match_sorted
     mpass   sort_run merge_two match_sorted
@@ -19,6 +19,7 @@ from functools import partial
 from penstock.kernels.joins.matching import match_across, match_sorted
 from penstock.kernels.joins.merging import merge_many, merge_two
 from penstock.kernels.joins.npj import npj_count, npj_fill, npj_insert, npj_probe, npj_starts
+from penstock.kernels.joins.ordered import expand_runs, fill_places, find_runs
 from penstock.kernels.joins.prj import prj_histogram, prj_join, prj_scatter
 from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_push
 from penstock.kernels.joins.sorting import sort_run
@@ -33,6 +34,11 @@ KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
     "npj_starts": lambda _: npj_starts(),
     "npj_fill": npj_fill,
     "npj_probe": npj_probe,
+    "fill_places": fill_places,
+    "find_runs": find_runs,
+    "find_runs_outer": partial(find_runs, outer=True),
+    "expand_runs": lambda _: expand_runs(),
+    "expand_runs_outer": lambda _: expand_runs(outer=True),
     "prj_histogram": prj_histogram,
     "prj_scatter": prj_scatter,
     "prj_join": prj_join,

@@ -21,7 +21,7 @@ from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const
 
 
 @dataclass(frozen=True)
-class _Walk:
+class Walk:
     """Rows with the places of their words, a block at a time.
 
     All slots of a block are fetched before the first is looked at. A search ends in branches that nothing
@@ -36,9 +36,9 @@ class _Walk:
     near: Buffer
 
     @staticmethod
-    def declare(k: KernelBuilder, spec: JoinSpec) -> _Walk:
+    def declare(k: KernelBuilder, spec: JoinSpec) -> Walk:
         column, table = Column.declare(k, spec), table_of(k, spec)
-        return _Walk(
+        return Walk(
             k,
             column,
             table,
@@ -82,7 +82,7 @@ class _Walk:
 def npj_insert(spec: JoinSpec) -> Kernel:
     """Put the words of some rows into the shared table."""
     k = KernelBuilder("npj_insert")
-    walk = _Walk.declare(k, spec)
+    walk = Walk.declare(k, spec)
     with walk.blocks() as (first, end), k.for_(first, end, "row") as row:
         walk.place(first, row, insert=True)
     walk.finish()
@@ -93,7 +93,7 @@ def npj_insert(spec: JoinSpec) -> Kernel:
 def npj_count(spec: JoinSpec) -> Kernel:
     """Count the rows of each place, in `bounds` one further on; alone, fill the table on the way."""
     k = KernelBuilder("npj_count")
-    walk, bounds = _Walk.declare(k, spec), k.buffer("bounds", U32)
+    walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
     alone = not (spec.dense or spec.shared)
     places = k.buffer("places", U32) if alone and spec.pairs else None
     with walk.blocks(bounds) as (first, end), k.for_(first, end, "row") as row:
@@ -134,7 +134,7 @@ def npj_starts() -> Kernel:
 def npj_fill(spec: JoinSpec) -> Kernel:
     """Put row numbers into the runs of their places; alone, `count` has written the places down."""
     k = KernelBuilder("npj_fill")
-    walk = _Walk.declare(k, spec)
+    walk = Walk.declare(k, spec)
     known = None if spec.dense or spec.shared else k.buffer("places", U32)
     bounds, rows = k.buffer("bounds", U32), k.buffer("rows", U32)
     with walk.blocks() as (first, end), k.for_(first, end, "row") as row:
@@ -149,7 +149,7 @@ def npj_fill(spec: JoinSpec) -> Kernel:
 def npj_probe(spec: JoinSpec) -> Kernel:
     """Look the right rows up. Counting, `bounds` still holds counts, one place further on."""
     k = KernelBuilder("npj_probe")
-    walk, bounds = _Walk.declare(k, spec), k.buffer("bounds", U32)
+    walk, bounds = Walk.declare(k, spec), k.buffer("bounds", U32)
     if spec.pairs:
         return _pair(k, walk, bounds)
     total = k.var("total", 0)
@@ -160,7 +160,7 @@ def npj_probe(spec: JoinSpec) -> Kernel:
     return k.build()
 
 
-def _pair(k: KernelBuilder, walk: _Walk, bounds: Buffer) -> Kernel:
+def _pair(k: KernelBuilder, walk: Walk, bounds: Buffer) -> Kernel:
     """Copy runs: a block's bounds first, then the first row of each run, then the runs."""
     rows, pairs = k.buffer("rows", U32), Pairs.declare(k)
     starts, stops = k.local("starts", U32, BLOCK), k.local("stops", U32, BLOCK)

@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
-from penstock.runtime.joins.lanes import Kernels, lay
+from penstock.runtime.joins.lanes import Kernels, Numbers, lay
 from penstock.runtime.joins.results import NOBODY, Residual, joined_pairs, satisfying
-from penstock.runtime.joins.windows import Batch, LanePairing, Placed
+from penstock.runtime.joins.windows import Batch, LanePairing, Placed, numbers_of
+from penstock.runtime.lanes.rows import Rows
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
 
 
+class Ordered(Protocol):
+    """A joiner whose pairs come in order, as places in 32 bits."""
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """The pairs of equal codes; with `outer`, NOBODY beside left rows that meet nobody."""
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Which left rows meet anybody."""
+
+
 @dataclass(frozen=True)
 class AlgorithmPairing:
-    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart."""
+    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart.
+
+    `ordered`, where there is one, is what large windows whose rows lie side by side are joined by (`runs.py`).
+    """
 
     joiner: LazyJoiner | EagerJoiner
+    ordered: Ordered | None
     always: bool
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
@@ -33,7 +49,7 @@ class AlgorithmPairing:
         windows = slices(batch.placed)
         if windows is None or not (self.always or self._are_large(batch, len(windows))):
             return self.lanes(batch)
-        left, right = self._codes(batch)
+        left, right = self._codes(batch.left, batch.right, batch.numbers)
         found = [self._window(left, right, *window) for window in windows]
         return satisfying(joined_pairs(found), self.residual, batch.left, batch.right)
 
@@ -41,15 +57,27 @@ class AlgorithmPairing:
     def _are_large(batch: Batch, windows: int) -> bool:
         return len(batch.left) + len(batch.right) >= FEW_ROWS * max(windows, 1)
 
-    def _codes(self, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    def codes(self, left: Rows, right: Rows) -> Pairs:
         """A code for each key: the value itself where that is a whole number, else its number among all."""
-        sides = zip((batch.left, batch.right), self.keys, strict=True)
+        return self._codes(left, right, lambda: numbers_of(left, right, self.keys, self.kernels))
+
+    def _codes(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> Pairs:
+        sides = zip((left, right), self.keys, strict=True)
         columns = [[rows.batch.column(name) for name in names] for rows, names in sides]
         if all(_is_whole(each) for each in columns):
-            left, right = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
-            return left, right
-        numbers = batch.numbers()
-        return numbers.left, numbers.right
+            one, other = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
+            return one, other
+        found = numbers()
+        return found.left, found.right
+
+    def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
+        """The pairs of one window that satisfy the condition, in order."""
+        if self.ordered is not None and len(left) and len(right):
+            threads = self.kernels.shares(len(left) + len(right))
+            found = self.ordered.ordered(*codes, threads)
+        else:
+            found = self._window(*codes, (0, len(left)), (0, len(right)))
+        return satisfying(found, self.residual, left, right)
 
     def _window(
         self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, time_array, to_arrow
+from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
 from penstock.runtime.engine import run_on_threads
+from penstock.runtime.joins.gathering import Gather, Work, is_plain, share_out
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
 from penstock.runtime.lanes.results import check_range
@@ -55,44 +56,70 @@ class Results:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a join's result."""
+    """The columns of a join's result, and what fetches their values."""
 
     columns: tuple[ResultColumn, ...]
     schema: pa.Schema
+    gather: Gather
 
     def batches(self, results: Results, left: Rows, right: Rows, threads: int) -> Iterator[pa.RecordBatch]:
         for begin in range(0, len(results), MOST_PAIRS):
             part = results.part(begin, begin + MOST_PAIRS)
-            yield self._batch(part, left, right, threads if len(part) > 1 << 14 else 1)
+            yield self._batch(part, left, right, threads)
 
     def _batch(self, results: Results, left: Rows, right: Rows, threads: int) -> pa.RecordBatch:
-        sides = _Picked(left, results.left), _Picked(right, results.right)
-        arrays: list[pa.Array] = [None] * len(self.columns)
-
-        def fill(first: int) -> None:
-            for place in range(first, len(self.columns), threads):
-                arrays[place] = self._array(self.columns[place], results, *sides)
-
-        run_on_threads([partial(fill, first) for first in range(min(threads, len(self.columns)) or 1)])
-        if not arrays:
+        if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.nulls(len(results), pa.struct([])))
+        sides = _Picked(left, results.left), _Picked(right, results.right)
+        due = [self._due(column, results, *sides) for column in self.columns]
+        share_out([work for _, work in due if work is not None], len(results), threads)
+        arrays: list[pa.Array] = [None] * len(due)
+
+        def fill(first: int, step: int) -> None:
+            for place in range(first, len(due), step):
+                arrays[place] = due[place][0]()
+
+        step = min(threads, len(due)) if len(results) > 1 << 14 else 1
+        run_on_threads([partial(fill, first, step) for first in range(step)])
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _array(self, column: ResultColumn, results: Results, left: _Picked, right: _Picked) -> pa.Array:
+    def _due(self, column: ResultColumn, results: Results, left: _Picked, right: _Picked) -> _Due:
+        """What makes a column, once the work that fetches its values is done."""
         dtype = self.schema.field(column.name).type
         match column.origin:
             case "left":
-                return left.taken(column.source)
+                return self._fetched(left, column.source)
             case "right":
-                return right.taken(column.source)
+                return self._fetched(right, column.source)
+            case "key" if left.there is None:
+                return self._fetched(left, column.source)
             case "key":
-                return left.or_else(column.source, right, column.partner)
+                return partial(left.or_else, column.source, right, column.partner), None
             case "time":
-                return time_array(np.maximum(left.times(), right.times()), dtype)
+                return self._later(left, right, dtype)
             case "start":
-                return _bound(results.start, dtype)
+                return partial(_bound, results.start, dtype), None
             case _:
-                return _bound(results.end, dtype)
+                return partial(_bound, results.end, dtype), None
+
+    def _fetched(self, side: _Picked, name: str) -> _Due:
+        array = side.rows.batch.column(name)
+        if side.are_all:
+            return lambda: array, None
+        if side.there is not None or not is_plain(array):
+            return partial(side.taken, name), None
+        out, work = self.gather.column(values_view(array), side.places)
+        return partial(to_arrow, out, None, array.type), work
+
+    def _later(self, left: _Picked, right: _Picked, dtype: pa.DataType) -> _Due:
+        if left.there is not None or right.there is not None:
+            return lambda: time_array(np.maximum(left.times(), right.times()), dtype), None
+        times = np.ascontiguousarray(left.rows.times), np.ascontiguousarray(right.rows.times)
+        out, work = self.gather.later_of(times, (left.places, right.places))
+        return partial(time_array, out, dtype), work
+
+
+_Due = tuple[Callable[[], pa.Array], Work | None]  # what makes an array, after this work
 
 
 def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
@@ -105,9 +132,21 @@ class _Picked:
     """Rows of one side, by their places; null where there is nobody."""
 
     def __init__(self, rows: Rows, places: np.ndarray) -> None:
-        self.rows, self.places = rows, places
+        self.rows, self.places = rows, np.ascontiguousarray(places)
         self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
-        self.index = indices(places) if self.there is None else to_arrow(places, self.there, pa.int64())
+
+    @cached_property
+    def index(self) -> pa.Array:
+        dtype = pa.int32() if self.places.dtype == np.int32 else pa.int64()
+        return to_arrow(self.places, self.there, dtype)
+
+    @cached_property
+    def are_all(self) -> bool:
+        """Whether these are all rows of the side, each once and in order: then their columns are the result's."""
+        places = self.places
+        if len(places) != len(self.rows) or not len(places) or places[0] or places[-1] != len(places) - 1:
+            return False
+        return bool((places[1:] > places[:-1]).all())
 
     def taken(self, name: str) -> pa.Array:
         column = self.rows.batch.column(name)

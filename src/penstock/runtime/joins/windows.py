@@ -32,6 +32,10 @@ class Placed:
         return Placed(self.start[which], self.end[which], self.inside[which])
 
 
+Spans = tuple[np.ndarray, np.ndarray]
+ROWS_A_SPAN = 256  # windows with fewer rows, on average, are not looked at one by one
+
+
 class Windows(Protocol):
     """One type of window."""
 
@@ -40,6 +44,9 @@ class Windows(Protocol):
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         """Which windows are complete at a watermark."""
+
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        """Starts and ends of the windows around times `low … high`; None where they are not known or too many."""
 
 
 class Closing:
@@ -66,6 +73,15 @@ class GridWindows(Closing):
         start = times - into
         return Placed(start, start + grid.size, into < grid.size)
 
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        grid = self.grid
+        within_reach(np.array([low, high]), grid.every + grid.offset, grid.size + grid.offset)
+        first, last = ((time - grid.offset) // grid.every for time in (low, high))
+        if (last - first + 1) * ROWS_A_SPAN > rows:
+            return None
+        starts = np.arange(first, last + 1) * grid.every + grid.offset
+        return starts, starts + grid.size
+
 
 @dataclass(frozen=True)
 class CalendarWindows(Closing):
@@ -83,6 +99,10 @@ class CalendarWindows(Closing):
         place = np.searchsorted(starts, times, side="right") - 1
         known = np.maximum(place, 0)
         return Placed(starts[known], ends[known], (place >= 0) & (times < ends[known]))
+
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        starts, ends = self.bounds(low, high)
+        return (starts, ends) if len(starts) * ROWS_A_SPAN <= rows else None
 
 
 @dataclass(frozen=True)
@@ -118,6 +138,9 @@ class SessionWindows:
         """A row exactly at the end would still join."""
         return ends < watermark if watermark != FOREVER else np.ones(len(ends), np.bool_)
 
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        return None
+
 
 @dataclass(frozen=True)
 class CarriedWindows(Closing):
@@ -133,6 +156,9 @@ class CarriedWindows(Closing):
         start, end = (rows.batch.column(name) for name in (self.start, self.end))
         known = [each.is_valid().to_numpy(zero_copy_only=False) for each in (start, end)]
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
+
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        return None
 
 
 class WholeWindow:
@@ -150,6 +176,10 @@ class WholeWindow:
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         return np.full(len(ends), watermark == FOREVER)
+
+    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+        within_reach(np.array([high]), 0, 1)
+        return np.array([low]), np.array([high + 1])
 
 
 # --- pairs ------------------------------------------------------------------------------------------
@@ -216,11 +246,7 @@ class WindowMatcher:
         return made, kept[0], kept[1]
 
     def _numbers(self, left: Rows, right: Rows) -> Numbers:
-        columns = [
-            [rows.batch.column(name) for name in names]
-            for rows, names in zip((left, right), self.keys, strict=True)
-        ]
-        return number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
+        return numbers_of(left, right, self.keys, self.kernels)
 
     def _results(
         self,
@@ -239,6 +265,16 @@ class WindowMatcher:
             batch = Batch(left, right, placed, partial(self._numbers, left, right))
         results = arranged(self.pairing(batch), placed, self.how, self.kernels)
         return list(self.shape.batches(results, left, right, self.kernels.threads))
+
+
+def numbers_of(
+    left: Rows, right: Rows, keys: tuple[tuple[str, ...], tuple[str, ...]], kernels: Kernels
+) -> Numbers:
+    """Number the keys of both sides."""
+    columns = [
+        [rows.batch.column(name) for name in names] for rows, names in zip((left, right), keys, strict=True)
+    ]
+    return number_keys(columns[0], columns[1], (len(left), len(right)), kernels)
 
 
 def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Kernels) -> Results:

@@ -60,6 +60,16 @@ class Rows:
             self.fresh[which],
         )
 
+    def part(self, begin: int, end: int) -> Rows:
+        """Rows side by side, where they lie."""
+        return Rows(
+            self.batch.slice(begin, end - begin),
+            self.times[begin:end],
+            None if self.sequence is None else self.sequence.slice(begin, end - begin),
+            None if self.branch is None else self.branch[begin:end],
+            self.fresh[begin:end],
+        )
+
     def seen(self) -> Rows:
         """The same rows, none of them new any more."""
         return Rows(self.batch, self.times, self.sequence, self.branch, np.zeros(len(self), np.bool_))

@@ -11,6 +11,7 @@ from penstock.kernels.joins import KERNELS, build, plain
 from penstock.loop.interpret import interpret
 from penstock.loop.joins import MOST_RUNS, JoinSpec
 from penstock.loop.verify import verify
+from penstock.runtime.joining.ordered import InOrder
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, compared, eagerly, expected, lazily, native
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1
@@ -162,3 +163,17 @@ def test_threads_in_any_order_fill_a_shared_table_alike() -> None:
 
 def test_the_tree_of_a_merge_lies_on_the_stack() -> None:
     assert sum((each.length or 0) * 8 for each in build("merge_many", JoinSpec()).locals) == 16 * MOST_RUNS
+
+
+@pytest.mark.parametrize(("window", "threads"), CASES)
+@pytest.mark.parametrize("outer", [False, True])
+def test_pairs_in_order_are_the_same_interpreted_and_compiled(window, threads, outer, parts_in_turn) -> None:
+    left, right = map(codes, map(list, WINDOWS[window]))
+    own, other = InOrder(compared).ordered(left, right, threads, outer=outer)
+    want = expected(left, right)
+    if outer:
+        met = {row for row, _ in want}
+        want = sorted([*want, *((row, -1) for row in range(len(left)) if row not in met)])
+    assert list(zip(own.tolist(), other.tolist(), strict=True)) == want
+    met_rows = InOrder(compared).met(left, right, threads)
+    assert np.flatnonzero(met_rows).tolist() == sorted({row for row, partner in want if partner >= 0})

@@ -1,0 +1,100 @@
+"""Drive the no-partitioning join whose pairs come in order: by left row, then by right row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+
+from penstock.loop.joins import JoinSpec
+from penstock.runtime.buffers import room
+from penstock.runtime.engine import run_on_threads
+from penstock.runtime.joining.memory import portions
+from penstock.runtime.joining.npj import NoPartitioning, on_portions
+from penstock.runtime.joining.window import Window, shared, survey
+from penstock.runtime.joins.joiner import Pairs
+
+MOST = (1 << 31) - 1  # rows of a side, for places in 32 bits of which -1 is nobody
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The right rows that each left row meets: `rows[starts … stops]`."""
+
+    starts: np.ndarray
+    stops: np.ndarray
+    rows: np.ndarray
+
+
+class InOrder(NoPartitioning):
+    """A joiner whose pairs are in order. Memory of its answers is fresh, all else stays for the next window."""
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
+        window = survey(self.kernels, left, right, True, threads)
+        window = replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
+        runs, counts = self._runs_of(window, outer)
+        return self._expanded(window, runs, counts, outer)
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Which left rows meet anybody."""
+        window = survey(self.kernels, left, right, True, threads)
+        window = replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
+        runs, _ = self._runs_of(window, False)
+        found: np.ndarray = runs.starts != runs.stops
+        return found
+
+    def _runs_of(self, window: Window, outer: bool) -> tuple[Runs, list[int]]:
+        """Build and search; beside the runs, how many pairs each thread's portion of left rows has."""
+        given, spec = self._build(window), shared(window)
+        rows = self._filled(window, given)
+        starts, stops = (self.arena.array(name, len(window.probe), np.uint32) for name in ("starts", "stops"))
+        find = self.kernels("find_runs_outer" if outer else "find_runs", spec)
+        found = {**given, "codes": window.probe, "starts": starts, "stops": stops}
+        counts: dict[int, int] = {}
+
+        def search(lo: int, hi: int) -> None:
+            counts[lo] = find({**found, "lo": lo, "hi": hi})
+
+        with self.phase("probe"):
+            on_portions(len(window.probe), window.threads, search)
+        return Runs(starts, stops, rows), [counts[lo] for lo in sorted(counts)]
+
+    def _filled(self, window: Window, given: dict[str, Any]) -> np.ndarray:
+        """Lay the rows of each place side by side, in order: each thread those of its own places."""
+        with self.phase("build"):
+            bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
+            self.kernels("npj_starts", JoinSpec())({"bounds": bounds, "places": len(bounds)})
+            fill = self.kernels("fill_places", shared(window))
+            every = {**given, "rows": rows, "lo": 0, "hi": len(window.build)}
+            on_portions(
+                len(bounds) - 1, window.threads, lambda low, high: fill({**every, "from": low, "to": high})
+            )
+        return rows
+
+    def _expanded(self, window: Window, runs: Runs, counts: list[int], outer: bool) -> Pairs:
+        total = sum(counts)
+        own, other = room(total, np.int32), room(total, np.int32)
+        expand = self.kernels("expand_runs_outer" if outer else "expand_runs", JoinSpec())
+        given = {"starts": runs.starts, "stops": runs.stops, "rows": runs.rows, "own": own, "other": other}
+        places = portions(len(window.probe), window.threads)
+        with self.phase("probe"):
+            run_on_threads(_parts(expand, given, places, counts))
+        return own, other
+
+
+def _parts(
+    expand: Callable[[dict[str, Any]], int],
+    given: dict[str, Any],
+    places: list[tuple[int, int]],
+    counts: list[int],
+) -> list[Callable[[], int]]:
+    begins = [begin for begin, _ in pairwise(accumulate(counts, initial=0))]
+    return [
+        partial(expand, {**given, "lo": lo, "hi": hi, "at": at})
+        for (lo, hi), at in zip(places, begins, strict=True)
+    ]

@@ -1,0 +1,116 @@
+"""Large windows are joined one at a time, in the order of results: as few rows as here are made to count as many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as pk
+from penstock.runtime.joins import gathering, runs, windows
+from tests.oracle.effort import effort
+from tests.oracle.join_cases import HOWS, QUERIES, cases
+from tests.oracle.test_joins import expected, shown, streams_of
+
+NAMES = [
+    name
+    for name in QUERIES
+    if name.startswith(HOWS) and name.endswith(("tumbling", "with gaps", "unbounded", "residual"))
+    if "theta" not in name
+]
+
+
+@contextmanager
+def everything_is_large() -> Iterator[None]:
+    few = patch.object(runs, "FEW_ROWS", 1), patch.object(gathering, "FEW", 1)
+    with few[0], few[1], patch.object(windows, "ROWS_A_SPAN", 0):
+        yield
+
+
+@effort(40)
+@given(data=st.data())
+def test_large_windows_equal_their_definition(data: st.DataObject) -> None:
+    case = data.draw(cases(NAMES))
+    query = case.query()
+    engine = pk.Engine(threads=data.draw(st.sampled_from([1, 3])))
+    with everything_is_large():
+        found = query.collect(streams_of(case, query), engine=engine)
+    assert shown(case, found) == shown(case, expected(case))
+
+
+@effort(40)
+@given(data=st.data())
+def test_large_windows_in_any_interleaving(data: st.DataObject) -> None:
+    case = data.draw(cases(NAMES, sorted_times=True))
+    query = case.query(lateness=100)
+    waiting = {name: table.to_batches(max_chunksize=3) for name, table in streams_of(case, query).items()}
+    live, made = query.open(), []
+    with everything_is_large():
+        while any(waiting.values()):
+            name = data.draw(st.sampled_from([name for name, rows in waiting.items() if rows]))
+            made += live.push({name: waiting[name].pop(0)})
+        made += live.finish()
+    assert shown(case, pa.Table.from_batches(made, query.schema)) == shown(case, expected(case))
+
+
+def typed(rows: int, keys: np.ndarray, seed: int) -> pa.Table:
+    """Columns of every width, some with nulls, some that kernels cannot fetch."""
+    rng = np.random.default_rng(seed)
+    numbers, holes = rng.integers(0, 100, rows), rng.random(rows) < 0.2
+    return pa.table(
+        {
+            "t": np.sort(rng.integers(0, 4000, rows)),
+            "k": keys,
+            "byte": numbers.astype(np.int8),
+            "short": numbers.astype(np.uint16),
+            "single": numbers.astype(np.float32),
+            "holes": pa.array(numbers, mask=holes),
+            "flag": numbers > 50,
+            "text": pa.array(numbers).cast(pa.string()),
+            "day": pa.array(numbers.astype(np.int32), pa.date32()),
+            "exact": pa.array(numbers).cast(pa.decimal128(19, 0)),
+        }
+    )
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("spread", [1, 1_000_003, 1 << 40])
+def test_large_windows_equal_small_ones_in_every_column(how, spread, monkeypatch) -> None:
+    rng = np.random.default_rng(7)
+    sides = [typed(4000, rng.integers(0, 900, 4000) * spread, seed) for seed in (1, 2)]
+    a, b = (pk.from_arrow(table, time="t", name=name) for table, name in zip(sides, "ab", strict=True))
+    query = a.join(b, on="k", window=1500, how=how)
+    monkeypatch.setattr(windows, "ROWS_A_SPAN", 1 << 40)  # no window is looked at by itself
+    wanted = query.collect(engine=pk.Engine(threads=1)).combine_chunks()
+    monkeypatch.undo()
+    monkeypatch.setattr(runs, "FEW_ROWS", 1000)
+    for threads in (1, 2):
+        assert query.collect(engine=pk.Engine(threads=threads)).combine_chunks().equals(wanted)
+
+
+def test_left_columns_pass_as_they_are_where_each_row_meets_one() -> None:
+    rows = 5000
+    rng = np.random.default_rng(3)
+    left = pa.table({"t": np.arange(rows), "k": rng.permutation(rows), "x": np.arange(rows)})
+    right = pa.table({"t": np.arange(rows), "k": rng.permutation(rows), "y": np.arange(rows)})
+    a, b = pk.from_arrow(left, time="t", name="a"), pk.from_arrow(right, time="t", name="b")
+    found = a.join(b, on="k", window=rows).collect()
+    assert found["x"].chunk(0).buffers()[1].address == left["x"].chunk(0).buffers()[1].address
+    assert found["k"].equals(left["k"])
+
+
+def test_a_flood_beside_small_windows_comes_in_order() -> None:
+    times = np.concatenate([np.arange(0, 3000, 7), np.full(6000, 3100), np.arange(3200, 9000, 5)])
+    table = pa.table({"t": times, "k": times % 13, "x": np.arange(len(times))})
+    a = pk.from_arrow(table, time="t", name="a")
+    b = pk.from_arrow(table.slice(0, 700).rename_columns(["t", "k", "y"]), time="t", name="b")
+    found = a.join(b, on="k", window=200).collect()
+    same = (times[:, None] // 200 == times[:700] // 200) & (times[:, None] % 13 == times[:700] % 13)
+    want = np.argwhere(same).tolist()
+    assert [list(pair) for pair in zip(found["x"].to_pylist(), found["y"].to_pylist(), strict=True)] == want
