@@ -15,7 +15,7 @@ def join_reasons(body: Join) -> list[str]:
         return [f"pairs by {body.algorithm}, as asked for"]
     chooser = join_chooser()
     return [
-        f"pairs of windows below {FEW_ROWS:,} rows in lanes; of larger ones by the algorithm that a tree",
-        f"picks for each window, for {body.optimise} ({chooser.origin}):",
+        f"pairs of windows below {FEW_ROWS:,} rows in lanes; larger ones by npj where they are given in order",
+        f"(pairs of others would have to be sorted), else by what a tree picks, for {body.optimise} ({chooser.origin}):",
         *chooser.show(body.optimise).splitlines(),
     ]

@@ -44,4 +44,4 @@ def test_a_calibrated_tree_is_shown_instead(tmp_path):
 
 def test_a_join_without_a_choice_of_algorithms_shows_none():
     left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
-    assert "picks for each window" not in left.join(right, on="k", within=(-5, 5)).explain()
+    assert "by what a tree picks" not in left.join(right, on="k", within=(-5, 5)).explain()

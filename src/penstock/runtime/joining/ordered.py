@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.errors import EngineError
 from penstock.loop.joins import JoinSpec
 from penstock.runtime.buffers import room
 from penstock.runtime.engine import run_on_threads
@@ -35,18 +36,24 @@ class InOrder(NoPartitioning):
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
-        window = survey(self.kernels, left, right, True, threads)
-        window = replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
+        window = self._survey(left, right, threads)
         runs, counts = self._runs_of(window, outer)
         return self._expanded(window, runs, counts, outer)
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
         """Which left rows meet anybody."""
-        window = survey(self.kernels, left, right, True, threads)
-        window = replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
-        runs, _ = self._runs_of(window, False)
+        runs, _ = self._runs_of(self._survey(left, right, threads), False)
         found: np.ndarray = runs.starts != runs.stops
         return found
+
+    def _survey(self, left: np.ndarray, right: np.ndarray, threads: int) -> Window:
+        """Look at the codes; the table is always the right rows'."""
+        if max(len(left), len(right)) > MOST:
+            raise EngineError(
+                f"a join takes at most {MOST:,} rows of a side in one window; use a shorter window"
+            )
+        window = survey(self.kernels, left, right, True, threads)
+        return replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
 
     def _runs_of(self, window: Window, outer: bool) -> tuple[Runs, list[int]]:
         """Build and search; beside the runs, how many pairs each thread's portion of left rows has."""
