@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.gates import sifted
 from penstock.api.stream import Stream
 from penstock.errors import BindingError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
 from penstock.sources.arrow import bind
-from penstock.sources.bound import Bound, OnFiles
+from penstock.sources.bad import Arrived
+from penstock.sources.bound import Bound, OnFiles, Present
 from penstock.sources.conform import check, conformer
 
 if TYPE_CHECKING:
@@ -35,13 +37,27 @@ def collect(
     batches: list[pa.RecordBatch] = []
     fill_tables(stream, session)
     for source in sources_of(plan):
-        rows = needed_rows(source, bound[source.name], compiled, session, chosen)
+        rows = _rows(source, bound[source.name], compiled, session, chosen)
         for group in grouped(rows):
             batches += session.push(source.name, *group)
     batches += session.finish()
     if metrics is not None:
         metrics.update(session.metrics)
     return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
+
+
+def _rows(
+    source: Source, data: Bound, compiled: Compiled, session: Session, engine: Engine
+) -> Iterator[pa.RecordBatch]:
+    """Read all rows the query looks at; where malformed ones are told apart or kept, all columns of all rows."""
+    if isinstance(data, Present):
+        given = data.present(source.time.column, source.on_bad)
+    elif source.on_bad == "quarantine":
+        given = (Arrived(batch) for batch in read(source, data, source.schema.names))
+    else:
+        return needed_rows(source, data, compiled, session, engine)
+    names = list(compiled.columns[source.name])
+    return (batch.select(names) for batch in sifted(source, given, session))
 
 
 def needed_rows(

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings
-from penstock.api.splits import SplitClock, inputs_of, refuse_endless
+from penstock.api.gates import Gate, following
+from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
 from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once
-from penstock.sources.conform import check, conformer
+from penstock.sources.bad import Arrived
+from penstock.sources.live_files import Clock
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
@@ -37,14 +39,20 @@ class Live:
     [7, 5]
     """
 
-    def __init__(self, stream: Stream, engine: Engine | None, state: object = None) -> None:
+    def __init__(
+        self, stream: Stream, engine: Engine | None, state: object = None, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or Clock()
         self._sources = {source.name: source for source in sources_of(stream.plan)}
         self._compiled = stream.compiled()
         self._session = self._compiled.open(engine or Engine(), bounded=False)
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
-        self._clocks: dict[str, SplitClock] = {}
+        self._gates = {
+            name: Gate(source, self._compiled.columns[name], self._session).open(self._now())
+            for name, source in self._sources.items()
+        }
 
     @property
     def metrics(self) -> Metrics:
@@ -56,29 +64,29 @@ class Live:
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
             raise BindingError(f"push takes a batch of: {', '.join(self._sources)}")
-        return [made for name, each in given.items() for made in self._push(name, each)]
+        return [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
-        source, columns = self._sources[name], self._compiled.columns[name]
-        where = f"a batch of stream {name!r}"
-        made: list[pa.RecordBatch] = []
-        for part in [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches():
-            check(part.schema, source.schema, where)
-            made += self._session.push(name, conformer(part.schema, source.schema, columns, where)(part))
-        return made
+        parts = [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches()
+        return [made for part in parts for made in self._gates[name].push(part, self._now())]
 
-    def take(self, name: str, given: Any) -> list[pa.RecordBatch]:
-        """Push what a source gives: a batch, or (split, decoded batch) where splits have times of their own."""
+    def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
+        """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
         if isinstance(given, pa.RecordBatch):
             return self.push({name: given})
-        split, decoded = given
-        if name not in self._clocks:
-            self._clocks[name] = SplitClock(self._sources[name])
-            self._session.pace(name)
-        self._session.skip(name, 0, decoded.malformed)
-        made = self._push(name, decoded.batch)
-        self._clocks[name].see(split, decoded.batch)
-        return made + self._clocks[name].advance(self._session)
+        return self._gates[name].take(given, self._now()) + self.wait()
+
+    def wait(self) -> list[pa.RecordBatch]:
+        """Look at the clock: splits and streams that have been silent for `idle_after=` hold up others no longer.
+
+        Every push does so by itself; call it when nothing comes at all.
+        """
+        now = self._now()
+        made = [made for gate in self._gates.values() for made in gate.advance(now)]
+        return made + following(self._gates, now)
+
+    def _now(self) -> int:
+        return round(self._clock.now() * 1e6)
 
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
@@ -170,7 +178,7 @@ def run(
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
     given = named_bindings(stream.names, batches, sources)
     lazy = {name: _lazily(each) for name, each in given.items()}
-    live = Live(stream, engine, state)
+    live = Live(stream, engine, state, _clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
     return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs), state is not None)}, final)
@@ -191,6 +199,12 @@ def _bound_inputs(
     }
 
 
+def _clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
+    """Take the clock by which live data is watched: silence is measured by the same."""
+    clocks = (getattr(each, "clock", None) for each in [*given.values(), *stream.data.values()])
+    return next((clock for clock in clocks if isinstance(clock, Clock)), None)
+
+
 def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     """Read an iterator of batches as it comes; None for data that is there already."""
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or hasattr(data, "batches"):
@@ -200,9 +214,9 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     return (part for each in data for part in as_bound(each).batches())
 
 
-def open_live(stream: Stream, engine: Engine | None, state: object) -> Live:
+def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
     """Open a query for pushing."""
-    return Live(stream, engine, state)
+    return Live(stream, engine, state, clock)
 
 
 def as_state(state: object) -> State:

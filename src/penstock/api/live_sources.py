@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
+from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import DurationError
 from penstock.types.arrow import as_schema, checked
-from penstock.types.duration import Duration, to_ticks
-from penstock.types.time import Time
+from penstock.types.duration import Duration
 
 
 def scan_stream(
@@ -24,6 +24,9 @@ def scan_stream(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
     poll: Duration = "1s",
     stop_after: Duration | None = None,
     max_files: int | None = None,
@@ -33,6 +36,9 @@ def scan_stream(
     `run` reads each once, looking for new ones every `poll`, and ends when none has come for `stop_after=`; without
     it, never. `to_spark` gives a streaming DataFrame, whose tasks read the files themselves, at most `max_files=` in
     a batch. `collect` reads what is there. Before the first file has come, give `schema=` and `format=`.
+
+    Lines that are no rows, and files that cannot be read, are malformed: counted and dropped, an error with
+    on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine" (`_quarantine` beside the files, if not said).
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,7 +54,8 @@ def scan_stream(
     declared = None if schema is None else as_schema(schema)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)
-    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after, data.beside)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 
 
 def scan_kafka(
@@ -63,6 +70,9 @@ def scan_kafka(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
     poll: Duration = "100ms",
     stop_after: Duration | None = None,
     max_rows: int | None = None,
@@ -72,7 +82,8 @@ def scan_kafka(
 
     Each partition has a time of its own; the slowest tells that of the stream. Columns `kafka_key`, `kafka_partition`,
     `kafka_offset` and `kafka_timestamp` are filled where the schema has them. A value that is no row of the schema is
-    malformed. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
+    malformed: dropped, an error with on_bad="fail", or kept in the folder `quarantine_to=` ("quarantine", if not said) with
+    on_bad="quarantine". A partition without messages for `idle_after=` holds up the others no longer. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
     most `max_rows=` messages.
 
     >>> columns = {"ts": "timestamp[ms]", "campaign": "int64", "kafka_partition": "int32"}
@@ -84,22 +95,9 @@ def scan_kafka(
 
     if max_rows is not None and max_rows < 1:
         raise DurationError(f"max_rows is {max_rows}; it must be at least 1")
-    decoder = Decoder(topic, checked(as_schema(schema)), format, on_bad)
+    decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     where = Topic(servers, topic, dict(options or {}))
     data = LiveTopic(where, decoder, seconds(poll, "poll"), stop, max_rows)
-    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
-
-
-def seconds(duration: Duration, what: str) -> float:
-    """Read a duration of the clock on the wall.
-
-    >>> seconds("1500ms", "poll")
-    1.5
-    """
-    import pyarrow as pa  # noqa: PLC0415
-
-    ticks = to_ticks(duration, Time("", pa.timestamp("us"), "us"), what)
-    if ticks < 0:
-        raise DurationError(f"{what} is {duration!r}; it must not be negative")
-    return ticks / 1e6
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)

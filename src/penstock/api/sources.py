@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.edges import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
 from penstock.api.stream import Stream
 from penstock.api.times import Every, time_of_source
-from penstock.errors import BindingError, DurationError, ExpressionTypeError
+from penstock.errors import BindingError, DurationError
 from penstock.expr.typing import column_type
-from penstock.plan.nodes import Source, Table
+from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind
 from penstock.sources.bound import Bound
 from penstock.types.arrow import as_schema
@@ -19,8 +20,6 @@ from penstock.types.duration import Duration, to_ticks
 
 if TYPE_CHECKING:
     from penstock.sources.paths import Paths
-
-_ON_BAD = ("drop", "fail")
 
 
 def stream(
@@ -32,8 +31,15 @@ def stream(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
 ) -> Stream:
     """Declare a stream whose data is bound when the query runs.
+
+    In `run` and `open`, and in streams of Spark, rows that come too late go to `late_to=`: a folder, for Parquet files, or
+    a function that takes a RecordBatch. Rows without a time are counted and dropped, or an error with on_bad="fail";
+    on_bad="quarantine" keeps them in the folder `quarantine_to=`. A stream that is silent for `idle_after=` holds up no others.
 
     >>> import penstock as pk
     >>> events = pk.stream("events", {"ts": "timestamp[us]", "kind": "string"}, time="ts")
@@ -41,7 +47,8 @@ def stream(
     ts: timestamp[us]
     kind: string
     """
-    return stream_of(name, as_schema(schema), time, sequence, lateness, unit, on_bad, None)
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
+    return stream_of(name, as_schema(schema), time, sequence, lateness, unit, on_bad, None, edges)
 
 
 def from_arrow(
@@ -53,6 +60,9 @@ def from_arrow(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
 ) -> Stream:
     """Make a stream of Arrow data: a pyarrow table, batch or reader, or any data frame that exports Arrow.
 
@@ -62,7 +72,8 @@ def from_arrow(
     {'window_start': [0, 10], 'window_end': [10, 20], 'total': [7, 5]}
     """
     data = bind(data)
-    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 
 
 def scan(
@@ -76,6 +87,9 @@ def scan(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
     version: int | None = None,
     snapshot: int | None = None,
 ) -> Stream:
@@ -94,7 +108,8 @@ def scan(
     from penstock.sources.opening import open_data  # noqa: PLC0415 - file readers load when a file is read
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
-    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data)
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
+    return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
 
 
 def table(data: Any, *, name: str | None = None) -> Stream:
@@ -120,6 +135,7 @@ def stream_of(
     unit: str | None,
     on_bad: str,
     data: Bound | None,
+    edges: Edges | None = None,
 ) -> Stream:
     """Make the stream of a source, checking what was said about it."""
     readable, clock = time_of_source(schema, time, unit)
@@ -128,10 +144,8 @@ def stream_of(
     late = 0 if lateness is None else to_ticks(lateness, clock, "lateness")
     if late < 0:
         raise DurationError(f"lateness is {lateness!r}; it must not be negative")
-    if on_bad not in _ON_BAD:
-        raise ExpressionTypeError(f"on_bad is {on_bad!r}; it is one of {', '.join(map(repr, _ON_BAD))}")
     known = Unnamed("stream") if name is None else _checked_name(name)
-    source = Source(known, readable, clock, sequence, late, on_bad)
+    source = Source(known, readable, clock, sequence, late, on_bad, edges or edges_of(on_bad))
     return Stream(source, {} if data is None else {known: data})
 
 

@@ -59,6 +59,18 @@ Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 
 
 @dataclass(frozen=True, slots=True)
+class Edges:
+    """What becomes of rows that take no part, and for how many microseconds a silent split holds time up.
+
+    Late rows go to a folder or a function, malformed ones to a folder.
+    """
+
+    late_to: str | Callable[[pa.RecordBatch], object] | None = None
+    quarantine_to: str | None = None
+    idle_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """A stream. `schema` leaves out an implied time column; `lateness` is in ticks."""
 
@@ -68,6 +80,7 @@ class Source:
     sequence: str | None = None
     lateness: int = 0
     on_bad: str = "drop"
+    edges: Edges = Edges()
 
 
 @dataclass(frozen=True, slots=True)

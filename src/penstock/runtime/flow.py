@@ -17,13 +17,21 @@ FOREVER = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
+class Trace:
+    """The numbers of rows in their stream, and where those of rows that come too late are noted."""
+
+    rows: np.ndarray
+    late: list[np.ndarray]
+
+
+@dataclass(frozen=True)
 class Flow:
     """Rows on their way. `frontier[i]` is the watermark when row i arrived; None when no row is behind it.
 
     Carrying the watermark with each row makes lateness a property of the order of rows alone: however
     the input is cut into batches, the same rows are late. `first_row` numbers the rows of a stream.
     Rows of one time are ordered by `sequence`, where their source has one, then by the `branch` of a union
-    they came through.
+    they came through. `trace` is there where rows may be late and somebody asked which are.
     """
 
     batch: pa.RecordBatch
@@ -31,6 +39,7 @@ class Flow:
     first_row: int = 0
     sequence: pa.Array | None = None
     branch: int = 0
+    trace: Trace | None = None
 
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> Flow:
         """What is left of the flow when only the chosen rows pass, as `batch`; None: all of them."""
@@ -41,7 +50,15 @@ class Flow:
             batch=batch,
             frontier=None if self.frontier is None else self.frontier[chosen],
             sequence=None if self.sequence is None else self.sequence.take(indices(chosen)),
+            trace=None if self.trace is None else replace(self.trace, rows=self.trace.rows[chosen]),
         )
+
+    def without(self, late: np.ndarray) -> Flow:
+        """What is left of the flow without the rows that come too late; they are noted, if anybody asked."""
+        if self.trace is not None:
+            self.trace.late.append(self.trace.rows[late])
+        kept = np.flatnonzero(~late)
+        return self.filtered(self.batch.take(indices(kept)), kept)
 
 
 class Stage(Protocol):

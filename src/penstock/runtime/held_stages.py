@@ -35,7 +35,7 @@ class Held:
         batch = flow.batch
         if flow.frontier is not None:
             late = self.times(batch.column(self.time.column)) < flow.frontier
-            batch = batch.filter(flags(~late))
+            batch = flow.without(late).batch
             if self.counted is not None:
                 self.counted.late += int(late.sum())
         if self.counted is not None:

@@ -13,7 +13,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.flow import FOREVER, NEVER, Flow, Trace
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
@@ -51,6 +51,8 @@ class SourceStage:
         self.rows = 0
         self.watermark = NEVER
         self.paced = False
+        self.late: list[np.ndarray] | None = None  # numbers of late rows, where somebody asks
+        self._told = 0
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         return [self._admit(flow.batch) for flow in flows if flow.batch.num_rows]
@@ -74,11 +76,26 @@ class SourceStage:
             self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
             stored = with_implied_time(batch, self.time, first, self.schema)
             return Flow(stored, None, first, self._order(batch))
-        batch = self._with_time(batch)
-        if self.bounded or batch.num_rows == 0:
-            return Flow(batch, None, first, self._order(batch))
-        times = ticks_of(batch.column(self.time.column))
-        return Flow(batch, self._frontier(times), first, self._order(batch))
+        timed = self._with_time(batch)
+        if self.bounded or timed.num_rows == 0:
+            return Flow(timed, None, first, self._order(timed))
+        frontier = self._frontier(ticks_of(timed.column(self.time.column)))
+        trace = None if frontier is None else self._trace(batch, first)
+        return Flow(timed, frontier, first, self._order(timed), trace=trace)
+
+    def _trace(self, batch: pa.RecordBatch, first: int) -> Trace | None:
+        """Number the rows that have a time."""
+        if self.late is None:
+            return None
+        there = batch.column(self.time.column).is_valid().to_numpy(zero_copy_only=False)
+        return Trace(first + np.flatnonzero(there), self.late)
+
+    def late_rows(self) -> np.ndarray:
+        """Number the late ones among the rows that came since this was asked last, each once, from 0."""
+        told, self._told = self._told, self.rows
+        found = [] if self.late is None else [*self.late]
+        self.late = []
+        return np.unique(np.concatenate(found)) - told if found else np.zeros(0, np.int64)
 
     def _order(self, batch: pa.RecordBatch) -> pa.Array | None:
         return None if self.sequence is None else batch.column(self.sequence)
@@ -213,7 +230,13 @@ def _parts(flow: Flow) -> Iterator[Flow]:
         frontier = None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS]
         sequence = None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS)
         batch = flow.batch.slice(begin, MOST_ROWS)
-        yield Flow(batch, frontier, flow.first_row + begin, sequence, flow.branch)
+        yield Flow(batch, frontier, flow.first_row + begin, sequence, flow.branch, _traced(flow, begin))
+
+
+def _traced(flow: Flow, begin: int) -> Trace | None:
+    if flow.trace is None:
+        return None
+    return replace(flow.trace, rows=flow.trace.rows[begin : begin + MOST_ROWS])
 
 
 def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import BindingError, StateError
@@ -99,6 +100,12 @@ class Session:
             assert isinstance(stage, SourceStage)
             stage.paced = True
 
+    def late_rows(self, stream: str) -> np.ndarray:
+        """Number the late ones among the rows that were pushed since this was asked last; ask once before the first."""
+        stage = self._stages[self._source(stream)]
+        assert isinstance(stage, SourceStage)
+        return stage.late_rows()
+
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""
         flows = [Flow(batch) for batch in batches]
@@ -153,9 +160,13 @@ class Session:
     @property
     def watermark(self) -> int:
         """How far time is known to have advanced on every stream."""
-        stages = (self._stages[name] for name in self._streams.values())
-        marks = [stage.watermark for stage in stages if isinstance(stage, SourceStage)]
-        return min(marks)
+        return min(map(self.watermark_of, self._streams))
+
+    def watermark_of(self, stream: str) -> int:
+        """How far time is known to have advanced on one stream."""
+        stage = self._stages[self._streams[stream]]
+        assert isinstance(stage, SourceStage)
+        return stage.watermark
 
     def _source(self, stream: str) -> str:
         if self._finished:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.buffers import ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine, run_on_threads
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
@@ -117,8 +117,7 @@ class WindowStage:
             return flow
         if self.metrics is not None:
             self.metrics.late += int(late.sum())
-        kept = np.flatnonzero(~late)
-        return flow.filtered(flow.batch.take(indices(kept)), kept)
+        return flow.without(late)
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr
+from penstock.sources.bad import Arrived
 
 
 class Bound(Protocol):
@@ -47,3 +48,11 @@ class OnFiles(Protocol):
 
     def dataset(self, time: str | None = None) -> Prunable:
         """Look into every file, checking it and finding its pieces."""
+
+
+@runtime_checkable
+class Present(Protocol):
+    """Data that goes on, of which that can be read which is there now."""
+
+    def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
+        """Read what is there, and tell what was no row."""

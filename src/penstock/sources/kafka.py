@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from penstock.errors import EngineError, SourceError
-from penstock.sources.kafka_values import Decoded, Decoder, Message
+from penstock.sources.bad import Arrived
+from penstock.sources.kafka_values import Decoder, Message
 from penstock.sources.live_files import Clock
 
 MOST_MESSAGES = 100_000
@@ -120,30 +121,32 @@ class LiveTopic:
         return None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read messages as they come; see `split_batches`."""
+        """Read messages as they come; see `arrivals`."""
         names = list(self.schema.names if columns is None else columns)
-        return (each.batch.select(names) for _, each in self.split_batches())
+        given = self.arrivals(self.decoder.time, self.decoder.on_bad)
+        return (each.batch.select(names) for each in given)
 
-    def split_batches(self) -> Iterator[tuple[str, Decoded]]:
+    def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read messages as they come, from the oldest there is, with the split they are of.
 
         Splits that hold something are named before any row of any is given: none may be overtaken by others. A batch
         without rows else says that nothing has come: others may have their turn.
         """
-        nothing = Decoded(pa.RecordBatch.from_pylist([], self.schema), 0)
+        nothing = pa.RecordBatch.from_pylist([], self.schema)
+        decoder = replace(self.decoder, time=time, on_bad=on_bad)
         with self.topic.consumer() as consumer:
             at: dict[int, int] = {}
             since = self.clock.now()
             while self.stop_after is None or self.clock.now() - since < self.stop_after:
                 new = _unread(self.topic.ends(consumer), at)
-                yield from ((str(number), nothing) for number in new)
+                yield from (Arrived(nothing, str(number)) for number in new)
                 for number, wanted in new.items():
                     for some in self.topic.messages(consumer, number, wanted):
-                        yield str(number), self.decoder(some)
+                        yield decoder(some)
                     at[number] = wanted[1]
                     since = self.clock.now()
                 if not new:
-                    yield "", nothing
+                    yield Arrived(nothing)
                     self.clock.sleep(self.poll)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from penstock.errors import PenstockError, SchemaMismatchError, SourceError
+from penstock.errors import SchemaMismatchError, SourceError
+from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
 
 FORMATS = ("json", "arrow")
@@ -38,20 +39,13 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Rows, and how many messages were no rows."""
-
-    batch: pa.RecordBatch
-    malformed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Decoder:
-    """Make rows of messages; one that holds none is counted, or an error where `on_bad` is "fail"."""
+    """Make rows of messages; those that are none are given beside, or an error where `on_bad` is "fail"."""
 
     topic: str
     schema: pa.Schema
     format: str
+    time: str
     on_bad: str = "drop"
 
     def __post_init__(self) -> None:
@@ -63,29 +57,28 @@ class Decoder:
         """The columns that values hold."""
         return pa.schema([field for field in self.schema if field.name not in _OWN])
 
-    def __call__(self, messages: Sequence[Message]) -> Decoded:
-        """Decode all at once, and one by one only if that fails."""
-        try:
-            return Decoded(self._together(messages), 0)
-        except (pa.ArrowException, PenstockError, ValueError):
-            return self._apart(messages)
-
-    def _apart(self, messages: Sequence[Message]) -> Decoded:
-        good, malformed = [], 0
-        for each in messages:
-            try:
-                good.append(self._together([each]))
-            except (pa.ArrowException, PenstockError, ValueError):
-                malformed += 1
-                if self.on_bad == "fail":
-                    raise SourceError(self._complaint(each)) from None  # Arrow's message quotes the value
+    def __call__(self, messages: Sequence[Message]) -> Arrived:
+        """Decode all at once, and in halves only where that fails; all are of one partition, which is a split."""
+        good, bad = good_and_bad(messages, self._timed)
+        if bad and self.on_bad == "fail":
+            raise SourceError(self._complaint(bad[0][0]))  # what Arrow says quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
-        return Decoded(_one(table), malformed)
+        return Arrived(_one(table), str(messages[0].partition), tuple(self._bad(*each) for each in bad))
+
+    def _timed(self, messages: Sequence[Message]) -> pa.RecordBatch:
+        made = self._together(messages)
+        if made.column(self.time).null_count:
+            raise ValueError(NO_TIME)
+        return made
+
+    def _bad(self, message: Message, reason: str) -> Bad:
+        return Bad(message.value, reason, f"{self.topic}/{message.partition}", message.offset)
 
     def _complaint(self, message: Message) -> str:
         return (
             f"the value at offset {message.offset} of partition {message.partition} of topic {self.topic!r} is no "
-            f"{self.format} of the declared columns; use on_bad='drop' to count and skip such messages"
+            f"{self.format} of the declared columns; use on_bad='drop' to count and skip such messages, or "
+            "on_bad='quarantine' to keep them"
         )
 
     def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:

@@ -14,9 +14,12 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from penstock.errors import SourceError
-from penstock.sources.dataset import Dataset, Files, open_files
-from penstock.sources.paths import Found, find, format_of
+from penstock.errors import PenstockError, SourceError
+from penstock.sources.bad import Arrived
+from penstock.sources.dataset import Files, open_files
+from penstock.sources.fragment import Fragment
+from penstock.sources.paths import Found, find, fixed, format_of
+from penstock.sources.readers import TEXT
 from penstock.types.arrow import checked
 
 
@@ -46,40 +49,79 @@ class LiveFiles:
     def rows(self) -> int | None:
         return None
 
+    @property
+    def beside(self) -> str:
+        """A folder beside the files, in which nobody looks for data."""
+        root = Path(fixed(self.path))
+        return str((root.parent if root.is_file() else root) / "_quarantine")
+
     def listed(self) -> list[Found]:
         """List the files that are there, the oldest first."""
         try:
             found = find(self.path)
         except SourceError:
             return []  # nothing has come yet
-        ranked = [(_written(each.path), each.path, each) for each in found]
+        aside = self.beside + os.sep
+        ranked = [(_written(each.path), each.path, each) for each in found if not each.path.startswith(aside)]
         return [each for _, _, each in sorted(ranked, key=lambda rank: rank[:2])]
 
     def files(self, found: Sequence[Found]) -> Files:
         """Take some of the files for data."""
         return Files(tuple(found), self.format, self.schema)
 
-    def dataset(self, time: str | None = None) -> Dataset:
-        """Plan the reading of what is there now: to a query that collects, that is all there is."""
-        return self.files(self.listed()).dataset(time)
-
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read files as they come. A batch without rows says that nothing has come: others may have their turn."""
+        """Read files as they come, and all of them or none."""
         names = list(self.schema.names if columns is None else columns)
-        nothing = pa.RecordBatch.from_pylist([], pa.schema([self.schema.field(name) for name in names]))
+        return (each.batch.select(names) for each in self.arrivals(self.schema.names[0], "fail"))
+
+    def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
+        """Read files as they come. A batch without rows says that nothing has come: others may have their turn."""
+        nothing = Arrived(pa.RecordBatch.from_pylist([], self.schema))
         seen: set[str] = set()
         since = self.clock.now()
         while True:
             new = [each for each in self.listed() if each.path not in seen][: self.most_files]
             seen.update(each.path for each in new)
-            if new:
-                yield from self.files(new).dataset().batches(names)
+            for found in new:
+                yield from self._rows(found, time, on_bad)
                 since = self.clock.now()
+            if new:
                 continue
             if self.stop_after is not None and self.clock.now() - since >= self.stop_after:
                 return
             yield nothing
             self.clock.sleep(self.poll)
+
+    def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
+        """Read what is there now: to a query that collects, that is all there is."""
+        return (each for found in self.listed() for each in self._rows(found, time, on_bad))
+
+    def _rows(self, found: Found, time: str, on_bad: str) -> Iterator[Arrived]:
+        from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads when a file has come
+
+        reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad)
+        for fragment in self.fragments(found, on_bad):
+            for batch, bad in reader(fragment):
+                yield Arrived(batch, None, bad)
+
+    def fragments(self, found: Found, on_bad: str) -> Sequence[Fragment]:
+        """Plan the reading of one file. Of text that may hold what is no row, only reading tells whether it fits."""
+        whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found.path)),)
+        if self.format in TEXT and on_bad != "fail":
+            return whole
+        try:
+            return self.files([found]).dataset().fragments
+        except PenstockError:
+            if on_bad != "quarantine":
+                raise
+            return whole
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
 
 
 def _written(path: str) -> int:

@@ -71,7 +71,7 @@ def _matches(pattern: str) -> list[Found]:
         if not files:
             raise SourceError(f"the folder {pattern!r} holds no files; check the path")
         return files
-    root = _fixed(pattern)
+    root = fixed(pattern)
     found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
     paths = dict.fromkeys(path for each in found for path in _files(each))
     if not paths:
@@ -94,7 +94,7 @@ def _below(folder: str) -> Iterator[str]:
             yield entry.path
 
 
-def _fixed(pattern: str) -> str:
+def fixed(pattern: str) -> str:
     """The part of a glob before its first wildcard."""
     parts = Path(pattern).parts
     until = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.edges import Folder, LateTo, edges_of
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
@@ -96,6 +97,9 @@ def from_spark(
     lateness: Duration | None = None,
     unit: str | None = None,
     on_bad: str = "drop",
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
 ) -> Stream:
     """Make a stream of a Spark DataFrame; `to_spark` runs the query where the rows are.
 
@@ -112,4 +116,5 @@ def from_spark(
     if not isinstance(time, str):
         raise SourceError("the rows of a DataFrame have no order that could tell their time; name a column")
     bound = bound_frame(frame, time, sequence)
-    return stream_of(name, bound.schema, time, sequence, lateness, unit, on_bad, bound)
+    edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
+    return stream_of(name, bound.schema, time, sequence, lateness, unit, on_bad, bound, edges)

@@ -16,10 +16,14 @@ def messages(*values: bytes | None) -> list[Message]:
 
 
 def test_objects_are_rows_whatever_their_layout_and_further_fields() -> None:
-    found = Decoder("x", SCHEMA, "json")(
-        messages(b'{"t": "2026-01-01T00:00:00", "v": 1, "more": {"a": [1]}}', b'{\n "v": null\n}', b" {} ")
+    found = Decoder("x", SCHEMA, "json", "t")(
+        messages(
+            b'{"t": "2026-01-01T00:00:00", "v": 1, "more": {"a": [1]}}',
+            b'{\n "t": 0, "v": null\n}',
+            b' {"t": 1} ',
+        )
     )
-    assert found.malformed == 0
+    assert len(found.bad) == 0
     assert found.batch.column("v").to_pylist() == [1, None, None]
     assert found.batch.column("kafka_offset").to_pylist() == [0, 1, 2]
     assert found.batch.schema.equals(SCHEMA)
@@ -27,26 +31,38 @@ def test_objects_are_rows_whatever_their_layout_and_further_fields() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [None, b"", b"no", b"[1]", b"{", b'{"v": 1}{"v": 2}', b'{"v": "x"}', b'{"v": 99999999999}', b"\xff{}"],
+    [
+        None,
+        b"",
+        b"no",
+        b'{"v": 1}',
+        b"[1]",
+        b"{",
+        b'{"t": 0, "v": 1}{"t": 0, "v": 2}',
+        b'{"t": 0, "v": "x"}',
+        b'{"t": 0, "v": 99999999999}',
+        b"\xff{}",
+    ],
 )
 def test_what_is_no_row_is_counted_and_the_others_stay(value: bytes | None) -> None:
-    found = Decoder("x", SCHEMA, "json")(messages(b'{"v": 1}', value, b'{"v": 2}'))
-    assert found.malformed == 1
+    found = Decoder("x", SCHEMA, "json", "t")(messages(b'{"t": 0, "v": 1}', value, b'{"t": 0, "v": 2}'))
+    assert len(found.bad) == 1
     assert found.batch.column("v").to_pylist() == [1, 2]
     assert found.batch.column("kafka_offset").to_pylist() == [0, 2]
+    assert [(each.row, each.source, each.offset) for each in found.bad] == [(value, "x/0", 1)]
 
 
 def test_two_that_together_are_two_rows_are_still_none_each() -> None:
-    found = Decoder("x", SCHEMA, "json")(messages(b'{"v": {"a": 1}', b"}", b'{"v": 3}'))
-    assert (found.malformed, found.batch.column("v").to_pylist()) == (2, [3])
+    found = Decoder("x", SCHEMA, "json", "t")(messages(b'{"t": 0, "v": {"a": 1}', b"}", b'{"t": 0, "v": 3}'))
+    assert (len(found.bad), found.batch.column("v").to_pylist()) == (2, [3])
 
 
 def test_a_failure_names_the_place_and_never_the_value() -> None:
     with pytest.raises(pk.SourceError, match="offset 1 of partition 0 of topic 'x'") as caught:
-        Decoder("x", SCHEMA, "json", "fail")(messages(b'{"v": 1}', b'{"v": "hunter2"}'))
+        Decoder("x", SCHEMA, "json", "t", "fail")(messages(b'{"t": 0, "v": 1}', b'{"t": 0, "v": "hunter2"}'))
     assert "hunter2" not in str(caught.value)
     with pytest.raises(pk.SourceError, match="json or arrow, not as 'xml'"):
-        Decoder("x", SCHEMA, "xml")
+        Decoder("x", SCHEMA, "xml", "t")
 
 
 def test_arrow_values_of_other_columns_are_malformed() -> None:
@@ -54,5 +70,5 @@ def test_arrow_values_of_other_columns_are_malformed() -> None:
     table = pa.table({"t": pa.array([1], pa.timestamp("ms")), "v": ["text"]})
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found = Decoder("x", SCHEMA, "arrow")(messages(bytes(sink.getvalue()), b"rubbish", None))
-    assert (found.malformed, found.batch.num_rows) == (3, 0)
+    found = Decoder("x", SCHEMA, "arrow", "t")(messages(bytes(sink.getvalue()), b"rubbish", None))
+    assert (len(found.bad), found.batch.num_rows) == (3, 0)

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
@@ -55,9 +55,8 @@ class Port:
         if flow.frontier is not None:
             late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
             if late.any():
-                kept = np.flatnonzero(~late)
                 self._count(late=int(late.sum()))
-                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+                flow = flow.without(late)
         self._count(accepted=flow.batch.num_rows)
         return flow
 

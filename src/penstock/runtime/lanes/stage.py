@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.framing import Gate
 from penstock.runtime.lanes.implied import arrived_implied
@@ -81,9 +81,8 @@ class LaneStage:
         if flow.frontier is not None:
             late = self.gate.late(self._released(flow.batch), flow.frontier)
             if late.any():
-                kept = np.flatnonzero(~late)
                 self._count(late=int(late.sum()))
-                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+                flow = flow.without(late)
         self._count(accepted=flow.batch.num_rows)
         return flow
 

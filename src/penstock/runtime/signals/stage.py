@@ -111,8 +111,7 @@ class SignalStage:
             behind = ticks_of(flow.batch.column(time.column), time.shift) < np.minimum(flow.frontier, others)
             late = int(behind.sum())
             if late:
-                kept = np.flatnonzero(~behind)
-                flow = flow.filtered(flow.batch.take(indices(kept)), kept)
+                flow = flow.without(behind)
         metrics = self.counted[port]
         if metrics is not None:
             metrics.late += late

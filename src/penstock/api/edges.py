@@ -1,0 +1,68 @@
+"""What is said about the edges of a stream: late rows, malformed ones, silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from penstock.errors import DurationError, ExpressionTypeError
+from penstock.plan.nodes import Edges
+from penstock.sources.bad import ON_BAD
+from penstock.types.duration import Duration, to_ticks
+from penstock.types.time import Time
+
+LateTo = str | os.PathLike[str] | Callable[[pa.RecordBatch], object]
+Folder = str | os.PathLike[str]
+
+QUARANTINE = "quarantine"  # where malformed records go if nobody says where
+
+
+def edges_of(
+    on_bad: str,
+    late_to: LateTo | None = None,
+    quarantine_to: Folder | None = None,
+    idle_after: Duration | None = None,
+    beside: str = QUARANTINE,
+) -> Edges:
+    """Check what was said; malformed records go `beside` the data unless a folder is named."""
+    if on_bad not in ON_BAD:
+        raise ExpressionTypeError(f"on_bad is {on_bad!r}; it is one of {', '.join(map(repr, ON_BAD))}")
+    if quarantine_to is not None and on_bad != "quarantine":
+        raise ExpressionTypeError(
+            f"quarantine_to is given, but on_bad is {on_bad!r}; say on_bad='quarantine'"
+        )
+    kept = os.fspath(quarantine_to or beside) if on_bad == "quarantine" else None
+    idle = None if idle_after is None else round(seconds(idle_after, "idle_after") * 1e6)
+    return Edges(_late_to(late_to), None if kept is None else _whole(kept), idle)
+
+
+def _late_to(given: object) -> str | Callable[[pa.RecordBatch], object] | None:
+    match given:
+        case None:
+            return None
+        case str() | os.PathLike():
+            return _whole(os.fspath(given))
+        case _ if callable(given):
+            return given
+    raise ExpressionTypeError(
+        f"late_to is a {type(given).__name__}; it is a folder, or a function that takes a RecordBatch"
+    )
+
+
+def _whole(folder: str) -> str:
+    """Name a folder as it is called everywhere: tasks of Spark run in folders of their own."""
+    return os.path.abspath(folder)  # noqa: PTH100 - resolving links is not asked for
+
+
+def seconds(duration: Duration, what: str) -> float:
+    """Read a duration of the clock on the wall.
+
+    >>> seconds("1500ms", "poll")
+    1.5
+    """
+    ticks = to_ticks(duration, Time("", pa.timestamp("us"), "us"), what)
+    if ticks < 0:
+        raise DurationError(f"{what} is {duration!r}; it must not be negative")
+    return ticks / 1e6

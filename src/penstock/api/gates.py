@@ -1,0 +1,163 @@
+"""Where rows of a stream enter a run: malformed and late ones leave it here, and time is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.plan.nodes import Source
+from penstock.runtime.buffers import indices, ticks_of
+from penstock.runtime.flow import NEVER
+from penstock.runtime.session import Session
+from penstock.runtime.splits import Splits
+from penstock.sources.bad import NO_TIME, Arrived, Bad, quarantine_table, without_time
+from penstock.sources.conform import check, conformer
+from penstock.sources.side_output import file_name, put_next
+
+_WHOLE = ""  # the one split of a stream that has none
+
+
+@dataclass(slots=True)
+class Gate:
+    """The gate of one stream. `columns` are those that the query reads."""
+
+    source: Source
+    columns: tuple[str, ...]
+    session: Session
+    splits: Splits = field(default_factory=Splits)
+    paced: bool = False
+    rows: int = 0
+
+    def open(self, now: int) -> Gate:
+        """Begin: rows that come from now on are asked whether they are late."""
+        self.splits.hear(_WHOLE, None, now)
+        if self.source.edges.late_to is not None:
+            self.session.late_rows(self.source.name)
+        return self
+
+    def push(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
+        """Push rows that tell the time themselves."""
+        where = f"a batch of stream {self.source.name!r}"
+        check(batch.schema, self.source.schema, where)
+        if batch.num_rows and not self.paced:
+            self.splits.hear(_WHOLE, None, now)
+        if self.source.edges.late_to is None and self.source.on_bad != "quarantine":
+            needed = conformer(batch.schema, self.source.schema, self.columns, where)(batch)
+            return self.session.push(self.source.name, needed)
+        whole = conformer(batch.schema, self.source.schema, self.source.schema.names, where)(batch)
+        return self._pushed(self._timed(whole))
+
+    def take(self, given: Arrived, now: int) -> list[pa.RecordBatch]:
+        """Push what a live source gives; its splits, where it has any, tell the time."""
+        self.session.skip(self.source.name, given.out, len(given.bad))
+        self._quarantine(given.bad)
+        if given.split is None and given.upto is None:
+            return self.push(given.batch, now)
+        self._pace()
+        made = self.push(given.batch, now)
+        self.splits.hear(given.split or _WHOLE, _latest(given, self.source), now)
+        return made + self.advance(now)
+
+    def advance(self, now: int) -> list[pa.RecordBatch]:
+        """Move time as far as the slowest split has come that is not silent."""
+        if not self.paced:
+            return []
+        reached = self.splits.time(now, self.source.edges.idle_after)
+        upto = NEVER if reached == NEVER else max(reached - self.source.lateness, NEVER)
+        return self.session.advance(upto, self.source.name) if upto > self.watermark else []
+
+    def silent(self, now: int) -> bool:
+        """Tell whether nothing has come for as long as the stream may hold up others."""
+        return self.source.edges.idle_after is not None and self.splits.silent(
+            now, self.source.edges.idle_after
+        )
+
+    @property
+    def watermark(self) -> int:
+        return self.session.watermark_of(self.source.name)
+
+    def _pace(self) -> None:
+        if not self.paced:
+            self.paced = True
+            self.session.pace(self.source.name)
+            del self.splits.latest[_WHOLE]
+
+    def _timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take out the rows without a time, if they are to be kept elsewhere; else the run itself counts them."""
+        first = self.rows
+        self.rows += batch.num_rows
+        if self.source.on_bad != "quarantine":
+            return batch
+        timed, bad = timed_rows(batch, self.source, first)
+        self.session.skip(self.source.name, 0, len(bad))
+        self._quarantine(bad)
+        return timed
+
+    def _pushed(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        made = self.session.push(self.source.name, batch.select(list(self.columns)))
+        if self.source.edges.late_to is not None:
+            self._late(batch, self.session.late_rows(self.source.name))
+        return made
+
+    def _late(self, batch: pa.RecordBatch, numbers: np.ndarray) -> None:
+        late_to = self.source.edges.late_to
+        if not len(numbers):
+            return
+        rows = batch.take(indices(numbers))
+        if callable(late_to):
+            late_to(rows)
+        elif late_to is not None:
+            put_next(late_to, file_name(self.source.name), pa.Table.from_batches([rows]))
+
+    def _quarantine(self, bad: Sequence[Bad]) -> None:
+        quarantine(self.source, bad)
+
+
+def _latest(given: Arrived, source: Source) -> int | None:
+    """Tell how far time has come in a split. Of one that ends it is known, whatever its rows say."""
+    if given.upto is not None:
+        return given.upto
+    times = given.batch.column(source.time.column).drop_null()
+    return int(ticks_of(times).max()) if len(times) else None
+
+
+def following(gates: Mapping[str, Gate], now: int) -> list[pa.RecordBatch]:
+    """Let streams that are silent follow the others, so that they hold up none."""
+    silent = [gate for gate in gates.values() if gate.silent(now)]
+    awake = [gate for gate in gates.values() if not gate.silent(now)]
+    made = []
+    for gate in silent:
+        others = [each.watermark for each in awake if each.source.time.unit == gate.source.time.unit]
+        if others and min(others) > gate.watermark:
+            made += gate.session.advance(min(others), gate.source.name)
+    return made
+
+
+def timed_rows(batch: pa.RecordBatch, source: Source, first: int) -> tuple[pa.RecordBatch, list[Bad]]:
+    """Take out the rows without a time, `first` being the number of the first row."""
+    return without_time(
+        batch, source.time.column, lambda number, row: Bad(row, NO_TIME, source.name, first + number)
+    )
+
+
+def quarantine(source: Source, bad: Sequence[Bad]) -> None:
+    """Keep malformed records in the folder for them, if they are to be kept."""
+    folder = source.edges.quarantine_to
+    if bad and source.on_bad == "quarantine" and folder is not None:
+        put_next(folder, file_name(source.name), quarantine_table(source.name, bad))
+
+
+def sifted(source: Source, given: Iterable[Arrived], session: Session) -> Iterator[pa.RecordBatch]:
+    """Give the rows of a source that is read to its end, keeping and counting what are none."""
+    rows = 0
+    for each in given:
+        batch, bad = (
+            timed_rows(each.batch, source, rows) if source.on_bad == "quarantine" else (each.batch, [])
+        )
+        rows += each.batch.num_rows
+        quarantine(source, [*each.bad, *bad])
+        session.skip(source.name, each.out, len(each.bad) + len(bad))
+        yield batch

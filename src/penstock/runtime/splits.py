@@ -1,0 +1,47 @@
+"""How far time has come in each split of a stream: the slowest tells the time, but those that have fallen silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from penstock.runtime.flow import FOREVER, NEVER
+
+
+@dataclass(slots=True)
+class Splits:
+    """The latest time of each split, in ticks, and when it was heard last, in microseconds of the clock on the wall.
+
+    A split at FOREVER has ended, and holds nobody up.
+
+    >>> splits = Splits()
+    >>> splits.hear("a", 50, now=0)
+    >>> splits.hear("b", 90, now=7)
+    >>> splits.time(now=8, idle_after=None), splits.time(now=10, idle_after=10), splits.time(now=99, idle_after=10)
+    (50, 90, 90)
+    """
+
+    latest: dict[str, int] = field(default_factory=dict)
+    heard: dict[str, int] = field(default_factory=dict)
+
+    def hear(self, split: str, latest: int | None, now: int) -> None:
+        """Take note of a split, and of the latest time in it, if it is known."""
+        self.latest[split] = max(self.latest.get(split, NEVER), NEVER if latest is None else latest)
+        self.heard[split] = now
+
+    def time(self, now: int, idle_after: int | None) -> int:
+        """Tell the latest time of the slowest split that is not silent; of the last to fall silent, if all are."""
+        going = {split: latest for split, latest in self.latest.items() if latest != FOREVER}
+        awake = [latest for split, latest in going.items() if not self._silent(split, now, idle_after)]
+        if awake:
+            return min(awake)
+        last = max((self.heard.get(split, NEVER) for split in going), default=NEVER)
+        return max((going[split] for split in going if self.heard.get(split, NEVER) == last), default=NEVER)
+
+    def silent(self, now: int, idle_after: int | None) -> bool:
+        """Tell whether all splits are silent."""
+        return all(
+            self._silent(split, now, idle_after) for split, latest in self.latest.items() if latest != FOREVER
+        )
+
+    def _silent(self, split: str, now: int, idle_after: int | None) -> bool:
+        return idle_after is not None and now - self.heard.get(split, now) >= idle_after
