@@ -36,7 +36,9 @@ class Cut:
 def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
     """Cut a query by the keys of each of its inputs; without keys all rows go to one task."""
     behind = with_sources(compiled.plan, stored)
-    columns = compile_plan(behind).columns
+    read = compile_plan(behind).columns
+    wanted = {each.name: tuple(each.schema.names) for each in sources_of(behind) if each.edges.late_to}
+    columns = {**read, **wanted}  # late rows are handed over whole
     inputs = inputs_of(compiled)
     return Cut(
         behind,

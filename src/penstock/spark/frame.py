@@ -26,6 +26,7 @@ from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
+from penstock.spark.streaming.edges import refuse_quarantine
 from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
 from penstock.spark.tasks import Assemble, Fold, Named, OverFrame, OverParts, Query, Receive, Run, Send
 from penstock.spark.types import deliverer, never_null, spark_schema
@@ -48,6 +49,7 @@ def to_spark(
         require_keys(strategy)
         found = Topology(spark, stream.compiled(), bound, tasks or parallelism(spark), packed_tables(stream))
         return found.frame()
+    refuse_quarantine(stream.plan)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
 

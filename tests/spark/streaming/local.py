@@ -29,10 +29,12 @@ class LocalStream:
         made = wired(compiled, self.shards, self.shards, frozenset(self.query.names))
         self.scatter, self.shard = cloudpickle.loads(cloudpickle.dumps(made))
 
-    def batch(self, tasks: Sequence[pa.Table], stream: str | None = None) -> list[pa.RecordBatch]:
+    def batch(
+        self, tasks: Sequence[pa.Table], stream: str | None = None, now: int = 0
+    ) -> list[pa.RecordBatch]:
         """Run one batch of one stream; what it gives and remembers counts only if all shards come through."""
         steps = {
-            label: self.shard.step(label, self.states.get(label), parcels)
+            label: self.shard.step(label, self.states.get(label), parcels, now)
             for label, parcels in self._sent(tasks, stream or self.query.name).items()
         }
         self.states |= {label: step.state for label, step in steps.items()}

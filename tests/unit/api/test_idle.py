@@ -74,7 +74,9 @@ SCRIPT = [
 ]
 
 
-def test_a_split_holds_up_the_others_until_it_has_been_silent_for_too_long_and_again_when_it_is_back() -> None:
+def test_a_split_holds_up_the_others_until_it_has_been_silent_for_too_long_and_again_when_it_is_back() -> (
+    None
+):
     given, metrics = windows(Topic(SCRIPT), "4s")
     assert given == [(5.0, [10, 40]), (8.0, [50])]
     assert (metrics.late, metrics.accepted) == (1, 7)

@@ -24,12 +24,13 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.errors import SourceError
-from penstock.sources.ahead import Footer, read
-from penstock.sources.conform import conformer
+from penstock.sources.bad import Bad
 from penstock.sources.live_files import LiveFiles
+from penstock.sources.live_rows import LiveReader
 from penstock.sources.paths import Found
 from penstock.spark.exchange import SPARK_SCHEMA, packed
-from penstock.spark.slices import Part, Piece, as_json, even_parts, from_json, joined_part
+from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
+from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
 
 FORMAT = "penstock_files"
@@ -109,23 +110,27 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _pieces(self, paths: Iterable[str]) -> list[Piece]:
         there = {each.path: each for each in self._files.listed()}
         found = [_there(path, there) for path in sorted(paths)]
-        fragments = self._files.files(found).dataset().fragments
-        return [Piece(self._stream, each, 0) for each in fragments]
+        on_bad = self._scatter.source(self._stream).on_bad
+        return [
+            Piece(self._stream, each, 0) for file in found for each in self._files.fragments(file, on_bad)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task and send their rows on."""
         assert isinstance(partition, FilePartition)
-        part = from_json(json.loads(partition.part))
-        return packed(self._scatter.parcels(partition.number, self._stream, "", self._rows(part)))
+        bad: list[Bad] = []
+        rows = self._rows(partition, bad)
+        return packed(self._scatter.parcels(partition.number, self._stream, "", rows, lambda: len(bad)))
 
-    def _rows(self, part: Part) -> Iterator[pa.RecordBatch]:
+    def _rows(self, partition: FilePartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
         """Read all rows, those too that the query rejects: they tell the time."""
         source, columns = self._scatter.source(self._stream), self._scatter.columns(self._stream)
-        for piece in part.pieces:
-            fragment = piece.fragment
-            footer = Footer(fragment.path)
-            for batch in read(fragment, source.schema, list(columns), None, footer):
-                yield conformer(batch.schema, source.schema, columns, f"the file {fragment.path!r}")(batch)
+        reader = LiveReader(source.schema, columns, source.time.column, source.on_bad)
+        for piece in from_json(json.loads(partition.part)).pieces:
+            for batch, found in reader(piece.fragment):
+                bad.extend(found)
+                yield batch
+        write_bad(source, partition.part, bad)
 
 
 def _there(path: str, there: dict[str, Found]) -> Found:

@@ -20,6 +20,7 @@ from penstock.spark.bound import Frame, zone_of
 from penstock.spark.cut import cut
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted
+from penstock.spark.streaming.edges import require_folders
 from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
 from penstock.spark.streaming.placing import labels
 from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
@@ -97,6 +98,7 @@ class Topology:
 
     def frame(self) -> DataFrame:
         _require_live(self.bound)
+        require_folders(self.compiled.plan)
         require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))

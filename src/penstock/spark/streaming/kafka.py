@@ -19,9 +19,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.sources.bad import Bad
 from penstock.sources.kafka import LiveTopic, Range, Topic
 from penstock.sources.kafka_values import Decoder
 from penstock.spark.exchange import SPARK_SCHEMA, packed
+from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
 
 FORMAT = "penstock_kafka"
@@ -46,7 +48,7 @@ class KafkaSource(DataSource):
         scatter, stream = Scatter.from_json(self.options["scatter"]), self.options["stream"]
         topic = Topic(given["servers"], given["topic"], given["options"])
         source = scatter.source(stream)
-        decoder = Decoder(topic.topic, source.schema, given["format"], source.on_bad)
+        decoder = Decoder(topic.topic, source.schema, given["format"], source.time.column, source.on_bad)
         return KafkaReader(scatter, stream, topic, decoder, given["most"])
 
 
@@ -102,19 +104,18 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read the messages of a task and send their rows on."""
         assert isinstance(partition, KafkaPartition)
         columns = list(self._scatter.columns(self._stream))
-        malformed = 0
+        number, wanted = partition.partition, (partition.begin, partition.end)
+        bad: list[Bad] = []
 
         def rows() -> Iterator[pa.RecordBatch]:
-            nonlocal malformed
-            wanted = partition.begin, partition.end
             with self._topic.consumer() as consumer:
-                for some in self._topic.messages(consumer, partition.partition, wanted):
-                    decoded = self._decoder(some)
-                    malformed += decoded.malformed
-                    yield decoded.batch.select(columns)
+                for some in self._topic.messages(consumer, number, wanted):
+                    given = self._decoder(some)
+                    bad.extend(given.bad)
+                    yield given.batch.select(columns)
+            write_bad(self._scatter.source(self._stream), f"{self._topic.topic}/{number}/{wanted}", bad)
 
-        number = partition.partition
-        return packed(self._scatter.parcels(number, self._stream, str(number), rows(), lambda: malformed))
+        return packed(self._scatter.parcels(number, self._stream, str(number), rows(), lambda: len(bad)))
 
     def _ends(self) -> dict[int, Range]:
         with self._topic.consumer() as consumer:

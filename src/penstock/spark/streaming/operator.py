@@ -12,6 +12,7 @@ from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
 from penstock.runtime.state.format import decode_table, encode_table
 from penstock.spark.exchange import Parcel
+from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query
 from penstock.spark.types import deliverer, never_null
@@ -36,7 +37,8 @@ class WithState:
 
         saved = bytes(state.get[0]) if state.exists else None
         parcels = [Parcel(*row) for frame in frames for row in frame.itertuples(index=False, name=None)]
-        step = self.shard.step(key[0], saved, parcels)
+        step = self.shard.step(key[0], saved, parcels, state.getCurrentProcessingTimeMs() * 1000)
+        write_late(self.shard.query.compiled().plan, key[0], step.late)
         state.update((step.state,))
         for row in rows_of(step):
             yield pd.DataFrame([row], columns=list(NAMES))

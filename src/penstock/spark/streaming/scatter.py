@@ -9,13 +9,16 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from penstock.api.execute import grouped
+from penstock.api.gates import timed_rows
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
 from penstock.runtime.state.merging import divided, shard_of
+from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
+from penstock.spark.streaming.edges import batch_id, write_bad
 from penstock.spark.tasks import GROUP_ROWS, Query
 
 ROWS, MARK = "rows/", "mark/"
@@ -143,7 +146,23 @@ class FromFrame:
 
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        return packed(self.scatter.parcels(task, self.stream, "", self._conformed(batches)))
+        bad: list[Bad] = []
+        rows = self._timed(self._conformed(batches), task, bad)
+        return packed(self.scatter.parcels(task, self.stream, "", rows, lambda: len(bad)))
+
+    def _timed(
+        self, batches: Iterable[pa.RecordBatch], task: int, bad: list[Bad]
+    ) -> Iterator[pa.RecordBatch]:
+        """Take out rows without a time, where they are to be kept; where they lay, nobody knows: in which task, at most."""
+        source = self.scatter.source(self.stream)
+        if source.on_bad != "quarantine":
+            yield from batches
+            return
+        for batch in batches:
+            timed, found = timed_rows(batch, source, len(bad))
+            bad.extend(found)
+            yield timed
+        write_bad(source, f"batch {batch_id()}, task {task}", bad)
 
     def _conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         declared, columns = self.scatter.source(self.stream).schema, self.scatter.columns(self.stream)

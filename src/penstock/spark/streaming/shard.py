@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import pyarrow as pa
 
@@ -19,10 +19,11 @@ from penstock.runtime.state.kept import marked, marks
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
 from penstock.spark.order import in_order
+from penstock.spark.streaming.edges import Aside, Silence
 from penstock.spark.streaming.scatter import MARK, ROWS, Mark
 from penstock.spark.tasks import ENGINE, Query
 
-_SPLITS = "streaming/splits"
+_SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
 COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted")
 
@@ -35,6 +36,7 @@ class Step:
     state: bytes
     counts: Mapping[str, int]
     watermark: int
+    late: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +52,22 @@ class Shard:
     first: int
     by_value: frozenset[str] = frozenset()
 
-    def step(self, label: int, saved: bytes | None, parcels: Iterable[Parcel]) -> Step:
+    def step(self, label: int, saved: bytes | None, parcels: Iterable[Parcel], now: int = 0) -> Step:
+        """Run one batch of a shard, `now` being its time by the clock on the wall, in microseconds."""
         compiled = self.query.compiled()
         run = _Run(self, compiled, compiled.open(ENGINE, bounded=False))
         run.session.pace()
-        latest = {} if saved is None else run.load(saved)
+        latest, heard = ({}, {}) if saved is None else run.load(saved)
+        silence = Silence(now, heard).begin(sources_of(compiled.plan))
         self.query.fill(run.session)
         before = asdict(run.session.metrics)
         ordered = sorted(parcels, key=lambda each: each.place)
-        results = run.push(ordered)
-        results += run.advance(latest, _marks(ordered), label == self.first)
-        state = run.save(latest)
+        aside = Aside(run.session).open(sources_of(compiled.plan))
+        results = run.push(ordered, aside)
+        results += run.advance(latest, _marks(ordered), label == self.first, silence)
+        state = run.save(latest, heard)
         counts = {name: getattr(run.session.metrics, name) - before[name] for name in COUNTS}
-        return Step(results, state, counts, run.session.watermark)
+        return Step(results, state, counts, run.session.watermark, aside.found)
 
 
 def _marks(parcels: Iterable[Parcel]) -> list[tuple[str, Mark]]:
@@ -80,8 +85,8 @@ class _Run:
     def identity(self) -> dict[str, str]:
         return {**self.compiled.signature, _SHARDS: str(self.shard.shards)}
 
-    def load(self, saved: bytes) -> dict[tuple[str, str], int]:
-        """Go on from saved state; tell how far time had come in every split."""
+    def load(self, saved: bytes) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
+        """Go on from saved state; tell how far time had come in every split, and when it was heard last."""
         try:
             tables = State.from_bytes(saved, "the state in the checkpoint").tables(self.identity)
         except StateError as error:
@@ -89,31 +94,38 @@ class _Run:
                 f"{error}; go on with the query that wrote the checkpoint, or begin with a new one"
             ) from None
         self.session.load(tables)
-        splits = marked(tables[_SPLITS]) if _SPLITS in tables else {}
-        return {_split(name): latest for name, latest in splits.items()}
+        return _of_splits(tables, _SPLITS), _of_splits(tables, _HEARD)
 
-    def save(self, latest: Mapping[tuple[str, str], int]) -> bytes:
-        splits = {json.dumps(split): time for split, time in sorted(latest.items())}
-        kept = {_SPLITS: marks(**splits)} if splits else {}
+    def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> bytes:
+        said = {_SPLITS: latest, _HEARD: heard}
+        kept = {
+            name: marks(**{json.dumps(split): time for split, time in sorted(times.items())})
+            for name, times in said.items()
+            if times
+        }
         return State.of(self.identity, {**self.session.save(), **kept}).to_bytes()
 
-    def push(self, parcels: Sequence[Parcel]) -> list[pa.RecordBatch]:
+    def push(self, parcels: Sequence[Parcel], aside: Aside) -> list[pa.RecordBatch]:
         """Push the rows of every stream, judged by how far time had come before this batch."""
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
             tables = [each.table for each in parcels if each.name == ROWS + source.name]
             if tables:
-                results += self.session.push(source.name, *self._rows(source, pa.concat_tables(tables)))
+                columns = self.compiled.columns[source.name]
+                results += aside.push(source, columns, self._rows(source, pa.concat_tables(tables)))
         return results
 
-    def _rows(self, source: Source, table: pa.Table) -> list[pa.RecordBatch]:
+    def _rows(self, source: Source, table: pa.Table) -> pa.Table:
         if source.name in self.shard.by_value:
-            table = in_order(table, source.time.column, source.sequence)
-        batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
-        return batches
+            return in_order(table, source.time.column, source.sequence)
+        return table
 
     def advance(
-        self, latest: dict[tuple[str, str], int], given: Sequence[tuple[str, Mark]], counting: bool
+        self,
+        latest: dict[tuple[str, str], int],
+        given: Sequence[tuple[str, Mark]],
+        counting: bool,
+        silence: Silence,
     ) -> list[pa.RecordBatch]:
         """Move time on every stream as far as its slowest split has come, less the lateness it allows."""
         for stream, mark in given:
@@ -122,12 +134,18 @@ class _Run:
             if mark.latest is not None:
                 split = stream, mark.split
                 latest[split] = max(latest.get(split, NEVER), mark.latest)
+                silence.hear(split)
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
-            seen = [time for (stream, _), time in latest.items() if stream == source.name]
-            if seen:
-                results += self.session.advance(max(min(seen) - source.lateness, NEVER), source.name)
-        return results
+            reached = silence.reached(source, latest)
+            if reached != NEVER:
+                results += self.session.advance(max(reached - source.lateness, NEVER), source.name)
+        return results + silence.followed(sources_of(self.compiled.plan), latest, self.session)
+
+
+def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str], int]:
+    found = marked(tables[name]) if name in tables else {}
+    return {_split(split): time for split, time in found.items()}
 
 
 def _split(name: str) -> tuple[str, str]:
