@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import indices, ticks_of
-from penstock.runtime.flow import NEVER
+from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
-from penstock.sources.bad import NO_TIME, Arrived, Bad, quarantine_table, without_time
+from penstock.sources.bad import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.conform import check, conformer
 from penstock.sources.side_output import file_name, put_next
 
@@ -119,7 +119,9 @@ class Gate:
 def _latest(given: Arrived, source: Source) -> int | None:
     """Tell how far time has come in a split. Of one that ends it is known, whatever its rows say."""
     if given.upto is not None:
-        return given.upto
+        return FOREVER if given.upto == FOREVER else min(given.upto + source.lateness, FOREVER - 1)
+    if given.split == HISTORY:
+        return None  # its rows come in any order
     times = given.batch.column(source.time.column).drop_null()
     return int(ticks_of(times).max()) if len(times) else None
 

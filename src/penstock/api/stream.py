@@ -287,6 +287,23 @@ class Stream(JoinVerbs):
         """Run, and give the result as a pandas data frame."""
         return self.collect(data, **bindings).to_pandas()
 
+    def then(self, live: Stream, *, at: object) -> Stream:
+        """Make one stream of this history and a live source: one query, one state, from the first file on.
+
+        Rows before `at` are read from the history, all others from the live source: those of the history at or after
+        that time, and live ones before it, are left out, and counted as filtered. Both must have the live
+        source's columns. No row of history is late, in whatever order it lies; the stream is otherwise as `live` was declared.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> past = pk.from_arrow(pa.table({"t": [1, 12, 25], "v": [1, 2, 9]}), time="t")
+        >>> live = pk.from_arrow(pa.table({"t": [5, 20, 31], "v": [9, 3, 4]}), time="t")
+        >>> [b["total"].to_pylist() for b in past.then(live, at=20).window(10).agg(total=pk.sum("v")).run()]
+        [[1, 2], [3], [4]]
+        """
+        from penstock.api.backfill import backfilled  # noqa: PLC0415 - loads when it is asked for
+
+        return backfilled(self, live, at)
+
     def to_spark(
         self,
         spark: Any,

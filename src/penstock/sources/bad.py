@@ -24,6 +24,7 @@ QUARANTINED = pa.schema(
         "offset": pa.int64(),
     }
 )
+HISTORY = "history"  # the split of rows that were there before a stream began to be watched
 NO_TIME = "it has no time"
 _LONGEST = 300  # characters of a reason: Arrow quotes the row in it, which stands beside it anyway
 FAILURES = (pa.ArrowException, PenstockError, ValueError, TypeError, KeyError)

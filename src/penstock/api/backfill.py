@@ -1,0 +1,183 @@
+"""History, then what comes: one stream, one state. A time divides them, and each row is read from one side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.api.times import instant
+from penstock.errors import BindingError, UnsupportedError
+from penstock.plan.nodes import Source
+from penstock.runtime.buffers import flags, ticks_of
+from penstock.runtime.flow import FOREVER
+from penstock.sources.bad import HISTORY, Arrived
+from penstock.sources.bound import Bound, Present
+from penstock.sources.conform import check, conformer
+from penstock.sources.dataset import Dataset, Files
+from penstock.sources.live_files import Clock
+
+if TYPE_CHECKING:
+    from penstock.api.stream import Stream
+
+LIVE = "live"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The rows on one side of a time: before it, or from it on. Those without a time stay: they are malformed."""
+
+    time: str
+    at: int
+    before: bool
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Take the rows of this side."""
+        column = batch.column(self.time)
+        ticks = ticks_of(column)
+        mine = ticks < self.at if self.before else ticks >= self.at
+        if column.null_count:
+            mine |= column.is_null().to_numpy(zero_copy_only=False)
+        return batch if mine.all() else batch.filter(flags(np.asarray(mine)))
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """Rows of history before a time, then those of a live source from it on."""
+
+    history: Bound
+    live: Bound
+    time: str
+    at: int
+
+    endless: ClassVar[bool] = True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.live.schema
+
+    @property
+    def rows(self) -> int | None:
+        return None
+
+    @property
+    def clock(self) -> Clock | None:
+        """The clock by which the live side is watched."""
+        return getattr(self.live, "clock", None)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Read what is there, and no more."""
+        names = list(self.schema.names if columns is None else columns)
+        return (each.batch.select(names) for each in self.present(self.time, "drop"))
+
+    def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
+        """Read history, and what is there of the live side."""
+        yield from self._history()
+        if isinstance(self.live, Present):
+            given: Iterable[Arrived] = self.live.present(time, on_bad)
+        else:
+            given = map(Arrived, self.live.batches())
+        yield from map(self._from_then_on, given)
+
+    def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
+        """Read history, then live rows as they come. Between the two, time has come as far as `at`."""
+        nothing = pa.RecordBatch.from_pylist([], self.schema)
+        yield from self._history()
+        yield Arrived(nothing, HISTORY, upto=self.at)
+        yield Arrived(nothing, HISTORY, upto=FOREVER)
+        going = getattr(self.live, "arrivals", None)
+        given = map(Arrived, self.live.batches()) if going is None else going(time, on_bad)
+        for each in map(self._from_then_on, given):
+            came = each.batch.num_rows or each.bad or each.out
+            yield replace(each, split=LIVE) if each.split is None and came else each
+
+    def _from_then_on(self, given: Arrived) -> Arrived:
+        kept = Side(self.time, self.at, before=False)(given.batch)
+        return replace(given, batch=kept, out=given.out + given.batch.num_rows - kept.num_rows)
+
+    def _history(self) -> Iterator[Arrived]:
+        """Read history, the oldest files first; behind each, time has come as far as the next one begins."""
+        side = Side(self.time, self.at, before=True)
+        for batch, upto in timed_batches(self.history, self.schema, self.time):
+            kept = side(batch)
+            reached = None if upto is None else min(upto, self.at)
+            yield Arrived(kept, HISTORY, out=batch.num_rows - kept.num_rows, upto=reached)
+
+
+def timed_batches(
+    history: Bound, schema: pa.Schema, time: str
+) -> Iterator[tuple[pa.RecordBatch, int | None]]:
+    """Read history, with the time before which nothing more will come, if files tell."""
+    if isinstance(history, Files):
+        declared = replace(history, schema=schema)
+        for paths, upto in in_order(declared.dataset(time)):
+            for batch in Dataset(schema, paths.fragments).batches():
+                yield batch, None
+            yield pa.RecordBatch.from_pylist([], schema), upto
+        return
+    for batch in history.batches(schema.names):
+        yield conformer(batch.schema, schema, schema.names, "the history")(batch), None
+
+
+def in_order(data: Dataset, by: int = 1) -> list[tuple[Dataset, int | None]]:
+    """Put files in order of their first times, some together; behind each, say when the next ones begin.
+
+    Where a file does not tell its times, they stay as they are.
+    """
+    files: dict[str, list[int]] = {}
+    for place, each in enumerate(data.fragments):
+        files.setdefault(each.path, []).append(place)
+    firsts = {path: _first(data, places) for path, places in files.items()}
+    known = [first for first in firsts.values() if first is not None]
+    told = len(known) == len(firsts)
+    paths = sorted(files, key=lambda path: (firsts[path] or 0, path)) if told else list(files)
+    groups = [paths[begin : begin + by] for begin in range(0, len(paths), by)]
+    starts = [min(firsts[path] or 0 for path in group) for group in groups]
+    ahead = list(accumulate(reversed(starts[1:]), min))[::-1]
+    upto: list[int | None] = [*ahead, FOREVER] if told else [None] * len(groups)
+    parts = [
+        Dataset(data.schema, tuple(data.fragments[place] for path in group for place in files[path]))
+        for group in groups
+    ]
+    return list(zip(parts, upto, strict=True))
+
+
+def _first(data: Dataset, places: Sequence[int]) -> int | None:
+    """Tell the first time of a file. One of nothing but rows without a time begins whenever one likes."""
+    firsts = [data.fragments[place].time_min for place in places if data.fragments[place].rows != 0]
+    known = [first for first in firsts if first is not None]
+    if len(known) < len(firsts):
+        return None
+    return min(known, default=FOREVER)
+
+
+def backfilled(history: Stream, live: Stream, at: object) -> Stream:
+    """Make one stream of two: the history's rows before a time, and the other's from it on."""
+    past, future = _source(history, "the history"), _source(live, "what follows it")
+    check(past.schema, future.schema, "the history")
+    if past.time.column != future.time.column or future.time.implied or past.time.implied:
+        raise BindingError(
+            f"the history tells time by {past.time.column!r}, what follows by {future.time.column!r}; both must have it in one column"
+        )
+    (before,), (after,) = history.raw_data.values(), live.raw_data.values()
+    if not hasattr(before, "batches") or hasattr(before, "endless"):
+        raise UnsupportedError(
+            "the history never ends; begin with files (pk.scan) or tables, then go on live"
+        )
+    moment = instant(at, future.time, "the time from which on rows are live")
+    data = Backfill(before, after, future.time.column, moment)
+    return type(live)(future, {future.name: data})
+
+
+def _source(stream: Stream, what: str) -> Source:
+    plan = stream.raw_plan
+    if not isinstance(plan, Source) or not stream.raw_data:
+        raise BindingError(
+            f"{what} must be a source with its data, such as pk.scan or pk.scan_stream, and nothing done to it yet; "
+            "write the query behind then()"
+        )
+    return plan

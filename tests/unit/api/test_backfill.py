@@ -1,0 +1,116 @@
+"""History and what follows are one stream: each row is read from its side of the time that divides them, none is late."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as pk
+from penstock.api.backfill import in_order
+from penstock.runtime.flow import FOREVER
+from penstock.sources.dataset import Dataset
+from tests.oracle.effort import effort
+from tests.spark.agree import assert_same
+
+TIMES = st.lists(st.integers(-40, 60), min_size=1, max_size=6)
+
+
+def table(times: list[int | None]) -> pa.Table:
+    return pa.table({"t": pa.array(times, pa.int64()), "v": pa.array(range(len(times)), pa.int64())})
+
+
+def asked(events: Any) -> pk.Stream:
+    made: pk.Stream = events.window(pk.sliding(20, every=10)).agg(total=pk.sum("v"), n=pk.count())
+    return made
+
+
+def put(folder: Path, tables: list[pa.Table], format: str = "parquet") -> None:
+    folder.mkdir()
+    for number, each in enumerate(tables):
+        path = folder / f"{number}.{format}"
+        if format == "parquet":
+            pq.write_table(each, path, row_group_size=2)
+        else:
+            path.write_text("t,v\n" + "".join(f"{row['t']},{row['v']}\n" for row in each.to_pylist()))
+        os.utime(path, (number, number))
+
+
+@effort(12)
+@given(
+    past=st.lists(TIMES, min_size=1, max_size=4),
+    new=st.lists(TIMES, min_size=1, max_size=3),
+    at=st.integers(-50, 70),
+    format=st.sampled_from(["parquet", "csv"]),
+)
+def test_each_row_is_read_from_its_side_and_none_is_late(
+    past: list[list[int]],
+    new: list[list[int]],
+    at: int,
+    format: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("then")
+    put(folder / "past", [table(list(times)) for times in past], format)
+    put(folder / "new", [table(list(times)) for times in new])
+    live = pk.scan_stream(folder / "new", time="t", lateness=200, stop_after="0s")
+    query = asked(pk.scan(folder / "past", time="t").then(live, at=at))
+    rows = [
+        pa.concat_tables([table(list(times)) for times in side]).filter(chosen)
+        for side, chosen in (
+            (past, pc.less(pc.field("t"), at)),
+            (new, pc.greater_equal(pc.field("t"), at)),
+        )
+    ]
+    want = asked(pk.stream("s", rows[0].schema, time="t")).collect(pa.concat_tables(rows))
+    run = query.run()
+    assert_same(want, pa.Table.from_batches(list(run), want.schema), "run")
+    found = run.metrics
+    assert (found.late, found.read) == (0, sum(map(len, past)) + sum(map(len, new)))
+    assert found.filtered == found.read - sum(each.num_rows for each in rows)
+    assert_same(want, query.collect(), "collect")
+
+
+def test_windows_of_history_leave_as_soon_as_files_say_that_nothing_older_comes(tmp_path: Path) -> None:
+    put(tmp_path / "past", [table([25, 31]), table([12, 19]), table([1, 8])])
+    put(tmp_path / "new", [table([44])])
+    live = pk.scan_stream(tmp_path / "new", time="t", stop_after="0s", name="events")
+    run = pk.scan(tmp_path / "past", time="t").then(live, at=40).window(10).agg(n=pk.count()).run()
+    assert [each["window_end"].to_pylist() for each in run] == [[10], [20], [30, 40], [50]]
+    assert pk.scan(tmp_path / "past", time="t").then(live, at=40).name == "events"
+
+
+def test_files_that_do_not_tell_their_times_stay_in_their_order(tmp_path: Path) -> None:
+    put(tmp_path / "past", [table([25]), table([None]), table([1])])
+    parts = in_order(Dataset.of(tmp_path / "past", time="t"))
+    assert [upto for _, upto in parts] == [None] * 3
+    put(tmp_path / "told", [table([25]), table([1]), table([3])])
+    told = in_order(Dataset.of(tmp_path / "told", time="t"), by=2)
+    names = [[Path(each.path).name for each in part.fragments] for part, _ in told]
+    assert names == [["1.parquet", "2.parquet"], ["0.parquet"]]
+    assert [upto for _, upto in told] == [25, FOREVER]
+
+
+def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "past", [table([1])])
+    past = pk.scan(tmp_path / "past", time="t")
+    live = pk.scan_stream(tmp_path / "past", time="t")
+    with pytest.raises(pk.BindingError, match="what follows it must be a source with its data"):
+        past.then(live.filter(pk.col("v") > 0), at=3)
+    with pytest.raises(pk.BindingError, match="what follows it must be a source"):
+        past.then(pk.stream("s", {"t": "int64", "v": "int64"}, time="t"), at=3)
+    with pytest.raises(pk.UnsupportedError, match="the history never ends"):
+        live.then(live, at=3)
+    with pytest.raises(pk.SchemaMismatchError, match="the history has no column 'w'"):
+        past.then(pk.from_arrow(pa.table({"t": [1], "w": [1]}), time="t"), at=3)
+    with pytest.raises(pk.DurationError, match="the time from which on rows are live"):
+        past.then(live, at="2026-01-01")
+    with pytest.raises(pk.UnsupportedError, match="all of it would count twice"):
+        asked(past.then(live, at=3)).run(state=asked(past).open().state())
