@@ -12,10 +12,10 @@ import pyarrow as pa
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, numbered
 from penstock.runtime.buffers import filled, numpy_type, room, time_array, to_arrow
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, OutputColumn, ResultColumn
+from penstock.runtime.threads import run_on_threads
 from penstock.runtime.words import values_of
 from penstock.runtime.worker import OVERFLOW, Worker
 

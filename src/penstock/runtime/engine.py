@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import EngineError, UnsupportedError
@@ -66,15 +65,3 @@ class Engine:
         step = min(step, MOST_ROWS)
         for begin in range(0, rows, step):
             yield begin, min(begin + step, rows)
-
-
-def run_on_threads(work: Sequence[Callable[[], object]]) -> None:
-    """Run each function on a thread of its own, the first on this one, and raise what any raised."""
-    if len(work) == 1:
-        work[0]()
-        return
-    with ThreadPoolExecutor(len(work) - 1) as pool:
-        others = [pool.submit(each) for each in work[1:]]
-        work[0]()
-        for other in others:
-            other.result()

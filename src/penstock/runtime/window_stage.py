@@ -14,13 +14,14 @@ from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine, run_on_threads
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
 from penstock.runtime.state.cells import hold_cells, kept_cells
 from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import Worker
 
 # Fewer rows than this are not worth a second thread's table and the merge it costs.

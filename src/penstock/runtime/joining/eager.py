@@ -14,10 +14,10 @@ from typing import Protocol
 import numpy as np
 
 from penstock.loop.joins import JoinSpec
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.memory import FEW_ROWS, Kernels, Spare, check_size, nothing, portions, together
 from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joins.joiner import Emit, Pairs
+from penstock.runtime.threads import run_on_threads
 
 
 class Worker(Protocol):

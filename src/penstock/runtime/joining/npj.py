@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from penstock.loop.joins import SPARE, JoinSpec
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window, shared
+from penstock.runtime.threads import run_on_threads
 
 
 class NoPartitioning(Lazy):

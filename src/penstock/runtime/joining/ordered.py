@@ -13,11 +13,11 @@ import numpy as np
 from penstock.errors import EngineError
 from penstock.loop.joins import JoinSpec
 from penstock.runtime.buffers import room
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.memory import portions
 from penstock.runtime.joining.npj import NoPartitioning, on_portions
 from penstock.runtime.joining.window import Window, shared, survey
 from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.threads import run_on_threads
 
 MOST = (1 << 31) - 1  # rows of a side, for places in 32 bits of which -1 is nobody
 

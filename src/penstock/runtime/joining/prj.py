@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from penstock.loop.joins import SPARE
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window
+from penstock.runtime.threads import run_on_threads
 
 TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second cache for the rows that pass by
 MOST_BITS = 10  # with twice the places to write to, a wide row took three times as long

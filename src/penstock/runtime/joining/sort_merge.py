@@ -16,11 +16,11 @@ import numpy as np
 
 from penstock.loop.abi import DONE, OTHER, STATUS
 from penstock.loop.joins import DIGIT_BITS, MOST_RUNS, JoinSpec
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import Kernels, PairsOut, portions, together
 from penstock.runtime.joining.window import Window
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 RUN_ROWS = 1 << 17  # words, and room to move them, stay within the caches
 SAMPLES = 64  # words of each run that the ranges are cut by

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from penstock.loop.nodes import I32, I64, U8, U16, U32, U64, Type
 from penstock.runtime.buffers import room
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joining.memory import portions
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 _BY_WIDTH = {1: U8, 2: U16, 4: U32, 8: U64}
 _NUMPY = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

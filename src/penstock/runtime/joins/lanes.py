@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import values_view
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
 from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 # Fewer rows than this are not worth a second thread.
 ROWS_PER_THREAD = 1 << 16

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.joins.gathering import Gather, Work, is_plain, share_out
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
 from penstock.runtime.lanes.results import check_range
 from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.threads import run_on_threads
 
 NOBODY = -1
 MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once

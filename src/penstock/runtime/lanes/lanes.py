@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import indices, room, to_arrow, values_view
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
 from penstock.runtime.lanes.rows import Rows, every_few, taken
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 _Found = TypeVar("_Found")
 

@@ -20,12 +20,12 @@ from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, indices, numpy_type, room, to_arrow
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.lanes.counting import Regular
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.programs import OutputCall
+from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import OVERFLOW
 
 # Fewer rows and frames than this are not worth a second thread.

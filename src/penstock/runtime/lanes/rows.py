@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.runtime.buffers import flags, indices, room, ticks_of
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import Flow
 from penstock.runtime.lanes.ranks import plain, ranked
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.state.kept import Kept, array_of, complete, integers
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
+from penstock.runtime.threads import run_on_threads
 from penstock.types.time import Time
 
 

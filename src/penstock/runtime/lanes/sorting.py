@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from penstock.runtime.buffers import room
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 # Below this, the passes over the digits cost more than comparisons.
 FEW = 1 << 12

@@ -12,13 +12,13 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import room, to_arrow, values_view
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.reducers import KernelPass, active, chosen
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 # Of so many rows ranks, counts and bits stay in the cache, and few words of bits are empty.
 BLOCK = 1 << 15

@@ -19,12 +19,13 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import NEED_WIDE, Binding, Memory, Scratch
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, to_arrow, words_per_cell
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.programs import Call, OutputColumn
+from penstock.runtime.threads import run_on_threads
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
 LEAST_SLICE = 1 << 14  # positions: below this a thread costs more than it brings
+SLICES_PER_THREAD = 4  # a core that others use as well does less of them
 _FAILED = (
     "a value of a signal does not fit its type; cast to a wider type or to float64 before computing with it"
 )
@@ -156,8 +157,9 @@ class DenseSignals:
                 yield begin, end, edge
 
     def _slices(self, begin: int, end: int) -> list[tuple[int, int]]:
-        threads = 1 if self.program.sequential else max(1, min(self.threads, (end - begin) // LEAST_SLICE))
-        cuts = [begin, *(self._down(begin + (end - begin) * i // threads) for i in range(1, threads)), end]
+        many = self.threads * SLICES_PER_THREAD if self.threads > 1 and not self.program.sequential else 1
+        many = max(1, min(many, (end - begin) // LEAST_SLICE))
+        cuts = [begin, *(self._down(begin + (end - begin) * i // many) for i in range(1, many)), end]
         return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
 
     # -- calling -------------------------------------------------------------------------------------
@@ -198,7 +200,7 @@ class DenseSignals:
             results = self._results(call, columns, begin, lo)
             return lambda: found.append(self._call(call, given | results, begin, end))
 
-        run_on_threads([work(*each) for each in self._slices(*positions)])
+        run_on_threads([work(*each) for each in self._slices(*positions)], self.threads)
         return found
 
     def _given(self, call: DenseCall, samples: Sequence[Samples]) -> dict[str, Any]:

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 
 from penstock.loop.abi import numbered
-from penstock.runtime.engine import run_on_threads
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import Points
+from penstock.runtime.threads import run_on_threads
 
 Objects = Mapping[str, Points]
 
