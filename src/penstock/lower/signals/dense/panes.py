@@ -41,15 +41,17 @@ def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> 
         for var, value in zip(state, [k.var("new", each) for each in new], strict=True):
             k.set(var, value)
 
-    lanes = _in_lanes(k, entries, start, step)
+    # Whole numbers may be added in any order: their lanes are left to LLVM.
+    exact = not any(each.type.is_float for each in monoid.states)
+    lanes = _in_lanes(k, entries, start, step, 1 if exact else LANES)
     return _joined(lanes, lambda a, b: monoid.merge(k, a, b))
 
 
 def _in_lanes(
-    k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step
+    k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step, most: int = LANES
 ) -> list[Values]:
-    """Entry i goes to lane i mod LANES; few entries go to one."""
-    lanes = LANES if entries.count >= 2 * LANES else 1
+    """Entry i goes to lane i mod the number of lanes; few entries go to one."""
+    lanes = most if entries.count >= 2 * most else 1
     states = [tuple(k.var("lane", value, type) for value, type in start) for _ in range(lanes)]  # type: ignore[arg-type]
     whole = entries.count // lanes
     with k.for_(0, whole, "g") as group:
