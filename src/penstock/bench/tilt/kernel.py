@@ -80,12 +80,12 @@ class DenseRun:
         return run
 
 
-def dense_run(signal: pk.Signal, tables: Sequence[pa.Table], fuse: bool = True) -> DenseRun:
-    """Prepare a signal; without fusion, every object is a step of its own."""
+def dense_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> DenseRun:
+    """Prepare a signal, fused as a query's is."""
     program, streams = signal.graph.program(signal.name)
     inputs = [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams]
     compiler = Compiler()
-    made = CompiledDense(dense(shared(fused(program)) if fuse else program, inputs), Workshop(compiler))
+    made = CompiledDense(dense(shared(fused(program)), inputs), Workshop(compiler))
     return DenseRun(DenseSignals(made, 1), [Samples(rows_of(each)) for each in tables], compiler)
 
 

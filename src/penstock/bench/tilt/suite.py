@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +14,15 @@ from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
 from penstock.bench.figures import Case, Figure, named, ratio
 from penstock.bench.measure import Contender, Outcome, best_seconds, compare
 from penstock.bench.peers import PEER_GROUP, failing
-from penstock.bench.reference import NoCompilerError
+from penstock.bench.reference import NoCompilerError, Reference, load_reference
 from penstock.bench.reference.tilt import TYPES, TiltReference
 from penstock.bench.tilt.applications import APPLICATIONS, Application
 from penstock.bench.tilt.kernel import DenseRun, as_table, dense_run, floats
 from penstock.bench.tilt.peers import PEERS, Maker
+from penstock.bench.tilt.unfused import unfused_run
 
-KERNEL, UNFUSED, CPP, COLLECT = "kernel", "kernel, unfused", "C++", "collect()"
+KERNEL, UNFUSED, CPP, COLLECT = "kernel", "operator by operator", "C++", "collect()"
+FAST_MEMORY = 25e9
 COLLECT_PART = 10
 """`collect()` makes a table of intervals, most of them one sample long: it is asked about a part of the rows."""
 BATCHES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -63,7 +66,7 @@ def application_case(
     contenders = [
         kernel_contender(KERNEL, run, 1),
         kernel_contender(f"{KERNEL}, {many} threads", run.on(many), many),
-        kernel_contender(UNFUSED, dense_run(asked.signal(tables), tables, fuse=False), 1),
+        *unfused_contenders(asked, tables),
         *cpp_contenders(asked, tables, reference),
         *peer_contenders(asked, tables, options),
         collect_contender(asked, tables, options.threads),
@@ -79,6 +82,13 @@ def application_case(
 def kernel_contender(name: str, run: DenseRun, threads: int) -> Contender:
     """Penstock's kernel into recycled memory."""
     return Contender(name, run, as_table, threads, PENSTOCK_GROUP)
+
+
+def unfused_contenders(asked: Application, tables: Sequence[pa.Table]) -> Iterator[Contender]:
+    """The same operators one after the other, through memory."""
+    run = unfused_run(asked.signal(tables), tables)
+    if run is not None:
+        yield Contender(UNFUSED, run, as_table, 1, PENSTOCK_GROUP)
 
 
 def cpp_contenders(
@@ -141,20 +151,35 @@ def application_figures(
     asked: Application, rows: int, outcomes: Sequence[Outcome], options: TiltOptions, run: DenseRun
 ) -> Iterator[Figure]:
     """Speed against the bar, C++, peers, two threads, no fusion; and how long compiling took."""
-    ours = named(outcomes, KERNEL)
-    speed = rows / ours / 1e6 if ours else None
-    yield Figure(f"{asked.name}: kernel, 1 thread", speed, asked.bar, unit="M/s")
+    ours, reads = named(outcomes, KERNEL), read_speed()
+    speed = rows / ours / 1e6 * (FAST_MEMORY / reads if reads else 1.0) if ours else None
+    yield Figure(f"{asked.name}: kernel at {FAST_MEMORY / 1e9:g} GB/s", speed, asked.bar, unit="M/s")
     if asked.reference is not None:
         yield Figure(f"{asked.name}: kernel / C++", ratio(named(outcomes, CPP), ours), 0.9)
     both = named(outcomes, f"{KERNEL}, {options.threads} threads")
     wanted = None if asked.sequential else 1.7
     yield Figure(f"{asked.name}: {options.threads} threads / 1", ratio(ours, both), wanted)
     bar = 2.0 if asked.name == "trend" else None
-    yield Figure(f"{asked.name}: fused / unfused", ratio(named(outcomes, UNFUSED), ours), bar)
+    if any(each.name == UNFUSED for each in outcomes):
+        yield Figure(f"{asked.name}: fused / unfused", ratio(named(outcomes, UNFUSED), ours), bar)
     for name, _, least in PEERS.get(asked.name, ()):
         threads = both if name == "Polars" else ours
         yield Figure(f"{asked.name}: kernel / {name}", ratio(named(outcomes, name), threads), least)
     yield Figure(f"{asked.name}: compile", run.compiler.seconds * 1e3, COMPILE_MS, at_least=False, unit="ms")
+
+
+def read_speed() -> float | None:
+    """How many bytes a second one thread reads, now: bars are for a core that reads `FAST_MEMORY`."""
+    reference = _reader()
+    return None if reference is None else reference.read_bandwidth(1)
+
+
+@cache
+def _reader() -> Reference | None:
+    try:
+        return load_reference()
+    except NoCompilerError:
+        return None
 
 
 def batch_cases(rows: int, options: TiltOptions, progress: Progress) -> list[Case]:
