@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,6 +20,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once
 from penstock.sources.bad import Arrived
+from penstock.sources.gather import gathered
 from penstock.sources.live_files import Clock
 
 if TYPE_CHECKING:
@@ -67,8 +68,7 @@ class Live:
         return [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
-        parts = [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches()
-        return [made for part in parts for made in self._gates[name].push(part, self._now())]
+        return [made for part in _parts(data) for made in self._gates[name].push(part, self._now())]
 
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
         """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
@@ -181,7 +181,18 @@ def run(
     live = Live(stream, engine, state, _clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
-    return Run(live, {**inputs, **_bound_inputs(stream, rest, set(inputs), state is not None)}, final)
+    inputs |= _bound_inputs(stream, rest, set(inputs), state is not None)
+    # Streams side by side are taken in turn, batch by batch as they were cut.
+    if len(inputs) == 1:
+        inputs = {
+            name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
+        }
+    return Run(live, inputs, final)
+
+
+def _is_there(data: Any) -> bool:
+    """Whether all batches are in memory: then nobody waits for the result of one before giving the next."""
+    return isinstance(data, list | tuple | pa.Table)
 
 
 def _bound_inputs(
@@ -211,7 +222,12 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
         return None
     if not hasattr(data, "__iter__"):
         raise BindingError(f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches")
-    return (part for each in data for part in as_bound(each).batches())
+    return (part for each in data for part in _parts(each))
+
+
+def _parts(data: Any) -> Iterable[pa.RecordBatch]:
+    """A batch as it is; anything else in batches."""
+    return [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches()
 
 
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:

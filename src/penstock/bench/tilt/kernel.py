@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,25 +59,6 @@ class DenseRun:
     def on(self, threads: int) -> DenseRun:
         """The same kernels on another number of threads."""
         return DenseRun(DenseSignals(self.signals.program, threads), self.samples, self.compiler)
-
-    def over(self, rows: int) -> DenseRun:
-        """The same kernels over the first rows."""
-        few = [Samples(each.rows.slice(0, rows)) for each in self.samples]
-        return DenseRun(DenseSignals(self.signals.program, 1), few, self.compiler)
-
-    def in_batches(self, size: int) -> Callable[[], None]:
-        """Evaluate batch by batch, each given with its halo, into one batch's memory."""
-        (whole,) = self.samples
-        past = self.signals.program.past
-        room = self.signals.room(0, size)
-
-        def run() -> None:
-            for begin in range(0, self.total - size + 1, size):
-                base = max(0, begin - past)
-                given = Samples(whole.rows.slice(base, begin + size - base), base)
-                self.signals.evaluate([given], begin, begin + size, room)
-
-        return run
 
 
 def dense_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> DenseRun:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ from penstock.bench.tilt.kernel import DenseRun, as_table, dense_run, floats
 from penstock.bench.tilt.peers import PEERS, Maker
 from penstock.bench.tilt.unfused import unfused_run
 
-KERNEL, UNFUSED, CPP, COLLECT = "kernel", "operator by operator", "C++", "collect()"
+KERNEL, UNFUSED, CPP, COLLECT, RUN = "kernel", "operator by operator", "C++", "collect()", "run()"
 FAST_MEMORY = 25e9
 COLLECT_PART = 10
 """`collect()` makes a table of intervals, most of them one sample long: it is asked about a part of the rows."""
@@ -183,26 +184,30 @@ def _reader() -> Reference | None:
 
 
 def batch_cases(rows: int, options: TiltOptions, progress: Progress) -> list[Case]:
-    """Trend in batches of every size: a batch costs a call, and its halo once more."""
+    """Trend by `run`, as a user gives it batches: a batch costs a push, unless small ones are gathered."""
     asked = next(each for each in APPLICATIONS if each.name == "trend")
     tables = asked.tables(rows)
-    run = dense_run(asked.signal(tables), tables)
+    signal = asked.signal(tables)
     cases = []
     for size in (each for each in BATCHES if each <= rows):
         progress(f"batches of {size:,}")
         few = min(rows, size * MOST_BATCHES)
-        batch = run.over(few).in_batches(size)
-        batch()
-        outcome = Outcome(
-            KERNEL, PENSTOCK_GROUP, 1, seconds=[best_seconds(batch, options.repeat)], agrees=True
+        batches = tables[0].slice(0, few).to_batches(max_chunksize=size)
+        seconds = best_seconds(
+            lambda given=batches: deque(signal.run(given, engine=engine), 0), options.repeat
         )
-        cases.append(Case(f"{size:,}", few // size * size, 1, (outcome,), (), "trend, by batch", size))
+        outcome = Outcome(RUN, PENSTOCK_GROUP, 1, seconds=[seconds], agrees=True)
+        cases.append(Case(f"{size:,}", few, 1, (outcome,), (), "trend, by batch", size))
     return cases
+
+
+def whole_run(signal: pk.Signal, batches: Sequence[pa.RecordBatch]) -> None:
+    deque(signal.run(batches, engine=pk.Engine(threads=1)), 0)
 
 
 def batch_figure(cases: Sequence[Case]) -> Figure:
     """Speed in batches of 1,000 against the fastest size."""
-    speeds = {case.point: case.rows / time for case in cases if (time := named(case.outcomes, KERNEL))}
+    speeds = {case.point: case.rows / time for case in cases if (time := named(case.outcomes, RUN))}
     peak = max(speeds.values(), default=None)
     value = speeds[1_000] / peak if peak and 1_000 in speeds else None
     return Figure("trend: batches of 1,000 / best", value, 0.3)
