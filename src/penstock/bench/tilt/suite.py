@@ -193,9 +193,7 @@ def batch_cases(rows: int, options: TiltOptions, progress: Progress) -> list[Cas
         progress(f"batches of {size:,}")
         few = min(rows, size * MOST_BATCHES)
         batches = tables[0].slice(0, few).to_batches(max_chunksize=size)
-        seconds = best_seconds(
-            lambda given=batches: deque(signal.run(given, engine=engine), 0), options.repeat
-        )
+        seconds = best_seconds(partial(whole_run, signal, batches), options.repeat)
         outcome = Outcome(RUN, PENSTOCK_GROUP, 1, seconds=[seconds], agrees=True)
         cases.append(Case(f"{size:,}", few, 1, (outcome,), (), "trend, by batch", size))
     return cases
