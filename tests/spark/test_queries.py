@@ -97,7 +97,7 @@ CHOSEN = {
 def test_the_strategy_follows_from_the_query_and_the_files(
     lakes: dict[str, str], name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.spark.planning.ROWS_PER_TASK", 100)
+    monkeypatch.setattr("penstock.spark.planning.LEAST_ROWS_PER_TASK", 100)
     query = scanned(lakes[kind], name)
     physical = planned(query.compiled(), query.data, None, 2)
     assert physical.choice.strategy == CHOSEN[name, kind], physical

@@ -22,6 +22,9 @@ from penstock.errors import UnsupportedError
 MINIMUM_REPEAT = 3
 NOT_AVAILABLE = "not available"
 
+Clock = Callable[[], float]
+"""Seconds since some moment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Contender:
@@ -69,14 +72,14 @@ def best_seconds(call: Callable[[], object], repeat: int) -> float:
     return min(timed(call)[0] for _ in range(repeat))
 
 
-def timed(call: Callable[[], object]) -> tuple[float, float]:
+def timed(call: Callable[[], object], processors: Clock = time.process_time) -> tuple[float, float]:
     """Call once, with the garbage collector held off, and give the clock's and the processors' seconds."""
     gc.collect()
     gc.disable()
     try:
-        begin, begin_cpu = time.perf_counter(), time.process_time()
+        begin, begin_cpu = time.perf_counter(), processors()
         answer = call()
-        elapsed = time.perf_counter() - begin, time.process_time() - begin_cpu
+        elapsed = time.perf_counter() - begin, processors() - begin_cpu
         del answer  # freeing the answer is not part of giving it
         return elapsed
     finally:
@@ -84,14 +87,18 @@ def timed(call: Callable[[], object]) -> tuple[float, float]:
 
 
 def compare(
-    contenders: Sequence[Contender], repeat: int, progress: Callable[[str], None] = lambda _: None
+    contenders: Sequence[Contender],
+    repeat: int,
+    progress: Callable[[str], None] = lambda _: None,
+    processors: Clock = time.process_time,
 ) -> list[Outcome]:
     """Run each contender `repeat` times, in turns, both ways; the first answer to a question counts.
 
-    The first round checks the answers and is not timed, so every contender is warm.
+    The first round checks the answers and is not timed, so every contender is warm. `processors` tells the processor
+    seconds used so far: those of this process, unless contenders work in others.
     """
     with frozen_heap():
-        return take_turns(contenders, repeat, progress)
+        return take_turns(contenders, repeat, progress, processors)
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def frozen_heap() -> Iterator[None]:
 
 
 def take_turns(
-    contenders: Sequence[Contender], repeat: int, progress: Callable[[str], None]
+    contenders: Sequence[Contender], repeat: int, progress: Callable[[str], None], processors: Clock
 ) -> list[Outcome]:
     """Check every contender, then time them, in turns."""
     outcomes = [Outcome(c.name, c.group, c.threads, c.question, c.rows) for c in contenders]
@@ -117,7 +124,7 @@ def take_turns(
     for turn in range(max(repeat, MINIMUM_REPEAT)):
         for contender, outcome in pairs if turn % 2 == 0 else reversed(pairs):
             progress(f"{contender.name}: round {turn + 1}")
-            time_once(contender, outcome)
+            time_once(contender, outcome, processors)
     return outcomes
 
 
@@ -134,12 +141,12 @@ def check_answer(contender: Contender, outcome: Outcome, answers: dict[str, pa.T
     outcome.agrees = agree(answer, answers.setdefault(contender.question, answer))
 
 
-def time_once(contender: Contender, outcome: Outcome) -> None:
+def time_once(contender: Contender, outcome: Outcome, processors: Clock = time.process_time) -> None:
     """Add one timing, unless the contender has failed."""
     if outcome.error:
         return
     try:
-        seconds, cpu_seconds = timed(contender.run)
+        seconds, cpu_seconds = timed(contender.run, processors)
         outcome.seconds.append(seconds)
         outcome.cpu_seconds.append(cpu_seconds)
     except Exception as error:  # noqa: BLE001 - as above

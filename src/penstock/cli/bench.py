@@ -15,7 +15,7 @@ from penstock.bench.joins import JoinsOptions, joins_cases
 from penstock.bench.machine import facts
 from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.bench.memory import memory_figures
-from penstock.bench.on_spark.suite import SparkOptions, planning_figure, spark_cases
+from penstock.bench.on_spark.suite import SparkOptions, spark_bench
 from penstock.bench.peers import limit_polars_threads
 from penstock.bench.reference import Reference
 from penstock.bench.reference.swag import load_swag
@@ -135,10 +135,15 @@ def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
     options = SparkOptions(rows_of(request), request.keys, repeat_of(request, WINDOW_REPEAT), cores)
     machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
+    cases: list[Case] = []
+    alone: list[Figure] = []
     with console.status("starting") as status:
-        cases = spark_cases(options, status.update)
-    print_each(console, cases)
-    alone = [planning_figure()]
+        for made in spark_bench(options, status.update):
+            if isinstance(made, Case):
+                cases.append(made)
+                print_case(console, made)
+            else:
+                alone.append(made)
     console.print(figure_table(alone))
     save(request, machine, cases, alone)
 

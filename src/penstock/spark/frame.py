@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
-from penstock.compile import Compiled, objects_of
+from penstock.compile import Compiled
 from penstock.errors import BindingError
 from penstock.expr.nodes import Column
 from penstock.passes.partition_keys import key_places
@@ -28,7 +28,18 @@ from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
 from penstock.spark.streaming.edges import refuse_quarantine
 from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
-from penstock.spark.tasks import Assemble, Fold, Named, OverFrame, OverParts, Query, Receive, Run, Send
+from penstock.spark.tasks import (
+    Assemble,
+    Fold,
+    Named,
+    OverFrame,
+    OverParts,
+    Query,
+    Receive,
+    Run,
+    Send,
+    shipped,
+)
 from penstock.spark.types import deliverer, never_null, spark_schema
 
 if TYPE_CHECKING:
@@ -161,8 +172,8 @@ class Wiring:
         return spark_schema(schema_of(self.compiled.plan), never_null(self.compiled.plan))
 
     def _query(self, plan: Plan | None = None) -> Query:
-        objects = objects_of(self.compiled.program) if plan is None else {}
-        return Query.of(plan or self.compiled.plan, tuple(sorted(objects.items())), self.tables)
+        objects = shipped(self.compiled.plan) if plan is None else ()
+        return Query.of(plan or self.compiled.plan, objects, self.tables)
 
     def _alone(self) -> DataFrame:
         """Let each task give results by itself."""

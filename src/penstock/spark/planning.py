@@ -19,7 +19,9 @@ from penstock.spark.bound import Frame
 from penstock.spark.slices import Part, Piece, even_parts, joined_part, read_again, time_known, time_slices
 
 # A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
-ROWS_PER_TASK = 2_000_000
+LEAST_ROWS_PER_TASK = 500_000
+# What is done again if a task fails, and how often progress is seen: more rows than this are two tasks.
+MOST_ROWS_PER_TASK = 64_000_000
 # What a task behind a shuffle holds in memory.
 MOST_ROWS_PER_SHARD = 16_000_000
 
@@ -74,7 +76,9 @@ def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
     rows = [each.fragment.rows for each in pieces]
     if None in rows:
         return tasks
-    return max(min(tasks, sum(row or 0 for row in rows) // ROWS_PER_TASK), 1)
+    total = sum(row or 0 for row in rows)
+    waves = -(-total // (tasks * MOST_ROWS_PER_TASK))
+    return max(min(tasks * waves, total // LEAST_ROWS_PER_TASK), 1)
 
 
 def _slices(found: Possible, pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...] | None:

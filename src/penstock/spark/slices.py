@@ -50,11 +50,26 @@ def time_known(pieces: Sequence[Piece]) -> bool:
 
 
 def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, ...]:
-    """Give each task a stretch of time."""
-    cuts = _cuts(pieces, tasks)
-    edges = list(zip([None, *cuts], [*cuts, None], strict=True))
-    line = _timeline(pieces)
+    """Give each task a stretch of time, cut where row groups begin or where windows end, whichever reads less."""
+    cuts, line = _cuts(pieces, tasks), _timeline(pieces)
+    anywhere = _sliced(line, cuts, halo)
+    if halo.step == 1:
+        return anywhere
+    ends = sorted({cut - (cut - halo.border) % halo.step for cut in cuts})
+    at_ends = _sliced(
+        line, [end for end in ends if end > line.first[0]], Halo(halo.past - halo.step + 1, halo.future)
+    )
+    return min(at_ends, anywhere, key=_longest)
+
+
+def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...]:
+    edges = zip([None, *cuts], [*cuts, None], strict=True)
     return tuple(Part(_touched(line, low, high, halo), low, high) for low, high in edges)
+
+
+def _longest(parts: Sequence[Part]) -> int:
+    """Give the rows of the task that others wait for."""
+    return max(part.rows for part in parts)
 
 
 def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from penstock.sources.conform import check
 from penstock.sources.opening import open_data
 from penstock.spark.planning import Physical, planned
 from penstock.spark.slices import Part, as_json, from_json
-from penstock.spark.tasks import Query, Run, work_on_part
+from penstock.spark.tasks import Query, Run, shipped, work_on_part
 from penstock.spark.types import never_null, spark_schema
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class PenstockSource(DataSource):
                 "a query that joins a table runs with query.to_spark(spark): options hold no rows"
             )
         physical = self._planned(compiled, bound_paths(compiled, self.options))
-        return PenstockReader(query, tuple(json.dumps(as_json(part)) for part in physical.parts))
+        parts = tuple(json.dumps(as_json(part)) for part in physical.parts)
+        return PenstockReader(replace(query, objects=shipped(compiled.plan)), parts)
 
     def _query(self) -> Query:
         text = self.options.get("query")

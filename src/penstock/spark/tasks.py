@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.api.execute import grouped
-from penstock.compile import Compiled, compile_plan, offer_objects
+from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
 from penstock.plan.codec import Function, decode, encode
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, time_of
@@ -73,6 +73,12 @@ class Query:
 def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[str, bytes], ...]) -> Compiled:
     offer_objects(dict(objects))
     return compile_plan(decode(text, functions))
+
+
+@lru_cache(maxsize=32)
+def shipped(plan: Plan) -> Named:
+    """Compile the kernels that tasks begin with; those whose processor differs find nothing in them, and compile their own."""
+    return tuple(sorted(objects_of(compile_plan(plan).program).items()))
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

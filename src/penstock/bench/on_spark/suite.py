@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import penstock as pk
-from penstock.bench.figures import Case, Figure, named, ratio
-from penstock.bench.measure import Outcome, compare
+from penstock.bench.figures import Case, Figure, ratio
+from penstock.bench.measure import Contender, Outcome, compare
 from penstock.bench.on_spark.lake import write_lake
-from penstock.bench.on_spark.questions import HERE, ON_SPARK, POLARS, SPARK, Question, questions
+from penstock.bench.on_spark.overheads import planning_figure, task_figure
+from penstock.bench.on_spark.questions import (
+    HERE,
+    ON_SPARK,
+    POLARS,
+    SPARK,
+    Question,
+    of_fewer_rows,
+    questions,
+)
+from penstock.bench.scale.processors import family_seconds
 from penstock.bench.suites import Progress
 from penstock.bench.workloads import YsbKeyed
-from penstock.passes.choose_strategy import Halo
-from penstock.sources.fragment import Fragment
 from penstock.spark.own_way import fair
-from penstock.spark.slices import Piece, time_slices
 
-# How many times as fast as Spark's own way; the rest is the same for all.
-TARGETS = {
-    "tumbling 1 s": 6.0,
-    "sliding 1 s, 10 at a time": 40.0,
-    "sliding 1 s, 100 at a time": 200.0,
-    "rolling mean of 1 s by key": 5.0,
-}
-ROW_GROUPS = 100_000
+THROUGH_SPARK, AGAINST_POLARS = 1.5, 0.7
+CHECKED = "Penstock here, the rows of Spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,58 +39,108 @@ class SparkOptions:
     cores: int = 2
 
 
-def spark_cases(options: SparkOptions, progress: Progress) -> list[Case]:
-    """Write lakes, start Spark, ask everything."""
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A running session, and the folder of the lakes written so far."""
+
+    options: SparkOptions
+    spark: Any
+    folder: Path
+    progress: Progress
+
+    def cases(self) -> Iterator[Case]:
+        """Ask everything, a question at a time."""
+        for each in questions(self.options.keys):
+            yield self._asked(each)
+
+    def overheads(self) -> list[Figure]:
+        """Take the figures that belong to no question."""
+        self.progress("planning")
+        planning = planning_figure(self.folder)
+        self.progress("many small tasks")
+        return [planning, task_figure(self.spark, self.folder, self.options.cores)]
+
+    def _asked(self, question: Question) -> Case:
+        """Ask one question of everybody, Spark perhaps over a smaller lake, where we are asked too to check the answer."""
+        rows = max(self.options.rows // question.part, 1)
+        outcomes = compare(
+            self._contenders(question, rows), self.options.repeat, self.progress, family_seconds
+        )
+        name = f"{question.name}, on Spark"
+        return Case(name, rows, question.keys, tuple(outcomes), tuple(ratios(question, rows, outcomes)))
+
+    def _contenders(self, question: Question, rows: int) -> list[Contender]:
+        whole = self._lake(rows, question.keys)
+        mine = question.ours(self.spark, whole)
+        if rows <= question.spark_rows:
+            return mine + question.theirs(self.spark, whole)
+        few = self._lake(question.spark_rows, question.keys)
+        here = next(each for each in question.ours(self.spark, few) if each.name == HERE)
+        theirs = [replace(here, name=CHECKED), *question.theirs(self.spark, few)]
+        return mine + of_fewer_rows(theirs, question.spark_rows)
+
+    def _lake(self, rows: int, keys: int) -> str:
+        lake = self.folder / f"{rows}-{keys}"
+        if not lake.exists():
+            self.progress(f"writing a lake of {rows:,} rows")
+            write_lake(lake, YsbKeyed(rows, keys))
+        return str(lake)
+
+
+def spark_bench(options: SparkOptions, progress: Progress) -> Iterator[Case | Figure]:
+    """Start Spark and write lakes; give each case when it is done, then the figures that belong to none."""
     progress("starting Spark")
     spark = pk.spark_session(f"local[{options.cores}]", name="penstock bench", memory="4g")
     fair(spark)
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
-            return [asked(each, options, spark, Path(folder), progress) for each in questions(options.keys)]
+            bench = Bench(options, spark, Path(folder), progress)
+            yield from bench.cases()
+            yield from bench.overheads()
     finally:
         spark.stop()
 
 
-def asked(question: Question, options: SparkOptions, spark: Any, folder: Path, progress: Progress) -> Case:
-    """Ask one question of everybody, over one lake."""
-    rows = max(options.rows // question.part, 1)
-    lake = folder / f"{rows}-{question.keys}"
-    if not lake.exists():
-        progress(f"writing a lake of {rows:,} rows")
-        write_lake(lake, YsbKeyed(rows, question.keys))
-    outcomes = compare(question.contenders(spark, str(lake)), options.repeat, progress)
-    figures = tuple(ratios(question, outcomes))
-    return Case(f"{question.name}, on Spark", rows, question.keys, tuple(outcomes), figures)
+# --- figures ------------------------------------------------------------------------------------------------
 
 
-def ratios(question: Question, outcomes: Sequence[Outcome]) -> list[Figure]:
-    """Compare with Spark's own way, with Polars, and with the same engine without Spark."""
-    ours = named(outcomes, ON_SPARK)
-    found = [
-        Figure(f"{ON_SPARK} / {SPARK}", ratio(named(outcomes, SPARK), ours), TARGETS.get(question.name)),
-        Figure(
-            f"{ON_SPARK} takes so many times {HERE}", ratio(ours, named(outcomes, HERE)), 1.5, at_least=False
-        ),
+def ratios(question: Question, rows: int, outcomes: Sequence[Outcome]) -> list[Figure]:
+    """Compare with Spark's own way, with the same engine without Spark, and with Polars: by the clock, which has a target,
+    and by processor time, which neighbours disturb less."""
+    through = THROUGH_SPARK if question.through else None
+    against = {SPARK: question.target, HERE: through, POLARS: AGAINST_POLARS}
+    there = [each.name for each in outcomes]
+    return [
+        figure
+        for name, target in against.items()
+        if name in there
+        for figure in _pair(name, target, rows, outcomes)
     ]
-    if any(each.name == POLARS for each in outcomes):
-        found.append(Figure(f"{ON_SPARK} / {POLARS}", ratio(named(outcomes, POLARS), ours), 0.7))
-    return found
 
 
-def planning_figure() -> Figure:
-    """Time the cutting of many row groups into slices; footers are read besides, files at a time."""
-    pieces = [
-        Piece(
-            "events",
-            Fragment(
-                f"{n // 100}.parquet", "parquet", (n % 100, n % 100 + 1), 10_000, n * 1_000, n * 1_000 + 999
-            ),
-            n * 10_000,
-        )
-        for n in range(ROW_GROUPS)
-    ]
-    begin = time.perf_counter()
-    time_slices(pieces, Halo(9_999, 0), 64)
-    return Figure(
-        f"planning {ROW_GROUPS:,} row groups", time.perf_counter() - begin, 10.0, at_least=False, unit="s"
-    )
+def _pair(name: str, target: float | None, rows: int, outcomes: Sequence[Outcome]) -> list[Figure]:
+    ours, theirs = _each(outcomes, ON_SPARK), _each(outcomes, name)
+    clock = _rows_second(ours, rows, ours.best), _rows_second(theirs, rows, theirs.best)
+    work = _rows_second(ours, rows, ours.best_cpu), _rows_second(theirs, rows, theirs.best_cpu)
+    if name == HERE:
+        title = f"{ON_SPARK} takes so many times {HERE}"
+        by_clock = Figure(title, ratio(clock[1], clock[0]), target, at_least=False)
+        by_work = ratio(work[1], work[0])
+    else:
+        title = f"{ON_SPARK} / {name}{_said(theirs)}"
+        by_clock = Figure(title, ratio(clock[0], clock[1]), target)
+        by_work = ratio(work[0], work[1])
+    return [by_clock, Figure("  the same by processor time", by_work)]
+
+
+def _each(outcomes: Sequence[Outcome], name: str) -> Outcome:
+    return next(each for each in outcomes if each.name == name)
+
+
+def _rows_second(outcome: Outcome, rows: int, seconds: float | None) -> float | None:
+    """Give a speed, of right answers only."""
+    return (outcome.rows or rows) / seconds if seconds and outcome.agrees else None
+
+
+def _said(outcome: Outcome) -> str:
+    return "" if outcome.rows is None else f", which was asked about {outcome.rows:,} rows: rows a second"
