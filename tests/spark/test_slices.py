@@ -53,6 +53,31 @@ def test_every_slice_reads_all_that_its_results_need(
             assert (each in part.pieces) == needed
 
 
+@given(pieces(), st.integers(1, 30), st.integers(1, 30), st.integers(0, 29), st.integers(1, 6))
+def test_slices_cut_at_the_ends_of_windows_read_all_that_windows_need(
+    given_pieces: list[Piece], size: int, every: int, offset: int, tasks: int
+) -> None:
+    parts = time_slices(given_pieces, Halo(size - 1, 0, every, (offset + size) % every), tasks)
+    for start in range(offset - 20 * every, 100, every):
+        end = start + size
+        (owner,) = (
+            part
+            for part in parts
+            if (part.low is None or end - 1 >= part.low) and (part.high is None or end - 1 < part.high)
+        )
+        for each in given_pieces:
+            low, high = each.fragment.time_min, each.fragment.time_max
+            assert low is not None and high is not None
+            assert each in owner.pieces or low >= end or high < start
+
+
+def test_tumbling_windows_need_no_halo() -> None:
+    ordered = [piece(i, 100 * i, 100 * i + 99, 1_000) for i in range(100)]
+    parts = time_slices(ordered, Halo(999, 0, 1_000, 0), 5)
+    assert [part.low for part in parts] == [None, 2_000, 4_000, 6_000, 8_000]
+    assert read_again(parts, ordered) == 1.0
+
+
 @given(pieces(), st.integers(1, 6))
 def test_even_parts_hold_every_piece_once_and_in_order(given_pieces: list[Piece], tasks: int) -> None:
     parts = even_parts(given_pieces, tasks)

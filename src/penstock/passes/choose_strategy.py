@@ -28,6 +28,8 @@ from penstock.types.joins import Lookup
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
 MOST_READ_AGAIN = 1.25
+# How many times its even share the longest slice may read before a shuffle is preferred.
+MOST_UNEVEN = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,14 @@ class Possible:
 class Facts:
     """What is known about the data: whether all of it lies in files, and how much slices would read.
 
-    `read_again` is the ratio of rows that slices read to rows there are; None if times are not known.
+    `read_again` is the ratio of rows that slices read to rows there are; None if times are not known. `uneven` is the
+    ratio of what the longest of them reads to what it would read if files were cut anywhere.
     """
 
     files: bool
     tasks: int
     read_again: float | None = None
+    uneven: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +145,14 @@ def _forced(found: Possible, facts: Facts, force: str) -> Choice:
 def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
     """Say why a strategy is not chosen: it cannot be, or would not pay."""
     obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
-    if obstacle is None and strategy == SLICES and (facts.read_again or 1) > MOST_READ_AGAIN:
-        return (
-            f"{facts.read_again:.2g} times the rows would be read: files overlap in time, or windows are long"
-        )
-    return obstacle
+    if obstacle is not None or strategy != SLICES:
+        return obstacle
+    why = "files overlap in time, or windows are long"
+    if (facts.read_again or 1) > MOST_READ_AGAIN:
+        return f"{facts.read_again:.2g} times the rows would be read: {why}"
+    if facts.uneven > MOST_UNEVEN:
+        return f"one task would read {facts.uneven:.2g} times its share: {why}"
+    return None
 
 
 def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:

@@ -16,7 +16,16 @@ from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound
 from penstock.sources.fragment import Fragment
 from penstock.spark.bound import Frame
-from penstock.spark.slices import Part, Piece, even_parts, joined_part, read_again, time_known, time_slices
+from penstock.spark.slices import (
+    Part,
+    Piece,
+    even_parts,
+    joined_part,
+    longest,
+    read_again,
+    time_known,
+    time_slices,
+)
 
 # A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
 LEAST_ROWS_PER_TASK = 500_000
@@ -66,10 +75,16 @@ def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None
     found = possible(compiled.program)
     worth = tasks if frames or strategy is not None else _tasks_worth(pieces, tasks)
     slices = _slices(found, pieces, worth) if not frames else None
-    again = None if slices is None else read_again(slices, pieces)
-    choice = choose(found, Facts(not frames, worth, again), strategy)
+    choice = choose(found, _facts(slices, pieces, not frames, worth), strategy)
     parts = _parts(choice, found, pieces, slices, worth)
     return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
+
+
+def _facts(slices: Sequence[Part] | None, pieces: Sequence[Piece], files: bool, tasks: int) -> Facts:
+    if slices is None:
+        return Facts(files, tasks)
+    share = max(longest(even_parts(pieces, tasks)), 1)
+    return Facts(files, tasks, read_again(slices, pieces), longest(slices) / share)
 
 
 def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
@@ -106,9 +121,14 @@ def pieces_of(source: Source, bound: Any) -> list[Piece]:
     if source.time.implied:
         fragments = [_implied(each, first, source) for each, first in zip(fragments, firsts, strict=False)]
     return [
-        Piece(source.name, replace(each, path=os.path.abspath(each.path)), first)  # noqa: PTH100 - no links resolved
-        for each, first in zip(fragments, firsts, strict=False)
+        Piece(source.name, _whole_path(each), first) for each, first in zip(fragments, firsts, strict=False)
     ]
+
+
+def _whole_path(fragment: Fragment) -> Fragment:
+    """Name a file so that tasks find it, whatever folder they run in; no links are resolved."""
+    path = fragment.path
+    return fragment if os.path.isabs(path) else replace(fragment, path=os.path.abspath(path))  # noqa: PTH100, PTH117
 
 
 def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:

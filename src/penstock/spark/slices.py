@@ -59,7 +59,7 @@ def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, 
     at_ends = _sliced(
         line, [end for end in ends if end > line.first[0]], Halo(halo.past - halo.step + 1, halo.future)
     )
-    return min(at_ends, anywhere, key=_longest)
+    return min(at_ends, anywhere, key=longest)
 
 
 def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...]:
@@ -67,7 +67,7 @@ def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...
     return tuple(Part(_touched(line, low, high, halo), low, high) for low, high in edges)
 
 
-def _longest(parts: Sequence[Part]) -> int:
+def longest(parts: Sequence[Part]) -> int:
     """Give the rows of the task that others wait for."""
     return max(part.rows for part in parts)
 

@@ -13,7 +13,8 @@ from penstock.bench.figures import Figure
 from penstock.bench.measure import Outcome
 from penstock.bench.on_spark import questions as q
 from penstock.bench.on_spark.lake import write_lake
-from penstock.bench.on_spark.suite import TARGETS, ratios
+from penstock.bench.on_spark.overheads import planning_figure
+from penstock.bench.on_spark.suite import ratios
 from penstock.bench.workloads import STEP_US, YsbKeyed
 
 
@@ -35,17 +36,28 @@ def test_libraries_give_the_answer_of_penstock(lake: str) -> None:
         assert agree(normalise(q.window_answer(ask(lake, 10_000))), ours), ask.__name__
 
 
-def test_every_question_has_a_target() -> None:
-    assert {each.name for each in q.questions(10)} == set(TARGETS)
+def outcome(name: str, seconds: float, agrees: bool = True, rows: int | None = None) -> Outcome:
+    return Outcome(name, "", 2, seconds=[seconds], cpu_seconds=[2 * seconds], agrees=agrees, rows=rows)
+
+
+GOOD = [outcome(q.ON_SPARK, 2.0), outcome(q.HERE, 1.0), outcome(q.SPARK, 20.0), outcome(q.POLARS, 1.0)]
 
 
 def test_ratios_are_taken_of_right_answers_only() -> None:
-    def outcome(name: str, seconds: float, agrees: bool = True) -> Outcome:
-        return Outcome(name, "", 2, seconds=[seconds], agrees=agrees)
-
     first = q.questions(10)[0]
-    good = [outcome(q.ON_SPARK, 2.0), outcome(q.HERE, 1.0), outcome(q.SPARK, 20.0), outcome(q.POLARS, 1.0)]
-    values = [figure.value for figure in ratios(first, good)]
-    assert values == [10.0, 2.0, 0.5]
-    wrong = [outcome(q.ON_SPARK, 2.0, agrees=False), *good[1:]]
-    assert all(isinstance(each, Figure) and each.value is None for each in ratios(first, wrong))
+    assert [figure.value for figure in ratios(first, 1_000, GOOD)] == [10.0, 10.0, 2.0, 2.0, 0.5, 0.5]
+    assert [figure.target for figure in ratios(first, 1_000, GOOD)] == [6.0, None, 1.5, None, 0.7, None]
+    wrong = [outcome(q.ON_SPARK, 2.0, agrees=False), *GOOD[1:]]
+    assert all(isinstance(each, Figure) and each.value is None for each in ratios(first, 1_000, wrong))
+
+
+def test_who_was_asked_about_fewer_rows_is_compared_by_rows_a_second() -> None:
+    few = [*GOOD[:2], outcome(q.SPARK, 20.0, rows=100)]
+    found = ratios(q.questions(10)[1], 1_000, few)
+    assert found[0].value == 100.0 and "100 rows" in found[0].name
+
+
+def test_planning_is_timed_over_real_footers(tmp_path: Path) -> None:
+    found = planning_figure(tmp_path, row_groups=300)
+    assert found.value is not None and found.met
+    assert len(list((tmp_path / "planning").iterdir())) == 3

@@ -32,6 +32,7 @@ def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str
         (WINDOWS, ORDERED, "slices", "1.05 times the rows"),
         (WINDOWS, UNORDERED, "fragments", "3.9 times the rows"),
         (WINDOWS, UNKNOWN, "fragments", "do not tell"),
+        (WINDOWS, Facts(True, 4, 1.0, uneven=4.0), "fragments", "one task would read 4 times its share"),
         (WINDOWS, FRAME, "fragments", "DataFrame"),
         (WINDOWS, Facts(files=True, tasks=1, read_again=1.0), "one", "one task only"),
         (ROLLING, ORDERED, "slices", "10 ticks before"),

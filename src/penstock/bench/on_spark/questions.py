@@ -174,9 +174,7 @@ def spark_rolling(spark: Any, path: str) -> list[Contender]:
     """Ask Spark for a range frame."""
 
     def run() -> Any:
-        return computed(
-            rolling_mean(spark.read.parquet(path), "ts", SECOND, "campaign_id", "value", "m")
-        )
+        return computed(rolling_mean(spark.read.parquet(path), "ts", SECOND, "campaign_id", "value", "m"))
 
     return [Contender(SPARK, run, rolling_frame_answer, 2, PEER_GROUP)]
 

@@ -106,7 +106,8 @@ def spark_bench(options: SparkOptions, progress: Progress) -> Iterator[Case | Fi
 
 def ratios(question: Question, rows: int, outcomes: Sequence[Outcome]) -> list[Figure]:
     """Compare with Spark's own way, with the same engine without Spark, and with Polars: by the clock, which has a target,
-    and by processor time, which neighbours disturb less."""
+    and by processor time, which neighbours disturb less.
+    """
     through = THROUGH_SPARK if question.through else None
     against = {SPARK: question.target, HERE: through, POLARS: AGAINST_POLARS}
     there = [each.name for each in outcomes]
