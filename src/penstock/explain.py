@@ -173,7 +173,8 @@ def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> 
                 this, program[body.source], ["a Python function, called once for each window"]
             )
         case Join() as body:
-            return join_reasons(body)
+            left = program[body.left].body
+            return join_reasons(body, isinstance(left, ir.Reduce) and left.strict)
         case ir.Signals(sources=sources) as body:
             return signal_reasons(this, body, [program[name] for name in sources])
         case _:

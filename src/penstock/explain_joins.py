@@ -7,10 +7,14 @@ from penstock.join_algorithms import join_chooser
 from penstock.runtime.joins.algorithms import FEW_ROWS
 
 
-def join_reasons(body: Join) -> list[str]:
+def join_reasons(body: Join, fused: bool = False) -> list[str]:
     """Lines about the algorithm; none for joins that have no choice."""
     if not (isinstance(body.pairing, InWindow) and body.on):
         return []
+    if fused:
+        return [
+            "fused: counts and sums of both sides multiply, no pair is made; keys meet once for each window"
+        ]
     if body.algorithm != "auto":
         return [f"pairs by {body.algorithm}, as asked for"]
     chooser = join_chooser()

@@ -197,25 +197,20 @@ class JoinProgram:
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
         how: Pairing = lanes
-        if body.on and not carried:
-            how = self._pairing(body, keys, residual, lanes)
+        chosen = self._pairing(body, residual, lanes) if body.on else None
+        if chosen is not None and not carried:
+            how = chosen
         elif residual is not None and not body.on and not carried:
             how = self._band(body, residual, lanes, context) or lanes
         plain = WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
-        return RunMatcher(plain, how) if isinstance(how, AlgorithmPairing) else plain
+        return plain if chosen is None else RunMatcher(plain, chosen)
 
-    def _pairing(
-        self,
-        body: jn.Join,
-        keys: tuple[tuple[str, ...], tuple[str, ...]],
-        residual: Residual | None,
-        lanes: LanePairing,
-    ) -> AlgorithmPairing:
+    def _pairing(self, body: jn.Join, residual: Residual | None, lanes: LanePairing) -> AlgorithmPairing:
         """The algorithm that was asked for, or one that chooses."""
         auto = body.algorithm == "auto"
         chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
         ordered = in_order(self.workshop) if body.algorithm in IN_ORDER else None
-        return AlgorithmPairing(chosen, ordered, not auto, keys, residual, lanes, lanes.kernels)
+        return AlgorithmPairing(chosen, ordered, not auto, self._keys, residual, lanes, lanes.kernels)
 
     def _band(
         self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context

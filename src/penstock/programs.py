@@ -74,6 +74,7 @@ class CompiledWindow:
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
+        self.strict = window.body.strict
         self.interned = window.interned
         self.texts = workshop.texts
         self.schema = window.result.schema

@@ -24,12 +24,13 @@ NAMES = [
     if name.startswith(HOWS) and name.endswith(("tumbling", "with gaps", "unbounded", "residual"))
     if "theta" not in name
 ]
+NAMES += ["of windows"]
 
 
 @contextmanager
 def everything_is_large() -> Iterator[None]:
     few = patch.object(runs, "FEW_ROWS", 1), patch.object(gathering, "FEW", 1)
-    with few[0], few[1], patch.object(windows, "ROWS_A_SPAN", 0):
+    with few[0], few[1], patch.object(windows, "ROWS_A_RUN", 0):
         yield
 
 
@@ -86,7 +87,7 @@ def test_large_windows_equal_small_ones_in_every_column(how, spread, monkeypatch
     sides = [typed(4000, rng.integers(0, 900, 4000) * spread, seed) for seed in (1, 2)]
     a, b = (pk.from_arrow(table, time="t", name=name) for table, name in zip(sides, "ab", strict=True))
     query = a.join(b, on="k", window=1500, how=how)
-    monkeypatch.setattr(windows, "ROWS_A_SPAN", 1 << 40)  # no window is looked at by itself
+    monkeypatch.setattr(windows, "ROWS_A_RUN", 1 << 40)  # no window is looked at by itself
     wanted = query.collect(engine=pk.Engine(threads=1)).combine_chunks()
     monkeypatch.undo()
     monkeypatch.setattr(runs, "FEW_ROWS", 1000)

@@ -35,7 +35,8 @@ window bounds and keys among them. In the `fields` and `having` of a Reduce, `Re
 reduction and `Column` a key or window bound; in the `fields` of an Attach, `Column` is a column of the
 source or, first, a bound of a Grid's window. `where` drops samples before anything else is evaluated on
 them: keys, arguments and fields are never evaluated (and never fail) where it is not true; likewise
-`fields` where `having` is not true. Sizes are ticks of the source's time.
+`fields` where `having` is not true. A `strict` Reduce stands for a join's: a sample before the watermark is late
+there, even if its window is open. Sizes are ticks of the source's time.
 
 Samples are ordered by (time, sequence, position); `Input.sequence` names the column that breaks ties.
 """
@@ -104,6 +105,7 @@ class Reduce:
     fields: tuple[Field, ...]
     where: Expr | None = None
     having: Expr | None = None
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from penstock.ir.nodes import Program
 from penstock.ir.verify import verify
 from penstock.passes.close_unbounded import close_unbounded
 from penstock.passes.fold_constants import fold_constants
+from penstock.passes.fuse_joins import fuse_joins
 from penstock.passes.fuse_samples import fuse_samples
 from penstock.passes.fuse_signals import fuse_signals
 from penstock.passes.prune_columns import prune_columns
@@ -24,6 +25,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_samples", fuse_samples),  # takes in what push_filter moved
     ("fold_constants", fold_constants),  # decides what fusion brought together
     ("share_reductions", share_reductions),
+    ("fuse_joins", fuse_joins),
     ("fuse_signals", fuse_signals),
     ("share_signals", share_signals),
     ("close_unbounded", close_unbounded),

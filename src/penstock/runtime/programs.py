@@ -116,6 +116,7 @@ class WindowProgram(Protocol):
     time: Time
     grid: Grid
     carried: bool
+    strict: bool
     keys: tuple[Key, ...]
     columns: tuple[str, ...]
     interned: frozenset[str]

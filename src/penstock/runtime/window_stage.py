@@ -113,7 +113,8 @@ class WindowStage:
         """Drop and count the rows whose windows had all been complete when they came."""
         if flow.frontier is None:
             return flow
-        late = self.windows.late(self.times(flow.batch), flow.frontier)
+        times = self.times(flow.batch)
+        late = times < flow.frontier if self.program.strict else self.windows.late(times, flow.frontier)
         if not late.any():
             return flow
         if self.metrics is not None:

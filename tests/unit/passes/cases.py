@@ -9,6 +9,7 @@ from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, IsIn, Lit
 from penstock.plan import nodes as pl
 from penstock.types.time import Time
 from penstock.types.windows import Unbounded
+from tests.unit.passes.join_cases import FUSE_JOINS
 from tests.unit.passes.signal_cases import FUSE_SIGNALS, SHARE_SIGNALS
 
 INT, FLOAT, BOOL, TEXT = pa.int64(), pa.float64(), pa.bool_(), pa.string()
@@ -208,6 +209,7 @@ ALL = {
     "share_reductions": SHARE_REDUCTIONS,
     "close_unbounded": CLOSE_UNBOUNDED,
     "prune_columns": PRUNE_COLUMNS,
+    "fuse_joins": FUSE_JOINS,
     "fuse_signals": FUSE_SIGNALS,
     "share_signals": SHARE_SIGNALS,
 }

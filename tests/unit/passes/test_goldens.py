@@ -17,7 +17,12 @@ from tests.unit.passes import cases
 
 RUN: dict[str, Pass] = dict(PASSES)
 # These show best what they do to a program whose objects are fused already.
-PREPARED = {"push_filter": fuse_samples, "share_reductions": fuse_samples, "share_signals": fuse_signals}
+PREPARED = {
+    "push_filter": fuse_samples,
+    "fuse_joins": fuse_samples,
+    "share_reductions": fuse_samples,
+    "share_signals": fuse_signals,
+}
 
 
 def section(name: str, before: Program, after: Program) -> str:

@@ -18,22 +18,8 @@ from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.results import NOBODY, Results, unmatched
-from penstock.runtime.joins.windows import Placed, WindowMatcher, arranged
+from penstock.runtime.joins.windows import Placed, Run, WindowMatcher, arranged
 from penstock.runtime.lanes.rows import Rows
-
-
-@dataclass(frozen=True)
-class Run:
-    """A window, and the rows of both sides that lie in it."""
-
-    start: int
-    end: int
-    left: tuple[int, int]
-    right: tuple[int, int]
-
-    @property
-    def rows(self) -> int:
-        return self.left[1] - self.left[0] + self.right[1] - self.right[0]
 
 
 @dataclass(frozen=True)
@@ -46,7 +32,7 @@ class RunMatcher:
     def emit(
         self, left: Rows, right: Rows, before: int, watermark: int
     ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
-        runs = self._runs(left.times, right.times)
+        runs = self.plain.windows.runs(left, right)
         if runs is None:
             return self.plain.emit(left, right, before, watermark)
         ends = np.array([run.end for run in runs], np.int64)
@@ -57,19 +43,6 @@ class RunMatcher:
                 kept[0][slice(*run.left)] = kept[1][slice(*run.right)] = True
         due = [run for run, done in zip(runs, complete, strict=True) if done]
         return list(self._results(due, left, right)), *kept
-
-    def _runs(self, left: np.ndarray, right: np.ndarray) -> list[Run] | None:
-        some = [times for times in (left, right) if len(times)]
-        if not some:
-            return []
-        low, high = min(int(each[0]) for each in some), max(int(each[-1]) for each in some)
-        spans = self.plain.windows.spans(low, high, len(left) + len(right))
-        if spans is None:
-            return None
-        cuts = [np.searchsorted(times, bounds) for times in (left, right) for bounds in spans]
-        rows = zip(*(each.tolist() for each in (*spans, *cuts)), strict=True)
-        runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
-        return [run for run in runs if run.rows]
 
     def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
         codes: list[Pairs] = []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -32,8 +33,35 @@ class Placed:
         return Placed(self.start[which], self.end[which], self.inside[which])
 
 
-Spans = tuple[np.ndarray, np.ndarray]
-ROWS_A_SPAN = 256  # windows with fewer rows, on average, are not looked at one by one
+ROWS_A_RUN = 256  # windows with fewer rows, on average, are not looked at one by one
+
+
+@dataclass(frozen=True)
+class Run:
+    """A window, and the rows of both sides that lie in it."""
+
+    start: int
+    end: int
+    left: tuple[int, int]
+    right: tuple[int, int]
+
+    @property
+    def rows(self) -> int:
+        return self.left[1] - self.left[0] + self.right[1] - self.right[0]
+
+
+def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[Run]:
+    """Windows whose rows have times from start to end, among rows in order of time."""
+    cuts = [np.searchsorted(each, bounds) for each in times for bounds in (starts, ends)]
+    rows = zip(*(each.tolist() for each in (starts, ends, *cuts)), strict=True)
+    runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
+    return [run for run in runs if run.rows]
+
+
+def first_and_last(left: Rows, right: Rows) -> tuple[int, int] | None:
+    """The times of the first and last row, if there is any."""
+    some = [each.times for each in (left, right) if len(each)]
+    return (min(int(each[0]) for each in some), max(int(each[-1]) for each in some)) if some else None
 
 
 class Windows(Protocol):
@@ -45,8 +73,8 @@ class Windows(Protocol):
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         """Which windows are complete at a watermark."""
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
-        """Starts and ends of the windows around times `low … high`; None where they are not known or too many."""
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        """The windows, where the rows of each lie side by side and are many; else None."""
 
 
 class Closing:
@@ -73,14 +101,16 @@ class GridWindows(Closing):
         start = times - into
         return Placed(start, start + grid.size, into < grid.size)
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
-        grid = self.grid
-        within_reach(np.array([low, high]), grid.every + grid.offset, grid.size + grid.offset)
-        first, last = ((time - grid.offset) // grid.every for time in (low, high))
-        if (last - first + 1) * ROWS_A_SPAN > rows:
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        around, grid = first_and_last(left, right), self.grid
+        if around is None:
+            return []
+        within_reach(np.array(around), grid.every + grid.offset, grid.size + grid.offset)
+        first, last = ((time - grid.offset) // grid.every for time in around)
+        if (last - first + 1) * ROWS_A_RUN > len(left) + len(right):
             return None
         starts = np.arange(first, last + 1) * grid.every + grid.offset
-        return starts, starts + grid.size
+        return runs_between(starts, starts + grid.size, (left.times, right.times))
 
 
 @dataclass(frozen=True)
@@ -100,9 +130,14 @@ class CalendarWindows(Closing):
         known = np.maximum(place, 0)
         return Placed(starts[known], ends[known], (place >= 0) & (times < ends[known]))
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
-        starts, ends = self.bounds(low, high)
-        return (starts, ends) if len(starts) * ROWS_A_SPAN <= rows else None
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        around = first_and_last(left, right)
+        if around is None:
+            return []
+        starts, ends = self.bounds(*around)
+        if len(starts) * ROWS_A_RUN > len(left) + len(right):
+            return None
+        return runs_between(starts, ends, (left.times, right.times))
 
 
 @dataclass(frozen=True)
@@ -138,7 +173,8 @@ class SessionWindows:
         """A row exactly at the end would still join."""
         return ends < watermark if watermark != FOREVER else np.ones(len(ends), np.bool_)
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        """Tell nothing: the sessions of different keys lie across each other."""
         return None
 
 
@@ -157,8 +193,18 @@ class CarriedWindows(Closing):
         known = [each.is_valid().to_numpy(zero_copy_only=False) for each in (start, end)]
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
-        return None
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        """Rows that carry windows of a grid come in the order of these."""
+        mine, its = (_carried_runs(self._side(each)) for each in (left, right))
+        if mine is None or its is None:
+            return None
+        windows = sorted({*mine, *its}, key=lambda window: window[::-1])
+        if len(windows) * ROWS_A_RUN > len(left) + len(right) or len({end for _, end in windows}) < len(
+            windows
+        ):
+            return None
+        nothing = 0, 0
+        return [Run(*window, mine.get(window, nothing), its.get(window, nothing)) for window in windows]
 
 
 class WholeWindow:
@@ -177,9 +223,25 @@ class WholeWindow:
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         return np.full(len(ends), watermark == FOREVER)
 
-    def spans(self, low: int, high: int, rows: int) -> Spans | None:
-        within_reach(np.array([high]), 0, 1)
-        return np.array([low]), np.array([high + 1])
+    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+        around = first_and_last(left, right)
+        if around is None:
+            return []
+        within_reach(np.array(around), 0, 1)
+        return [Run(around[0], around[1] + 1, (0, len(left)), (0, len(right)))]
+
+
+def _carried_runs(placed: Placed) -> dict[tuple[int, int], tuple[int, int]] | None:
+    """The rows of each window, where every row has one and rows of one lie side by side."""
+    steps = np.diff(placed.end)
+    same = bool((np.diff(placed.start)[steps == 0] == 0).all())
+    if not placed.inside.all() or bool((steps < 0).any()) or not same:
+        return None
+    cuts = np.flatnonzero(steps) + 1
+    if len(cuts) * ROWS_A_RUN > len(placed.end):
+        return None
+    spans = pairwise([0, *cuts.tolist(), len(placed.end)]) if len(placed.end) else ()
+    return {(int(placed.start[low]), int(placed.end[low])): (low, high) for low, high in spans}
 
 
 # --- pairs ------------------------------------------------------------------------------------------
