@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from penstock.sources.bad import HISTORY, Arrived
 from penstock.sources.bound import Bound, Present
 from penstock.sources.conform import check, conformer
 from penstock.sources.dataset import Dataset, Files
+from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import Clock
 
 if TYPE_CHECKING:
@@ -123,32 +123,26 @@ def timed_batches(
         yield conformer(batch.schema, schema, schema.names, "the history")(batch), None
 
 
-def in_order(data: Dataset, by: int = 1) -> list[tuple[Dataset, int | None]]:
-    """Put files in order of their first times, some together; behind each, say when the next ones begin.
+def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
+    """Put files in order of their first times; with each, say when the next one begins.
 
     Where a file does not tell its times, they stay as they are.
     """
-    files: dict[str, list[int]] = {}
-    for place, each in enumerate(data.fragments):
-        files.setdefault(each.path, []).append(place)
-    firsts = {path: _first(data, places) for path, places in files.items()}
-    known = [first for first in firsts.values() if first is not None]
-    told = len(known) == len(firsts)
-    paths = sorted(files, key=lambda path: (firsts[path] or 0, path)) if told else list(files)
-    groups = [paths[begin : begin + by] for begin in range(0, len(paths), by)]
-    starts = [min(firsts[path] or 0 for path in group) for group in groups]
-    ahead = list(accumulate(reversed(starts[1:]), min))[::-1]
-    upto: list[int | None] = [*ahead, FOREVER] if told else [None] * len(groups)
-    parts = [
-        Dataset(data.schema, tuple(data.fragments[place] for path in group for place in files[path]))
-        for group in groups
-    ]
-    return list(zip(parts, upto, strict=True))
+    files: dict[str, list[Fragment]] = {}
+    for each in data.fragments:
+        files.setdefault(each.path, []).append(each)
+    firsts = {path: _first(fragments) for path, fragments in files.items()}
+    told = {path: first for path, first in firsts.items() if first is not None}
+    if len(told) < len(files):
+        return [(Dataset(data.schema, tuple(each)), None) for each in files.values()]
+    paths = sorted(told, key=lambda path: (told[path], path))
+    upto = [*(told[path] for path in paths), FOREVER][1:]
+    return [(Dataset(data.schema, tuple(files[path])), time) for path, time in zip(paths, upto, strict=True)]
 
 
-def _first(data: Dataset, places: Sequence[int]) -> int | None:
+def _first(fragments: Sequence[Fragment]) -> int | None:
     """Tell the first time of a file. One of nothing but rows without a time begins whenever one likes."""
-    firsts = [data.fragments[place].time_min for place in places if data.fragments[place].rows != 0]
+    firsts = [each.time_min for each in fragments if each.rows != 0]
     known = [first for first in firsts if first is not None]
     if len(known) < len(firsts):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -33,9 +33,13 @@ class LocalStream:
         self, tasks: Sequence[pa.Table], stream: str | None = None, now: int = 0
     ) -> list[pa.RecordBatch]:
         """Run one batch of one stream; what it gives and remembers counts only if all shards come through."""
+        return self.stepped(self._sent(tasks, stream or self.query.name), now)
+
+    def stepped(self, sent: Mapping[int, Sequence[Parcel]], now: int = 0) -> list[pa.RecordBatch]:
+        """Run one batch of what tasks sent to the shards."""
         steps = {
             label: self.shard.step(label, self.states.get(label), parcels, now)
-            for label, parcels in self._sent(tasks, stream or self.query.name).items()
+            for label, parcels in sent.items()
         }
         self.states |= {label: step.state for label, step in steps.items()}
         self.steps += steps.values()

@@ -10,7 +10,7 @@ import base64
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from penstock.errors import SourceError
 from penstock.sources.bad import Bad
+from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
 from penstock.sources.paths import Found
@@ -51,14 +52,8 @@ class FileSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        scatter = Scatter.from_json(self.options["scatter"])
-        stream = self.options["stream"]
-        most = self.options.get("most")
-        declared = scatter.source(stream).schema
-        files = LiveFiles(self.options["path"], self.options["format"], declared)
-        return FileReader(
-            scatter, stream, files, int(self.options["tasks"]), None if most is None else int(most)
-        )
+        scatter, files = Scatter.from_json(self.options["scatter"]), json.loads(self.options["files"])
+        return FileReader.of(scatter, self.options["stream"], files, int(self.options["tasks"]))
 
 
 @dataclass(frozen=True)
@@ -76,6 +71,12 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._scatter, self._stream, self._files = scatter, stream, files
         self._tasks, self._most = tasks, most
         self._target: frozenset[str] | None = None
+
+    @staticmethod
+    def of(scatter: Scatter, stream: str, given: Mapping[str, Any], tasks: int) -> FileReader:
+        """Read what `file_options` wrote."""
+        files = LiveFiles(given["path"], given["format"], scatter.source(stream).schema)
+        return FileReader(scatter, stream, files, tasks, given["most"])
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Begin before the first file."""
@@ -103,27 +104,32 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Divide the files of a batch among tasks."""
-        parts = even_parts(self._pieces(files_of(end) - files_of(start)), self._tasks)
+        there = {each.path: each for each in self._files.listed()}
+        found = [_there(path, there) for path in sorted(files_of(end) - files_of(start))]
+        on_bad = self._scatter.source(self._stream).on_bad
+        return self.divided([each for file in found for each in self._files.fragments(file, on_bad)])
+
+    def divided(self, fragments: Sequence[Fragment]) -> list[FilePartition]:
+        """Divide fragments among tasks."""
+        parts = even_parts([Piece(self._stream, each, 0) for each in fragments], self._tasks)
         texts = (json.dumps(as_json(joined_part(part))) for part in parts if part.pieces)
         return [FilePartition(number, text) for number, text in enumerate(texts)]
 
-    def _pieces(self, paths: Iterable[str]) -> list[Piece]:
-        there = {each.path: each for each in self._files.listed()}
-        found = [_there(path, there) for path in sorted(paths)]
-        on_bad = self._scatter.source(self._stream).on_bad
-        return [
-            Piece(self._stream, each, 0) for file in found for each in self._files.fragments(file, on_bad)
-        ]
-
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task and send their rows on."""
-        assert isinstance(partition, FilePartition)
         bad: list[Bad] = []
-        rows = self._rows(partition, bad)
-        return packed(self._scatter.parcels(partition.number, self._stream, "", rows, lambda: len(bad)))
+        task, split = self.place(partition)
+        rows = self.rows(partition, bad)
+        return packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
 
-    def _rows(self, partition: FilePartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
+    def place(self, partition: InputPartition) -> tuple[int, str]:
+        """Number a task, and name the split it reads: files have none."""
+        assert isinstance(partition, FilePartition)
+        return partition.number, ""
+
+    def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
         """Read all rows, those too that the query rejects: they tell the time."""
+        assert isinstance(partition, FilePartition)
         source, columns = self._scatter.source(self._stream), self._scatter.columns(self._stream)
         reader = LiveReader(source.schema, columns, source.time.column, source.on_bad)
         for piece in from_json(json.loads(partition.part)).pieces:
@@ -159,12 +165,11 @@ def files_of(given: dict[str, str]) -> frozenset[str]:
 def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int) -> Any:
     """Give the parcels of a stream of files."""
     spark.dataSource.register(FileSource)
-    reader = (
-        spark.readStream.format(FORMAT)
-        .option("scatter", scatter.to_json())
-        .option("stream", stream)
-        .option("path", os.path.abspath(files.path))  # noqa: PTH100 - a glob is no path
-        .option("format", files.format)
-        .option("tasks", str(tasks))
-    )
-    return (reader if files.most_files is None else reader.option("most", str(files.most_files))).load()
+    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json()).option("stream", stream)
+    return reader.option("files", json.dumps(file_options(files))).option("tasks", str(tasks)).load()
+
+
+def file_options(files: LiveFiles) -> dict[str, Any]:
+    """Write where the files are."""
+    where = os.path.abspath(files.path)  # noqa: PTH100 - a glob is no path
+    return {"path": where, "format": files.format, "most": files.most_files}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.backfill import Backfill
 from penstock.compile import Compiled, objects_of
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Apply, Attach, Program, Reduce
@@ -47,7 +48,9 @@ def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
 
 
 def _goes_on(bound: Bound) -> bool:
-    return isinstance(bound, LiveFiles | LiveTopic) or (isinstance(bound, Frame) and bound.frame.isStreaming)
+    return isinstance(bound, LiveFiles | LiveTopic | Backfill) or (
+        isinstance(bound, Frame) and bound.frame.isStreaming
+    )
 
 
 def _require_live(bound: Mapping[str, Bound]) -> None:
@@ -118,6 +121,11 @@ class Topology:
 
             made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks)
             return made
+        if isinstance(bound, Backfill):
+            from penstock.spark.streaming.backfill import backfill_frame  # noqa: PLC0415 - needs pyspark
+
+            both: DataFrame = backfill_frame(self.spark, scatter, stream, bound, self.tasks)
+            return both
         if isinstance(bound, LiveTopic):
             from penstock.spark.streaming.kafka import topic_frame  # noqa: PLC0415 - needs pyspark
 

@@ -44,12 +44,8 @@ class KafkaSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        given = json.loads(self.options["secret"])
-        scatter, stream = Scatter.from_json(self.options["scatter"]), self.options["stream"]
-        topic = Topic(given["servers"], given["topic"], given["options"])
-        source = scatter.source(stream)
-        decoder = Decoder(topic.topic, source.schema, given["format"], source.time.column, source.on_bad)
-        return KafkaReader(scatter, stream, topic, decoder, given["most"])
+        scatter, given = Scatter.from_json(self.options["scatter"]), json.loads(self.options["secret"])
+        return KafkaReader.of(scatter, self.options["stream"], given)
 
 
 @dataclass(frozen=True)
@@ -70,6 +66,13 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._scatter, self._stream, self._topic, self._decoder = scatter, stream, topic, decoder
         self._most = most
         self._target: dict[int, Range] | None = None
+
+    @staticmethod
+    def of(scatter: Scatter, stream: str, given: Mapping[str, Any]) -> KafkaReader:
+        """Read what `topic_options` wrote."""
+        topic, source = Topic(given["servers"], given["topic"], given["options"]), scatter.source(stream)
+        decoder = Decoder(topic.topic, source.schema, given["format"], source.time.column, source.on_bad)
+        return KafkaReader(scatter, stream, topic, decoder, given["most"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Begin with the oldest message there is."""
@@ -102,20 +105,27 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the messages of a task and send their rows on."""
+        bad: list[Bad] = []
+        task, split = self.place(partition)
+        rows = self.rows(partition, bad)
+        return packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
+
+    def place(self, partition: InputPartition) -> tuple[int, str]:
+        """Number a task, and name the split it reads."""
+        assert isinstance(partition, KafkaPartition)
+        return partition.partition, str(partition.partition)
+
+    def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
+        """Read the messages of a partition, and what are none."""
         assert isinstance(partition, KafkaPartition)
         columns = list(self._scatter.columns(self._stream))
         number, wanted = partition.partition, (partition.begin, partition.end)
-        bad: list[Bad] = []
-
-        def rows() -> Iterator[pa.RecordBatch]:
-            with self._topic.consumer() as consumer:
-                for some in self._topic.messages(consumer, number, wanted):
-                    given = self._decoder(some)
-                    bad.extend(given.bad)
-                    yield given.batch.select(columns)
-            write_bad(self._scatter.source(self._stream), f"{self._topic.topic}/{number}/{wanted}", bad)
-
-        return packed(self._scatter.parcels(number, self._stream, str(number), rows(), lambda: len(bad)))
+        with self._topic.consumer() as consumer:
+            for some in self._topic.messages(consumer, number, wanted):
+                given = self._decoder(some)
+                bad.extend(given.bad)
+                yield given.batch.select(columns)
+        write_bad(self._scatter.source(self._stream), f"{self._topic.topic}/{number}/{wanted}", bad)
 
     def _ends(self) -> dict[int, Range]:
         with self._topic.consumer() as consumer:
@@ -143,12 +153,16 @@ def _end(begin: int, high: int, share: int | None) -> int:
 def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic) -> Any:
     """Give the parcels of a stream of messages. Spark hides what is named a secret from its logs and plans."""
     spark.dataSource.register(KafkaSource)
-    given = {
+    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
+    return reader.option("stream", stream).option("secret", json.dumps(topic_options(live))).load()
+
+
+def topic_options(live: LiveTopic) -> dict[str, Any]:
+    """Write where the messages are, and how they are read."""
+    return {
         "servers": live.topic.servers,
         "topic": live.topic.topic,
         "options": dict(live.topic.options),
         "format": live.decoder.format,
         "most": live.most_rows,
     }
-    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
-    return reader.option("stream", stream).option("secret", json.dumps(given)).load()

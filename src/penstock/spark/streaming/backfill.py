@@ -1,0 +1,238 @@
+"""History, then what comes, on Spark: batches read files of history first, the oldest first, then the live source.
+
+An offset is {"history": files read, "live": offset of the live source, from the batch on in which history ends}.
+Both are texts. Once history has ended it is never looked at again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+
+from penstock.api.backfill import LIVE, Backfill, Side, in_order
+from penstock.errors import UnsupportedError
+from penstock.runtime.flow import FOREVER
+from penstock.sources.bad import HISTORY, Bad
+from penstock.sources.dataset import Dataset, Files
+from penstock.sources.fragment import Fragment
+from penstock.sources.kafka import LiveTopic
+from penstock.sources.live_files import LiveFiles
+from penstock.sources.paths import Found
+from penstock.spark.exchange import SPARK_SCHEMA, Parcel, packed
+from penstock.spark.slices import Part, as_json
+from penstock.spark.streaming.files import FilePartition, FileReader, file_options, files_of, offset
+from penstock.spark.streaming.kafka import KafkaReader, topic_options
+from penstock.spark.streaming.scatter import MARK, Mark, Scatter
+
+FORMAT = "penstock_backfill"
+NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
+_AT_ONCE = 100  # files of history in a batch, unless the stream says how many
+
+
+class BackfillSource(DataSource):
+    """History and a live source, sent to shards. Options are data: no code is read from them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name after `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns of parcels."""
+        return SPARK_SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Plan on the driver, read in tasks."""
+        del schema
+        scatter, stream = Scatter.from_json(self.options["scatter"]), self.options["stream"]
+        given = json.loads(self.options["secret"])
+        past, tasks = given["history"], int(given["tasks"])
+        found = tuple(Found(path, tuple(map(tuple, folders))) for path, folders in past["found"])
+        source = scatter.source(stream)
+        history = History(Files(found, past["format"], source.schema), source.time.column, given["most"])
+        reader = FileReader(scatter, stream, LiveFiles("", past["format"], source.schema), tasks, None)
+        live: FileReader | KafkaReader
+        if "topic" in given:
+            live = KafkaReader.of(scatter, stream, given["topic"])
+        else:
+            live = FileReader.of(scatter, stream, given["files"], tasks)
+        return BackfillReader(scatter, stream, history, reader, live, given["at"])
+
+
+@dataclass
+class History:
+    """Files that are there from the beginning, in order of time; `most` of them are read in a batch."""
+
+    files: Files
+    time: str
+    most: int
+
+    @cached_property
+    def parts(self) -> list[tuple[Dataset, int | None]]:
+        """Every file, with the time at which those behind it begin: looked into once for all batches."""
+        data = self.files.dataset(self.time)
+        return in_order(replace(data, fragments=tuple(each for each in data.fragments if each.rows != 0)))
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that hold anything, in order."""
+        return [part.fragments[0].path for part, _ in self.parts]
+
+    def unread(self, seen: frozenset[str]) -> list[str]:
+        """List the files that have not been read."""
+        return [path for path in self.paths if path not in seen]
+
+    def fragments(self, paths: frozenset[str]) -> list[Fragment]:
+        """Give the pieces of some files, in the order of all."""
+        return [each for part, _ in self.parts for each in part.fragments if each.path in paths]
+
+    def upto(self, seen: frozenset[str]) -> int | None:
+        """Tell when the files begin that have not been read: None if they do not say."""
+        left = [part for part, _ in self.parts if part.fragments[0].path not in seen]
+        firsts = [each.time_min for part in left for each in part.fragments]
+        known = [first for first in firsts if first is not None]
+        return min(known, default=FOREVER) if len(known) == len(firsts) else None
+
+
+@dataclass(frozen=True)
+class BackfillPartition(InputPartition):
+    """What one task reads: of history, or of the live source. `upto` is what it says of the time of history."""
+
+    inner: InputPartition
+    live: bool
+    upto: int | None
+
+
+@dataclass
+class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Which rows a batch reads, and the reading."""
+
+    scatter: Scatter
+    stream: str
+    history: History
+    files: FileReader
+    live: FileReader | KafkaReader
+    at: int
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Begin before the first file of history."""
+        return {"history": json.dumps(offset([])), "live": ""}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Leave limits to the two sides."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Leave out what comes from now on."""
+        self.live.prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Add the oldest files of history; behind the last of them, what the live source has."""
+        if start["live"]:
+            began = json.loads(start["live"])
+            newest = self.live.latestOffset(began, self.live.getDefaultReadLimit())
+            return {**start, "live": json.dumps(newest)}
+        seen = files_of(json.loads(start["history"]))
+        unread = self.history.unread(seen)
+        ended = json.dumps(self.live.initialOffset()) if len(unread) <= self.history.most else ""
+        return {"history": json.dumps(offset([*seen, *unread[: self.history.most]])), "live": ended}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Divide what a batch reads among tasks."""
+        if not start["live"]:
+            before, after = (files_of(json.loads(each["history"])) for each in (start, end))
+            return self._of_history(before, after, bool(end["live"]))
+        inner = self.live.partitions(json.loads(start["live"]), json.loads(end["live"]))
+        return [BackfillPartition(each, True, FOREVER) for each in inner]
+
+    def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
+        """Read some files. Behind the last of them somebody says how far time has come, though there be none."""
+        upto = self.history.upto(after)
+        reached = self.at if ends else None if upto is None else min(upto, self.at)
+        inner = self.files.divided(self.history.fragments(after - before)) or [NOTHING]
+        return [BackfillPartition(each, False, reached) for each in inner]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one side and send them on."""
+        assert isinstance(partition, BackfillPartition)
+        reader = self.live if partition.live else self.files
+        side = Side(self.scatter.source(self.stream).time.column, self.at, before=not partition.live)
+        bad: list[Bad] = []
+        out = 0
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal out
+            for batch in reader.rows(partition.inner, bad):
+                kept = side(batch)
+                out += batch.num_rows - kept.num_rows
+                yield kept
+
+        task, split = reader.place(partition.inner)
+        named = (split or LIVE) if partition.live else HISTORY
+        parcels = self.scatter.parcels(task, self.stream, named, rows(), lambda: len(bad))
+        return packed(self._told(parcels, partition, task, lambda: out))
+
+    def _told(
+        self, parcels: Iterator[Parcel], partition: BackfillPartition, task: int, out: Callable[[], int]
+    ) -> Iterator[Parcel]:
+        """Correct what the task says of its rows: some were left out, and history knows the time better than they do."""
+        name = MARK + self.stream
+        last, said = 0, False
+        for each in parcels:
+            last = each.part
+            if each.name != name:
+                yield each
+                continue
+            said = True
+            mark = Mark.decoded(each.payload)
+            told = mark if partition.live else replace(mark, latest=self._latest(partition))
+            first = replace(told, filtered=told.filtered + out())
+            yield replace(each, payload=first.encoded())
+        marks = [] if said else [Mark("" if partition.live else HISTORY, None, out(), 0)]
+        if partition.live or not said:
+            marks = [*marks, Mark(HISTORY, self._latest(partition), 0, 0)]
+        for number, mark in enumerate(marks, last + 1):
+            for label in self.scatter.labels:
+                yield Parcel(label, task, number, name, mark.encoded())
+
+    def _latest(self, partition: BackfillPartition) -> int | None:
+        """Say it so that the lateness of the stream takes nothing off."""
+        if partition.upto is None or partition.upto == FOREVER:
+            return partition.upto
+        return min(partition.upto + self.scatter.source(self.stream).lateness, FOREVER - 1)
+
+
+def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int) -> Any:
+    """Give the parcels of history and of what follows."""
+    if not isinstance(data.history, Files):
+        raise UnsupportedError(
+            f"the history of stream {stream!r} does not lie in files; on Spark it must (pk.scan)"
+        )
+    spark.dataSource.register(BackfillSource)
+    found = [[each.path, each.partition] for each in data.history.found]
+    most = getattr(data.live, "most_files", None) or _AT_ONCE
+    given: dict[str, Any] = {
+        "history": {"found": found, "format": data.history.format},
+        "at": data.at,
+        "tasks": tasks,
+        "most": most,
+    }
+    match data.live:
+        case LiveFiles():
+            given["files"] = file_options(data.live)
+        case LiveTopic():
+            given["topic"] = topic_options(data.live)
+        case _:
+            raise UnsupportedError(
+                f"what follows the history of stream {stream!r} does not go on; on Spark it must be "
+                "pk.scan_stream or pk.scan_kafka"
+            )
+    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
+    return reader.option("stream", stream).option("secret", json.dumps(given)).load()
