@@ -17,6 +17,7 @@ from penstock.api.times import instant
 from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
+from penstock.runtime.flow import NEVER
 from penstock.runtime.state.state import State
 from penstock.sources.arrow import Once
 from penstock.sources.bad import Arrived
@@ -59,6 +60,12 @@ class Live:
     def metrics(self) -> Metrics:
         """What has been counted so far."""
         return self._session.metrics
+
+    @property
+    def watermark(self) -> int | None:
+        """How far time has come on every stream, in ticks; None before it has on all of them."""
+        reached = self._session.watermark
+        return None if reached == NEVER else reached
 
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
@@ -130,6 +137,11 @@ class Run:
         """What has been counted so far."""
         return self._live.metrics
 
+    @property
+    def watermark(self) -> int | None:
+        """How far time has come on every stream, in ticks; None before it has on all of them."""
+        return self._live.watermark
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -149,13 +161,13 @@ class Run:
         self.state().save(path)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
-        for made in self._pushes():
+        for made in self.pushes():
             self._ready.extend(made)
             while self._ready:
                 yield self._ready.popleft()
 
-    def _pushes(self) -> Iterator[list[pa.RecordBatch]]:
-        """Take one batch of each stream in turn, until all have ended."""
+    def pushes(self) -> Iterator[list[pa.RecordBatch]]:
+        """Take one batch of each stream in turn, until all have ended; give what each made, though it be nothing."""
         while self._inputs:
             for name in list(self._inputs):
                 batch = next(self._inputs[name], None)

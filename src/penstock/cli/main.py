@@ -104,8 +104,16 @@ def run(
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 20,
     threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Run as long as data comes, and show how; --output is a folder.")
+    ] = False,
 ) -> None:
     """Run a query from a Python file; other flags go to the query's function (after -- all of them)."""
+    if watch:
+        from penstock.cli.watch import watch_query  # noqa: PLC0415 - --help stays quick
+
+        watch_query(target, context.args, output, limit, threads)
+        return
     from penstock.cli.run import run_query  # noqa: PLC0415 - --help stays quick
 
     run_query(target, context.args, output, limit, threads)

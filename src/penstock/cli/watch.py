@@ -1,0 +1,191 @@
+"""Watch a query run: rate, lag, watermark, state, late and malformed rows, time per batch; lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import penstock as pk
+from penstock.cli.load import load_query
+from penstock.cli.output import is_number
+from penstock.plan.schema import sources_of
+from penstock.sources.side_output import put_next
+from penstock.types.time import NANOSECONDS, Time
+
+_EVERY = 1.0  # seconds between two looks
+_STATE_SHARE = 0.05  # of the time may go into measuring the state
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What is to be seen at a moment. Counts are since the beginning, `rate` is of the time since the last glance."""
+
+    counts: pk.Metrics
+    rate: float
+    watermark: str
+    lag: str
+    state_bytes: int | None
+    batch_seconds: float
+
+    def figures(self) -> dict[str, str]:
+        """Name what is shown, in order."""
+        return {
+            "rows/s": f"{self.rate:,.0f}",
+            "lag": self.lag,
+            "watermark": self.watermark,
+            "state": "-" if self.state_bytes is None else _bytes(self.state_bytes),
+            "late": f"{self.counts.late:,}",
+            "bad": f"{self.counts.malformed:,}",
+            "batch": f"{self.batch_seconds * 1000:,.1f} ms",
+            "read": f"{self.counts.read:,}",
+            "results": f"{self.counts.emitted:,}",
+        }
+
+
+@dataclass
+class Watch:
+    """Look at a run from time to time. `now` is the clock of intervals, `wall` that of the world."""
+
+    run: Any
+    clock: Time
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    latest: pa.RecordBatch | None = None
+    _seen: tuple[float, int] = field(init=False)
+    _state: tuple[float, int | None] = field(default=(float("-inf"), None), init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = self.now(), 0
+
+    def glances(self, every: float = _EVERY) -> Iterator[tuple[Sequence[pa.RecordBatch], Glance | None]]:
+        """Run, and give what each batch made, with a glance when it is time for one; with one at the end."""
+        took = 0.0
+        begun = self.now()
+        for made in self.run.pushes():
+            ended = self.now()
+            took = max(took, ended - begun) if made else took
+            self.latest = next((each for each in reversed(made) if each.num_rows), self.latest)
+            due = ended - self._seen[0] >= every
+            yield made, self._glance(took, ended) if due else None
+            took = 0.0 if due else took
+            begun = self.now()
+        yield (), self._glance(took, self.now())
+
+    def _glance(self, took: float, now: float) -> Glance:
+        before, read = self._seen
+        counts = self.run.metrics
+        self._seen = now, counts.read
+        rate = (counts.read - read) / (now - before) if now > before else 0.0
+        mark = self.run.watermark
+        text, lag = _mark(mark, self.clock, self.wall())
+        return Glance(counts, rate, text, lag, self._state_bytes(now), took)
+
+    def _state_bytes(self, now: float) -> int | None:
+        """Measure the state, but not so often that it would be what takes the time."""
+        due, known = self._state
+        if now < due:
+            return known
+        try:
+            known = len(self.run.state().to_bytes())
+        except pk.StateError:  # it has ended
+            known = None
+        took = self.now() - now
+        self._state = now + took / _STATE_SHARE, known
+        return known
+
+
+def _mark(mark: int | None, clock: Time, wall: float) -> tuple[str, str]:
+    """Write a watermark, and how far it is behind the clock of the world, where the two can be compared."""
+    if mark is None:
+        return "-", "-"
+    if not pa.types.is_timestamp(clock.type):
+        return f"{mark:,}", "-"
+    seconds = mark * NANOSECONDS[clock.type.unit] / 1e9
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")
+    except (ValueError, OverflowError, OSError):
+        text = f"{mark:,}"
+    return text, _duration(wall - seconds)
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "m")):
+        if abs(seconds) >= 2 * size:
+            return f"{seconds / size:,.1f} {unit}"
+    return f"{seconds:,.1f} s"
+
+
+def _bytes(many: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if many < 1000:
+            return f"{many:,.0f} {unit}" if unit == "B" else f"{many:,.1f} {unit}"
+        many /= 1000
+    return f"{many:,.1f} GB"
+
+
+def as_line(glance: Glance) -> str:
+    """Write a glance as one line.
+
+    >>> as_line(Glance(pk.Metrics(read=5), 2.0, "7", "-", 1500, 0.002))
+    'rows/s 2  lag -  watermark 7  state 1.5 kB  late 0  bad 0  batch 2.0 ms  read 5  results 0'
+    """
+    return "  ".join(f"{name} {value}" for name, value in glance.figures().items())
+
+
+def as_view(glance: Glance, latest: pa.RecordBatch | None, limit: int) -> Group:
+    """Draw a glance, and the last results."""
+    view = Table(show_edge=False, pad_edge=False)
+    figures = glance.figures()
+    for name in figures:
+        view.add_column(name, justify="right")
+    view.add_row(*map(Text, figures.values()))
+    if latest is None:
+        return Group(view)
+    results = Table(show_edge=False, pad_edge=False, title="latest results", title_justify="left")
+    for each in latest.schema:
+        results.add_column(Text(each.name), justify="right" if is_number(each.type) else "left")
+    for row in latest.slice(max(latest.num_rows - limit, 0)).to_pylist():
+        results.add_row(*(Text("null" if cell is None else str(cell)) for cell in row.values()))
+    return Group(view, Text(), results)
+
+
+def watch_query(
+    target: str, flags: Sequence[str], output: Path | None, limit: int, threads: int | None
+) -> None:
+    """Run a query for as long as its data goes on, and show how it does; `output` is a folder for results."""
+    query = load_query(target, flags)
+    run = query.run() if threads is None else query.run(engine=pk.Engine(threads=threads))
+    watch = Watch(run, sources_of(query.plan)[0].time)
+    show(watch, Console(), output, limit)
+
+
+def show(watch: Watch, console: Console, output: Path | None, limit: int) -> None:
+    """Show glances until the run ends or somebody stops it."""
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    context: AbstractContextManager[Any] = nullcontext() if live is None else live
+    try:
+        with context:
+            for made, glance in watch.glances():
+                _kept(made, output)
+                if glance is not None and live is None:
+                    console.print(as_line(glance), markup=False, highlight=False, soft_wrap=True)
+                elif glance is not None and live is not None:
+                    live.update(as_view(glance, watch.latest, limit), refresh=True)
+    except KeyboardInterrupt:
+        console.print("stopped", style="dim")
+
+
+def _kept(made: Sequence[pa.RecordBatch], output: Path | None) -> None:
+    if made and output is not None:
+        put_next(str(output), "results", pa.Table.from_batches(made))
