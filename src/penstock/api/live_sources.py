@@ -77,11 +77,13 @@ def scan_kafka(
     stop_after: Duration | None = None,
     max_rows: int | None = None,
     options: Mapping[str, str] | None = None,
+    value_schema: str | Mapping[str, object] | None = None,
 ) -> Stream:
-    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json" or "arrow".
+    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json", "avro" or "arrow".
 
     Each partition has a time of its own; the slowest tells that of the stream. Columns `kafka_key`, `kafka_partition`,
-    `kafka_offset` and `kafka_timestamp` are filled where the schema has them. A value that is no row of the schema is
+    `kafka_offset`, `kafka_timestamp` and `kafka_headers` are filled where the schema has them. Avro needs `value_schema=`, the
+    schema of Avro that values were written with; a registry's five bytes in front of a value are skipped. A value that is no row of the schema is
     malformed: dropped, an error with on_bad="fail", or kept in the folder `quarantine_to=` ("quarantine", if not said) with
     on_bad="quarantine". A partition without messages for `idle_after=` holds up the others no longer. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
     most `max_rows=` messages.
@@ -95,9 +97,18 @@ def scan_kafka(
 
     if max_rows is not None and max_rows < 1:
         raise DurationError(f"max_rows is {max_rows}; it must be at least 1")
-    decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad)
+    decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad, _avro(value_schema))
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     where = Topic(servers, topic, dict(options or {}))
     data = LiveTopic(where, decoder, seconds(poll, "poll"), stop, max_rows)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
+
+
+def _avro(given: str | Mapping[str, object] | None) -> str | None:
+    """Check a schema of Avro, and write it as text."""
+    if given is None:
+        return None
+    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loads when Avro is read
+
+    return checked_schema(given)

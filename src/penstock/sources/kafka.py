@@ -96,7 +96,8 @@ def _position(consumer: Any, topic: str, partition: int, before: int) -> int:
 
 def _message(given: Any) -> Message:
     kind, time = given.timestamp()
-    return Message(given.partition(), given.offset(), given.value(), given.key(), time if kind else None)
+    at = time if kind else None
+    return Message(given.partition(), given.offset(), given.value(), given.key(), at, given.headers())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Messages of a topic as rows: values in JSON or Arrow, and what Kafka itself knows of a message.
+"""Messages of a topic as rows: values in JSON, Avro or Arrow, and what Kafka itself knows of a message.
 
-A value in JSON is one object, one in Arrow an IPC stream of any number of rows. Columns named `kafka_key`,
-`kafka_partition`, `kafka_offset` and `kafka_timestamp` (milliseconds), where they are declared, are Kafka's.
+A value in JSON is one object, one in Avro one record (`avro.py`), one in Arrow an IPC stream of any number of rows.
+Columns named `kafka_key`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (milliseconds) and `kafka_headers`
+(a map of texts to bytes), where they are declared, are Kafka's.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
 
-FORMATS = ("json", "arrow")
+FORMATS = ("json", "arrow", "avro")
 _OWN: Mapping[str, Callable[[Message], Any]] = {
     "kafka_key": lambda each: each.key,
     "kafka_partition": lambda each: each.partition,
     "kafka_offset": lambda each: each.offset,
     "kafka_timestamp": lambda each: each.timestamp,
+    "kafka_headers": lambda each: each.headers,
 }
+_HELD = {"kafka_key": pa.binary(), "kafka_headers": pa.map_(pa.string(), pa.binary())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Message:
     value: bytes | None
     key: bytes | None = None
     timestamp: int | None = None
+    headers: Sequence[tuple[str, bytes | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,15 @@ class Decoder:
     format: str
     time: str
     on_bad: str = "drop"
+    value_schema: str | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
+        if (self.format == "avro") != (self.value_schema is not None):
+            raise SourceError(
+                'format="avro" needs value_schema=, the schema that values were written with, and no other format takes it'
+            )
 
     @property
     def stored(self) -> pa.Schema:
@@ -84,6 +93,8 @@ class Decoder:
     def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:
         if self.format == "json":
             return self._with_own(self._json([each.value for each in messages]), messages)
+        if self.format == "avro":
+            return self._with_own(self._avro([each.value for each in messages]), messages)
         rows = [self._with_own(self._arrow(each.value), [each]) for each in messages]
         return _one(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
@@ -104,6 +115,12 @@ class Decoder:
         if table.num_rows != len(lines):
             raise ValueError("a value is several objects")
         return table.select(self.stored.names)
+
+    def _avro(self, values: Sequence[bytes | None]) -> pa.Table:
+        from penstock.sources.avro import records  # noqa: PLC0415 - loads when Avro is read
+
+        rows = records(self.value_schema or "", values, frozenset(self.stored.names))
+        return pa.Table.from_pylist(rows, self.stored)
 
     def _arrow(self, value: bytes | None) -> pa.Table:
         if not value:
@@ -128,7 +145,7 @@ class Decoder:
         if len(messages) == 1:
             values *= table.num_rows
         try:
-            return pa.array(values, pa.binary() if field.name == "kafka_key" else pa.int64()).cast(field.type)
+            return pa.array(values, _HELD.get(field.name, pa.int64())).cast(field.type)
         except pa.ArrowException:
             raise SchemaMismatchError(
                 f"the column {field.name!r} of {where} cannot be {field.type}"

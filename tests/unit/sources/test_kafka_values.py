@@ -19,8 +19,8 @@ def test_objects_are_rows_whatever_their_layout_and_further_fields() -> None:
     found = Decoder("x", SCHEMA, "json", "t")(
         messages(
             b'{"t": "2026-01-01T00:00:00", "v": 1, "more": {"a": [1]}}',
-            b'{\n "t": 0, "v": null\n}',
-            b' {"t": 1} ',
+            b'{\n "t": "2026-01-01", "v": null\n}',
+            b' {"t": "2026-01-01"} ',
         )
     )
     assert len(found.bad) == 0
@@ -38,14 +38,16 @@ def test_objects_are_rows_whatever_their_layout_and_further_fields() -> None:
         b'{"v": 1}',
         b"[1]",
         b"{",
-        b'{"t": 0, "v": 1}{"t": 0, "v": 2}',
-        b'{"t": 0, "v": "x"}',
-        b'{"t": 0, "v": 99999999999}',
+        b'{"t": "2026-01-01", "v": 1}{"t": "2026-01-01", "v": 2}',
+        b'{"t": "2026-01-01", "v": "x"}',
+        b'{"t": "2026-01-01", "v": 99999999999}',
         b"\xff{}",
     ],
 )
 def test_what_is_no_row_is_counted_and_the_others_stay(value: bytes | None) -> None:
-    found = Decoder("x", SCHEMA, "json", "t")(messages(b'{"t": 0, "v": 1}', value, b'{"t": 0, "v": 2}'))
+    found = Decoder("x", SCHEMA, "json", "t")(
+        messages(b'{"t": "2026-01-01", "v": 1}', value, b'{"t": "2026-01-01", "v": 2}')
+    )
     assert len(found.bad) == 1
     assert found.batch.column("v").to_pylist() == [1, 2]
     assert found.batch.column("kafka_offset").to_pylist() == [0, 2]
@@ -53,15 +55,19 @@ def test_what_is_no_row_is_counted_and_the_others_stay(value: bytes | None) -> N
 
 
 def test_two_that_together_are_two_rows_are_still_none_each() -> None:
-    found = Decoder("x", SCHEMA, "json", "t")(messages(b'{"t": 0, "v": {"a": 1}', b"}", b'{"t": 0, "v": 3}'))
+    found = Decoder("x", SCHEMA, "json", "t")(
+        messages(b'{"t": "2026-01-01", "v": {"a": 1}', b"}", b'{"t": "2026-01-01", "v": 3}')
+    )
     assert (len(found.bad), found.batch.column("v").to_pylist()) == (2, [3])
 
 
 def test_a_failure_names_the_place_and_never_the_value() -> None:
     with pytest.raises(pk.SourceError, match="offset 1 of partition 0 of topic 'x'") as caught:
-        Decoder("x", SCHEMA, "json", "t", "fail")(messages(b'{"t": 0, "v": 1}', b'{"t": 0, "v": "hunter2"}'))
+        Decoder("x", SCHEMA, "json", "t", "fail")(
+            messages(b'{"t": "2026-01-01", "v": 1}', b'{"t": "2026-01-01", "v": "hunter2"}')
+        )
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(pk.SourceError, match="json or arrow, not as 'xml'"):
+    with pytest.raises(pk.SourceError, match="json or arrow or avro, not as 'xml'"):
         Decoder("x", SCHEMA, "xml", "t")
 
 

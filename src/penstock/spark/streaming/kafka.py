@@ -71,7 +71,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def of(scatter: Scatter, stream: str, given: Mapping[str, Any]) -> KafkaReader:
         """Read what `topic_options` wrote."""
         topic, source = Topic(given["servers"], given["topic"], given["options"]), scatter.source(stream)
-        decoder = Decoder(topic.topic, source.schema, given["format"], source.time.column, source.on_bad)
+        how = given["format"], source.time.column, source.on_bad, given["value_schema"]
+        decoder = Decoder(topic.topic, source.schema, *how)
         return KafkaReader(scatter, stream, topic, decoder, given["most"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -164,5 +165,6 @@ def topic_options(live: LiveTopic) -> dict[str, Any]:
         "topic": live.topic.topic,
         "options": dict(live.topic.options),
         "format": live.decoder.format,
+        "value_schema": live.decoder.value_schema,
         "most": live.most_rows,
     }
