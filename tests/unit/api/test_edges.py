@@ -86,7 +86,7 @@ def test_folders_take_late_and_malformed_rows(tmp_path: Path) -> None:
         quarantine_to=str(tmp_path / "bad"),
     )
     query = source.window(10).agg(n=pk.count())
-    run = query.run([batch([1, None, 50]), batch([2, 51, None]), batch([3])])
+    run = query.run(iter([batch([1, None, 50]), batch([2, 51, None]), batch([3])]))
     assert [each["n"].to_pylist() for each in run] == [[1], [2]]
     found = run.metrics
     assert (found.read, found.accepted, found.late, found.malformed) == (7, 3, 2, 2)

@@ -44,7 +44,7 @@ def watched(step: float = 0.4) -> Watch:
         pa.RecordBatch.from_arrays([pa.array(each, stamps), pa.array([1] * len(each))], ["t", "v"])
         for each in times
     ]
-    return Watch(query.run(batches), sources_of(query.plan)[0].time, Ticking(step), lambda: 30.0)
+    return Watch(query.run(iter(batches)), sources_of(query.plan)[0].time, Ticking(step), lambda: 30.0)
 
 
 def test_glances_tell_what_has_become_of_rows_and_how_far_behind_the_clock_time_is() -> None:
