@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable
 
 from penstock.codegen.cache import default_directory
+from penstock.ir import join_nodes as jn
+from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec
 from penstock.programs import Workshop
@@ -37,6 +39,16 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
 ALGORITHMS = (*LAZY, *EAGER)
 IN_ORDER = ("auto", "npj")
 """Whose pairs are found in the order of results. Other algorithms' are sorted, which costs more than any of them saves."""
+
+
+def joins_arriving(body: ir.Body) -> bool:
+    """Whether a join of rows that still arrive gives pairs at once: an eager algorithm, or a target it is best for."""
+    match body:
+        case jn.Join(pairing=jn.InWindow(left=ir.Grid() as left, right=right)) if body.on and left == right:
+            asked = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
+            return asked and left.size <= left.every
+        case _:
+            return False
 
 
 def machine_name() -> str:
@@ -73,6 +85,11 @@ def eager_joiner(name: str, workshop: Workshop) -> EagerJoiner:
 def joiner(name: str, workshop: Workshop) -> Joiner:
     """The joiner of an algorithm, lazy or eager, by name."""
     return lazy_joiner(name, workshop) if name in LAZY else eager_joiner(name, workshop)
+
+
+def eager(name: str, workshop: Workshop, optimise: str) -> EagerJoiner:
+    """The joiner of windows whose rows still arrive; "auto" decides for each by what it saw of the last."""
+    return auto_joiner(workshop, optimise) if name == "auto" else eager_joiner(name, workshop)
 
 
 def in_order(workshop: Workshop) -> InOrder:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.join_algorithms import IN_ORDER, auto_joiner, in_order, joiner
+from penstock.join_algorithms import IN_ORDER, auto_joiner, eager, in_order, joiner, joins_arriving
 from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
@@ -30,10 +30,12 @@ from penstock.lower.joins import (
 )
 from penstock.lower.slide import Shape as FrameShape
 from penstock.programs import CompiledRows, Workshop
+from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.algorithms import AlgorithmPairing
+from penstock.runtime.joins.arriving import ArrivingStage, Parts, whole_numbers
 from penstock.runtime.joins.asof import AsofMatcher
 from penstock.runtime.joins.band import BandPairing
 from penstock.runtime.joins.gathering import Gather
@@ -57,6 +59,7 @@ from penstock.runtime.joins.windows import (
     Windows,
 )
 from penstock.runtime.lanes.results import Reductions
+from penstock.runtime.lanes.rows import no_rows
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Grid
 from penstock.runtime.row_stages import RowsStage
@@ -97,12 +100,36 @@ class JoinProgram:
     def _stage(
         self, matcher: Callable[[Kernels, Context], Matcher], counted: Counted
     ) -> Callable[[Context], Stage]:
-        def make(context: Context) -> JoinStage:
+        def make(context: Context) -> Stage:
             kernels = self._kernels(context.engine.workers)
             ports = self._port(0, self.left, counted, context), self._port(1, self.right, counted, context)
+            if not context.bounded and joins_arriving(self.this.body):
+                return self._arriving(ports, kernels, context)
             return JoinStage(*ports, matcher(kernels, context), kernels.sorter)
 
         return make
+
+    def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> ArrivingStage:
+        """Pairs as rows arrive."""
+        body = self.this.body
+        assert isinstance(body, jn.Join) and isinstance(body.pairing, jn.InWindow)
+        grid = body.pairing.left
+        assert isinstance(grid, ir.Grid)
+        parts = Parts(
+            eager(body.algorithm, self.workshop, body.optimise),
+            body.how,
+            self._keys,
+            self._residual(body.where, context),
+            self._shape,
+            kernels,
+            all(whole_numbers(port) for port in ports),
+            (no_rows(self.left.schema), no_rows(self.right.schema)),
+            partial(self._note, context.metrics),
+        )
+        return ArrivingStage(*ports, GridWindows(_grid(grid)), parts)
+
+    def _note(self, metrics: Metrics, path: str, window: JoinMetrics) -> None:
+        metrics.joins.setdefault(self.this.name, JoinReport()).add(path, window)
 
     def _port(self, side: int, source: ir.Object, counted: Counted, context: Context) -> Port:
         metrics: Metrics | None = context.metrics if counted[side] else None

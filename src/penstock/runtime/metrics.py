@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.runtime.adapt.watch import JoinReport
 
 
 @dataclass
@@ -13,7 +18,8 @@ class Metrics:
 
     A row is *malformed* without a time, *late* when every window that holds it has been emitted,
     *filtered* when a filter before the first window rejects it, and *accepted* otherwise. A stream that
-    is read by two branches of a query counts once for each.
+    is read by two branches of a query counts once for each. `joins` has a report on each join in windows, by its
+    name in `explain("ir")`: windows, rows, pairs, throughput, latency, progress, and the algorithms they were joined by.
 
     >>> Metrics(read=3, accepted=2, late=1).balanced
     True
@@ -26,6 +32,21 @@ class Metrics:
     filtered: int = 0
     emitted: int = 0
     batches: int = 0
+    joins: dict[str, JoinReport] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The counts of rows and batches by name.
+
+        >>> Metrics(read=3).counts["read"]
+        3
+        """
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "joins"}
+
+    def load(self, counts: Mapping[str, int]) -> None:
+        """Take over counts that were saved."""
+        for name in self.counts.keys() & counts.keys():
+            setattr(self, name, counts[name])
 
     @property
     def balanced(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -141,13 +141,13 @@ class Session:
             raise StateError("a push failed halfway: go on from the state that was saved before it")
         stages = ((name, stage.save()) for name, stage in self._stages.items())
         kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
-        return {**kept, _METRICS: marks(**asdict(self.metrics))}
+        return {**kept, _METRICS: marks(**self.metrics.counts)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
         parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
         try:
-            self.metrics.update(Metrics(**marked(tables[_METRICS])))
+            self.metrics.load(marked(tables[_METRICS]))
             for name, table in tables.items():
                 owner, _, part = name.rpartition("/")
                 parts.get(owner, {})[part] = table

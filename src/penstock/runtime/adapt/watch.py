@@ -56,6 +56,54 @@ class JoinMetrics:
         self.progress.append((now, self.pairs))
 
 
+@dataclass
+class JoinReport:
+    """What became of all windows of one join: sums over them, and how the last one went on.
+
+    `paths` counts the windows by what they were joined by. `seconds` are those in which windows were under way.
+
+    >>> report = JoinReport()
+    >>> report.add("npj", JoinMetrics(rows=10, pairs=4, seconds=0.5))
+    >>> (report.windows, report.throughput, report.paths)
+    (1, 20.0, {'npj': 1})
+    """
+
+    windows: int = 0
+    rows: int = 0
+    pairs: int = 0
+    seconds: float = 0.0
+    paths: dict[str, int] = field(default_factory=dict)
+    progress: list[tuple[float, int]] = field(default_factory=list)
+    buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
+
+    def add(self, path: str, window: JoinMetrics) -> None:
+        """Take in a window that is complete."""
+        self.windows += 1
+        self.rows += window.rows
+        self.pairs += window.pairs
+        self.seconds += window.seconds
+        self.paths[path] = self.paths.get(path, 0) + 1
+        self.progress = window.progress
+        self.buckets = self.buckets + window.buckets
+
+    @property
+    def throughput(self) -> float:
+        """Rows a second."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def latency(self, quantile: float = 0.95) -> float:
+        """Seconds within which this part of the pairs was given, to within a factor of 1.5."""
+        return JoinMetrics(pairs=self.pairs, buckets=self.buckets).latency(quantile)
+
+    def show(self) -> str:
+        """One line for readers."""
+        paths = ", ".join(f"{name} {count:,}" for name, count in sorted(self.paths.items()))
+        return (
+            f"{self.windows:,} windows ({paths}), {self.rows:,} rows, {self.pairs:,} pairs, "
+            f"{self.throughput:,.0f} rows a second, 95 % of pairs within {self.latency() * 1e3:.3g} ms"
+        )
+
+
 class WatchedRun:
     """A run of an eager joiner that keeps `metrics`; itself such a run."""
 
@@ -63,6 +111,7 @@ class WatchedRun:
         self._run, self._clock, self._begin = run, clock, clock()
         self._arrivals: tuple[_Arrivals, _Arrivals] = (_Arrivals(), _Arrivals())
         self.metrics = JoinMetrics()
+        self.algorithm: str | None = getattr(run, "algorithm", None)
 
     def push_left(self, codes: np.ndarray) -> Pairs:
         """Take left rows; give the pairs that are new and known."""

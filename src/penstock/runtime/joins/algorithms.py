@@ -64,7 +64,7 @@ class AlgorithmPairing:
     def _codes(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> Pairs:
         sides = zip((left, right), self.keys, strict=True)
         columns = [[rows.batch.column(name) for name in names] for rows, names in sides]
-        if all(_is_whole(each) for each in columns):
+        if all(_are_whole(each) for each in columns):
             one, other = (values_view(each[0]).astype(np.int64, copy=False) for each in columns)
             return one, other
         found = numbers()
@@ -100,10 +100,13 @@ class AlgorithmPairing:
         return joined_pairs([run.push_left(left), run.push_right(right), run.close()])
 
 
-def _is_whole(columns: Sequence[pa.Array]) -> bool:
-    dtype = columns[0].type
-    whole = pa.types.is_integer(dtype) or pa.types.is_temporal(dtype)
-    return len(columns) == 1 and whole and not columns[0].null_count
+def _are_whole(columns: Sequence[pa.Array]) -> bool:
+    return len(columns) == 1 and is_whole(columns[0].type) and not columns[0].null_count
+
+
+def is_whole(dtype: pa.DataType) -> bool:
+    """Whether values of a type are whole numbers inside."""
+    return bool(pa.types.is_integer(dtype) or pa.types.is_temporal(dtype))
 
 
 def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:

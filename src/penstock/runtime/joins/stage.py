@@ -47,9 +47,14 @@ class Port:
 
     def add(self, flows: list[Flow]) -> None:
         """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
+        rows = self.taken(flows)
+        if rows is not None:
+            self.rows = self.rows.followed_by(rows)
+
+    def taken(self, flows: list[Flow]) -> Rows | None:
+        """The rows that are not late, if there are any."""
         some = [flow for flow in map(self._on_time, flows) if flow.batch.num_rows]
-        if some:
-            self.rows = self.rows.followed_by(arrived(some, self.schema, self.time))
+        return arrived(some, self.schema, self.time) if some else None
 
     def _on_time(self, flow: Flow) -> Flow:
         if flow.frontier is not None:

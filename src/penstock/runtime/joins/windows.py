@@ -92,9 +92,10 @@ class GridWindows(Closing):
     grid: Grid
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
-        return self._side(left.times), self._side(right.times)
+        return self.side(left.times), self.side(right.times)
 
-    def _side(self, times: np.ndarray) -> Placed:
+    def side(self, times: np.ndarray) -> Placed:
+        """The window of each row of one side."""
         grid = self.grid
         within_reach(times, grid.every + grid.offset, grid.size + grid.offset)
         into = (times - grid.offset) % grid.every

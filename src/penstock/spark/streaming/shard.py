@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -60,7 +60,7 @@ class Shard:
         latest, heard = ({}, {}) if saved is None else run.load(saved)
         silence = Silence(now, heard).begin(sources_of(compiled.plan))
         self.query.fill(run.session)
-        before = asdict(run.session.metrics)
+        before = run.session.metrics.counts
         ordered = sorted(parcels, key=lambda each: each.place)
         aside = Aside(run.session).open(sources_of(compiled.plan))
         results = run.push(ordered, aside)
