@@ -13,6 +13,7 @@ from penstock.temporal.nodes import Object, Resample
 
 # A pattern of more positions than this is followed step by step instead of being written out.
 _LONGEST_PATTERN = 64
+_VECTOR = 4  # from so many outputs on, a pattern fills a vector by itself
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,15 @@ def write_resample(writer: Writer, this: Object, body: Resample, target: Stored)
     first = k.var("whole", -floor_div(-begin, size))
     last = k.var("whole_end", maximum(floor_div(end, size), first))
     _follow(writer, this, body, target, pattern, begin, minimum(end, first * pattern.outputs), lo)
-    with k.for_(first, last, "q") as q:
+    wide = body.method == "linear" and pattern.outputs >= _VECTOR
+    exact = k.var("exact", writer.inputs[0].total >= 0) if wide else None
+    with k.for_(first, last, "q", scalar=wide) as q:
         base = k.var("entry", q * pattern.positions - writer.start)
         for number in range(pattern.outputs):
             before, rest = pattern.place(number)
             share = const(rest / pattern.period, F64)
-            _write(writer, this, body, target, base + before, share, q * pattern.outputs + number - lo)
+            place = q * pattern.outputs + number - lo
+            _write(writer, this, body, target, base + before, share, place, exact)
     _follow(writer, this, body, target, pattern, maximum(last * pattern.outputs, begin), end, lo)
 
 
@@ -90,26 +94,38 @@ def _follow(
 
 
 def _write(
-    writer: Writer, this: Object, body: Resample, target: Stored, entry: Value, share: Value, place: Value
+    writer: Writer,
+    this: Object,
+    body: Resample,
+    target: Stored,
+    entry: Value,
+    share: Value,
+    place: Value,
+    exact: Value | None = None,
 ) -> None:
     for name in this.schema.names:
         first = writer.cell(body.source, name, entry)
         second = writer.cell(body.source, name, entry + 1)
-        cell = first if body.method == "last" else _between(first, second, share)
+        cell = first if body.method == "last" else _between(first, second, share, exact)
         if writer.plan.edge:
             cell = Cell(cell.value, narrow(cell.valid, _between_marks(writer, body.source, entry, share)))
         writer.store(this, target, name, place, cell)
 
 
-def _between(first: Cell, second: Cell, share: Value) -> Cell:
-    """The straight line between two samples; on a sample, that one itself."""
+def _between(first: Cell, second: Cell, share: Value, exact: Value | None) -> Cell:
+    """The straight line between two samples; on a sample, that one itself.
+
+    `exact` is true, which LLVM does not know: with it, all points of a pattern look alike, and become a vector.
+    """
     a, b = first.value.to(F64), second.value.to(F64)
     line = a + (b - a) * share
     if isinstance(share, Const):
-        return first if share.value == 0.0 else Cell(line, both(first, second))
-    exact = share.eq(0.0)
-    valid = first.valid if second.valid is None else conjunction(first.valid, second.valid | exact)
-    return Cell(select(exact, a, line), valid)
+        there = share.value == 0.0
+        cell = first if there else Cell(line, both(first, second))
+        return cell if exact is None else Cell(select(exact if there else ~exact, a, line), cell.valid)
+    on_it = share.eq(0.0)
+    valid = first.valid if second.valid is None else conjunction(first.valid, second.valid | on_it)
+    return Cell(select(on_it, a, line), valid)
 
 
 def _between_marks(writer: Writer, source: str, entry: Value, share: Value) -> Value:

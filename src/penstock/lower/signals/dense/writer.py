@@ -28,6 +28,7 @@ from penstock.temporal.nodes import Expression, Feedback, Object, Resample, Samp
 FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where a sum might have
 
 _POSITIONS = 1024  # of a block, at least: what a step reads and writes lies in the first cache
+_PATTERNED = 4096  # where samples are taken anew: patterns are cut at both ends of a block
 _HALOS = 6  # a block is so many times as long as what is computed around it
 
 
@@ -80,7 +81,8 @@ class Writer:
         halo = max(
             [1, *(each.past + each.future for each in (*plan.needs.values(), *plan.level_needs.values()))]
         )
-        self.block = ceil(max(_POSITIONS, _HALOS * halo) / grid) * grid
+        least = _PATTERNED if any(isinstance(each.body, Resample) for each in plan.objects) else _POSITIONS
+        self.block = ceil(max(least, _HALOS * halo) / grid) * grid
         # Grids are counted from far enough before the first sample that no number is negative.
         self.phase = plan.positions.phase + ceil((2 * halo + grid) / grid + 1) * grid
         self.status = k.var("status", 0)
