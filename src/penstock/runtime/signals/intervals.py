@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import to_arrow
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.signals.points import Points, changes, taken
 
@@ -36,6 +36,8 @@ class Runs:
     def defined(self) -> np.ndarray:
         found = np.zeros(len(self), np.bool_)
         for column in self.columns.values():
+            if not column.null_count:
+                return np.ones(len(self), np.bool_)
             found |= column.is_valid().to_numpy(zero_copy_only=False)
         return found
 
@@ -51,9 +53,41 @@ def advance(open_runs: Runs, points: Points, emitted: np.ndarray) -> tuple[Runs,
 
     Neighbours of one value are one run. Points before `emitted` have been seen, in full knowledge of the past.
     """
+    if not len(open_runs) and (emitted == NEVER).all() and (points.until == FOREVER).all():
+        begun = _Begun(points.bounds, points.times, points.columns)
+    else:
+        begun = _followed(open_runs, points, emitted)
+    bounds, starts = begun.bounds, begun.starts
+    first = np.flatnonzero(changes(list(begun.columns.values()), bounds[:-1]))
+    columns = {name: taken(column, first) for name, column in begun.columns.items()}
+    runs_of = np.searchsorted(first, bounds)
+    lanes = np.repeat(np.arange(len(bounds) - 1), np.diff(runs_of))
+    starts = starts[first]
+    last = np.zeros(len(first), np.bool_)
+    last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
+    ends = np.append(starts[1:], FOREVER)[: len(starts)]
+    ends[last] = FOREVER
+    runs = Runs(lanes, starts, ends, columns)
+    known = runs.defined
+    final = last & (points.until[lanes] == FOREVER)
+    return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
+        np.flatnonzero(known & last & ~final)
+    )
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """Values in lanes, each from its start on until the next of its lane."""
+
+    bounds: np.ndarray
+    starts: np.ndarray
+    columns: Mapping[str, pa.Array]
+
+
+def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
+    """What is open, and behind it the points that are new."""
     lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
-    new = (points.times >= emitted[lane]) & (points.times < points.until[lane])
-    places = np.flatnonzero(new)
+    places = np.flatnonzero((points.times >= emitted[lane]) & (points.times < points.until[lane]))
     lanes = np.concatenate([open_runs.lane, lane[places]])
     starts = np.concatenate([open_runs.start, points.times[places]])
     columns = {
@@ -64,18 +98,7 @@ def advance(open_runs: Runs, points: Points, emitted: np.ndarray) -> tuple[Runs,
         order = np.argsort(lanes, kind="stable")  # what is open comes before what follows it
         lanes, starts = lanes[order], starts[order]
         columns = {name: taken(column, order) for name, column in columns.items()}
-    begins = np.flatnonzero(np.diff(lanes, prepend=-1))
-    first = np.flatnonzero(changes(list(columns.values()), begins))
-    lanes, starts = lanes[first], starts[first]
-    ends = np.append(starts[1:], FOREVER)
-    last = np.append(lanes[1:] != lanes[:-1], len(lanes) > 0)[: len(lanes)]
-    ends = np.where(last, FOREVER, ends[: len(lanes)])
-    runs = Runs(lanes, starts, ends, {name: taken(column, first) for name, column in columns.items()})
-    known = runs.defined
-    final = last & (points.until[lanes] == FOREVER)
-    return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
-        np.flatnonzero(known & last & ~final)
-    )
+    return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, columns)
 
 
 def _like(column: pa.Array, other: pa.Array) -> pa.Array:
