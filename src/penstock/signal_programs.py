@@ -327,10 +327,14 @@ def retention(program: temporal.Program) -> Retention:
     for each in program.objects:
         match each.body:
             case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
-                # The last n samples may be older than any row that can be told to matter: some rows are no samples.
-                sequential |= any(isinstance(over.span, temporal.Last) for over in reductions)
-                spans = [over.span.size for over in reductions if isinstance(over.span, temporal.Rolling)]
-                sequential |= any(size >= FOREVER for size in spans)
+                for over in reductions:
+                    match over.span:
+                        case temporal.Last(rows=rows):
+                            # How many rows make so many samples can be told of an input only.
+                            sequential |= not isinstance(program[over.source].body, temporal.Sampled)
+                            samples = max(samples, rows)
+                        case temporal.Rolling(size=size):
+                            sequential |= size >= FOREVER
             case temporal.Resample() | temporal.Chop() | temporal.Held():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):

@@ -8,6 +8,7 @@ import numpy as np
 
 from penstock.runtime.flow import NEVER
 from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.signals.sampling import stored
 
 
 @dataclass(frozen=True)
@@ -27,32 +28,76 @@ class Retention:
         self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, ends: np.ndarray | None
     ) -> np.ndarray:
         """Tell which rows to keep, `emitted` being how far each lane is; `ends` are when rows cease to hold."""
-        return self.needed_times(rows.times, lanes, emitted, ends)
+        there = _there(rows) if self.samples > 1 else None
+        return self.needed_times(rows.times, lanes, emitted, ends, there)
 
     def needed_times(
-        self, all_times: np.ndarray, lanes: np.ndarray, emitted: np.ndarray, ends: np.ndarray | None = None
+        self,
+        all_times: np.ndarray,
+        lanes: np.ndarray,
+        emitted: np.ndarray,
+        ends: np.ndarray | None = None,
+        there: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The same for what has times and lanes."""
+        """The same for what has times and lanes, and perhaps rows that have no value."""
         if self.sequential:
             return np.ones(len(all_times), np.bool_)
         order = np.lexsort((all_times, lanes))
         times, own = all_times[order], lanes[order]
         bounds = np.searchsorted(own, np.arange(len(emitted) + 1))
         since = emitted
+        single = None if there is None else _single(times, own, there[order])
         for _ in range(self.levels):
-            since = self._before(times, own, bounds, since)
+            since = self._before(times, own, bounds, since, single)
         keep = np.empty(len(all_times), np.bool_)
         keep[order] = times >= since[own]
         return keep if ends is None else keep | (ends > since[lanes])
 
     def _before(
-        self, times: np.ndarray, lanes: np.ndarray, bounds: np.ndarray, since: np.ndarray
+        self,
+        times: np.ndarray,
+        lanes: np.ndarray,
+        bounds: np.ndarray,
+        since: np.ndarray,
+        single: np.ndarray | None,
     ) -> np.ndarray:
         """Go back so many ticks, then to the sample so many before that."""
         back = np.where(since <= NEVER + self.past, NEVER, since - self.past)
         earlier = np.concatenate([[0], np.cumsum(times < back[lanes])])
-        place = np.maximum(np.diff(earlier[bounds]) - self.samples, 0) + bounds[:-1]
+        behind = np.diff(earlier[bounds]) + bounds[:-1]  # of each lane, the first row that is not behind it
+        place = np.maximum(behind - self.samples, bounds[:-1])
+        if single is not None:
+            place = _so_many_before(single, bounds[:-1], behind, self.samples)
         some = np.diff(bounds) > 0
         found = back.copy()
         found[some] = np.minimum(times[np.minimum(place, bounds[1:] - 1)[some]], back[some])
         return found
+
+
+def _there(rows: Rows) -> np.ndarray:
+    """Which rows have all their values."""
+    found = np.ones(len(rows), np.bool_)
+    for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
+        if name.startswith(stored("")) and column.null_count:
+            found &= column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _single(times: np.ndarray, lanes: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Which rows surely are samples of their own: rows of one time are one, and count if all have values."""
+    follows = np.zeros(len(times), np.bool_)
+    follows[1:] = (times[1:] == times[:-1]) & (lanes[1:] == lanes[:-1])
+    groups = np.cumsum(~follows) - 1
+    whole = np.ones(int(groups[-1]) + 1 if len(groups) else 0, np.bool_)
+    whole[groups[~there]] = False
+    found: np.ndarray = ~follows & whole[groups]
+    return found
+
+
+def _so_many_before(single: np.ndarray, first: np.ndarray, behind: np.ndarray, samples: int) -> np.ndarray:
+    """The row so many samples before another, but not before its lane's first."""
+    counted = np.concatenate([[0], np.cumsum(single)])
+    places = np.append(np.flatnonzero(single), len(single))
+    wanted = counted[behind] - samples
+    enough = wanted >= counted[first]
+    return np.where(enough, places[np.maximum(wanted, 0)], first)
