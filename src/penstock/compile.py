@@ -28,6 +28,7 @@ from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.programs import Backend, CompiledRows, CompiledWindow, Workshop
+from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import Stage
 from penstock.runtime.held_stages import DistinctStage, Held, TopStage
@@ -68,6 +69,7 @@ class Compiled:
     trace: tuple[tuple[str, ir.Program], ...]
     off: frozenset[str] = frozenset()
     _wired: dict[tuple[str, str | None], tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
+    reports: dict[str, JoinReport] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[str, tuple[str, ...]]:
@@ -292,7 +294,7 @@ class Wiring:
         chosen = choices(program, self.aggregator).get(this.name, ())
         algorithms = tuple(each.algorithm for each in chosen)
         counted = not _stateful(left, program), not _stateful(right, program)
-        join = JoinProgram(this, left, right, self.workshop, algorithms)
+        join = JoinProgram(this, left, right, self.workshop, algorithms, self.compiled.reports)
         return join.stages(counted, self._open_paths(this))
 
 

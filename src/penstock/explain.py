@@ -132,6 +132,8 @@ def _overview(compiled: Compiled) -> str:
     chosen = choices(compiled.program)
     for each in compiled.program.objects:
         reasons = _reasons(each, compiled.program, chosen.get(each.name, ()))
+        if each.name in compiled.reports:
+            reasons = [*reasons, f"so far: {compiled.reports[each.name].show()}"]
         if reasons:
             parts.append(f"~{each.name} runs as\n{_indented(chr(10).join(reasons))}")
     needs = [f"{name}: {need}" for name, need in boundaries(compiled.program).items()]

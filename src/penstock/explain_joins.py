@@ -20,7 +20,10 @@ def join_reasons(body: Join, fused: bool = False) -> list[str]:
         "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
     ]
     if body.algorithm != "auto":
-        return [f"pairs by {body.algorithm}, as asked for", *(early if arriving else [])]
+        return [
+            f"pairs by {body.algorithm}, as asked for, one window at a time",
+            *(early if arriving else []),
+        ]
     chooser = join_chooser()
     return [
         *(early if arriving else []),

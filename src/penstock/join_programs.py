@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -42,17 +42,18 @@ from penstock.runtime.joins.gathering import Gather
 from penstock.runtime.joins.interval import IntervalMatcher
 from penstock.runtime.joins.lanes import Kernels
 from penstock.runtime.joins.lookup import LookupStage
+from penstock.runtime.joins.overlapping import OverlapMatcher
 from penstock.runtime.joins.results import Residual, ResultColumn, Shape
 from penstock.runtime.joins.rolling import RollingMatcher
-from penstock.runtime.joins.runs import RunMatcher
+from penstock.runtime.joins.runs import PairingJoin, RunMatcher, WindowJoin
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping, SlidingMatcher
 from penstock.runtime.joins.stage import JoinStage, Matcher, Port
+from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import (
     CalendarWindows,
     CarriedWindows,
     GridWindows,
     LanePairing,
-    Pairing,
     SessionWindows,
     WholeWindow,
     WindowMatcher,
@@ -65,7 +66,7 @@ from penstock.runtime.programs import Grid
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context, StageSpec
 from penstock.types.calendar import calendar_bounds
-from penstock.types.joins import Lookup, Within
+from penstock.types.joins import CHOOSING, Lookup, Within
 from penstock.types.windows import Calendar, Session, Unbounded
 
 Counted = tuple[bool, bool]  # whether rows of each side are counted here
@@ -80,6 +81,7 @@ class JoinProgram:
     right: ir.Object
     workshop: Workshop
     algorithms: tuple[str, ...] = ()
+    reports: dict[str, JoinReport] = field(default_factory=dict)  # over all runs, for `explain`
 
     def stages(self, counted: Counted, paths: int) -> list[StageSpec]:
         """The join; around a rolling one also what makes its arguments and its fields.
@@ -128,8 +130,9 @@ class JoinProgram:
         )
         return ArrivingStage(*ports, GridWindows(_grid(grid)), parts)
 
-    def _note(self, metrics: Metrics, path: str, window: JoinMetrics) -> None:
-        metrics.joins.setdefault(self.this.name, JoinReport()).add(path, window)
+    def _note(self, metrics: Metrics, path: str, window: JoinMetrics, windows: int = 1) -> None:
+        for reports in (metrics.joins, self.reports):
+            reports.setdefault(self.this.name, JoinReport()).add(path, window, windows)
 
     def _port(self, side: int, source: ir.Object, counted: Counted, context: Context) -> Port:
         metrics: Metrics | None = context.metrics if counted[side] else None
@@ -216,28 +219,54 @@ class JoinProgram:
 
     def _windowed(self, body: jn.Join, pairing: jn.InWindow, kernels: Kernels, context: Context) -> Matcher:
         residual = self._residual(body.where, context)
-        overlapping = _overlapping(pairing)
-        if overlapping is not None:
-            return SlidingMatcher(overlapping, body.how, self._keys, residual, self._shape, kernels)
         carried = isinstance(pairing.left, ir.Carried)
         bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
-        how: Pairing = lanes
-        chosen = self._pairing(body, residual, lanes) if body.on else None
-        if chosen is not None and not carried:
-            how = chosen
-        elif residual is not None and not body.on and not carried:
-            how = self._band(body, residual, lanes, context) or lanes
-        plain = WindowMatcher(_windows(pairing.left, kernels), how, body.how, keys, self._shape, kernels)
-        return plain if chosen is None else RunMatcher(plain, chosen)
+        watch = Watch(partial(self._note, context.metrics))
+        band = None if residual is None or carried else self._band(body, residual, lanes, context)
+        overlapping = _overlapping(pairing)
+        if overlapping is not None:
+            plain = SlidingMatcher(overlapping, body.how, self._keys, residual, self._shape, kernels)
+            return self._overlapping(body, plain, lanes, band, watch)
+        windows = _windows(pairing.left, kernels)
+        if not body.on:
+            return WindowMatcher(windows, band or lanes, body.how, keys, self._shape, kernels, watch)
+        chosen = self._pairing(body, residual, lanes, band)
+        how = lanes if carried else chosen
+        several = WindowMatcher(windows, how, body.how, keys, self._shape, kernels, watch)
+        return RunMatcher(several, WindowJoin(chosen, body.how, self._shape, watch))
 
-    def _pairing(self, body: jn.Join, residual: Residual | None, lanes: LanePairing) -> AlgorithmPairing:
+    def _overlapping(
+        self,
+        body: jn.Join,
+        plain: SlidingMatcher,
+        lanes: LanePairing,
+        band: BandPairing | None,
+        watch: Watch,
+    ) -> Matcher:
+        """Window by window, if an algorithm is asked for or a condition without keys can be searched for."""
+        if body.how in CHOOSING:
+            return plain
+        if body.algorithm != "auto":
+            chosen = self._pairing(body, plain.residual, lanes, band)
+            return OverlapMatcher(plain, WindowJoin(chosen, body.how, self._shape, watch), always=True)
+        if band is None or body.on:
+            return plain
+        join = PairingJoin(band, "sorting", body.how, self._keys, self._shape, plain.kernels, watch)
+        return OverlapMatcher(plain, join, always=False)
+
+    def _pairing(
+        self, body: jn.Join, residual: Residual | None, lanes: LanePairing, band: BandPairing | None
+    ) -> AlgorithmPairing:
         """The algorithm that was asked for, or one that chooses."""
         auto = body.algorithm == "auto"
         chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
         ordered = in_order(self.workshop) if body.algorithm in IN_ORDER else None
-        return AlgorithmPairing(chosen, ordered, not auto, self._keys, residual, lanes, lanes.kernels)
+        sorted_by = band if auto else None
+        return AlgorithmPairing(
+            chosen, ordered, not auto, self._keys, residual, lanes, lanes.kernels, sorted_by
+        )
 
     def _band(
         self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context
@@ -256,7 +285,9 @@ class JoinProgram:
                 pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in result.schema.names
             ]
 
-        return BandPairing(band.column, len(band.lower), bounds, residual, lanes, lanes.kernels)
+        return BandPairing(
+            band.column, len(band.lower), bounds, residual, lanes, lanes.kernels, bool(body.on)
+        )
 
     # -- aggregates over the other side --------------------------------------------------------------
 

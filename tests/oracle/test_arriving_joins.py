@@ -41,7 +41,7 @@ def query_of(rows: dict[str, pa.Table], lateness: int = 0, **options) -> pk.Stre
     return a.join(b, on="k", **options)
 
 
-@effort(60)
+@effort(40)
 @given(data=st.data())
 def test_pairs_that_arrive_are_the_pairs_there_are(data: st.DataObject) -> None:
     keys = data.draw(st.sampled_from(sorted(KEYS)))

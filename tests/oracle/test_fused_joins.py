@@ -64,7 +64,7 @@ def asked(a: pk.Stream, b: pk.Stream, group: str, names: list[str], *, again: bo
     return joined.window(*window, **GROUPS[group]).agg(**{name: ASKED[name] for name in names})
 
 
-@effort(60)
+@effort(40)
 @given(data=st.data())
 def test_fused_aggregates_equal_their_definition(data: st.DataObject) -> None:
     keys = data.draw(st.sampled_from(sorted(KEYS)))

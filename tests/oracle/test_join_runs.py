@@ -28,24 +28,24 @@ NAMES += ["of windows"]
 
 
 @contextmanager
-def everything_is_large() -> Iterator[None]:
-    few = patch.object(runs, "FEW_ROWS", 1), patch.object(gathering, "FEW", 1)
+def everything_is_large(least: int = 1) -> Iterator[None]:
+    few = patch.object(runs, "FEW_ROWS", least), patch.object(gathering, "FEW", 1)
     with few[0], few[1], patch.object(windows, "ROWS_A_RUN", 0):
         yield
 
 
-@effort(40)
+@effort(25)
 @given(data=st.data())
 def test_large_windows_equal_their_definition(data: st.DataObject) -> None:
     case = data.draw(cases(NAMES))
     query = case.query()
     engine = pk.Engine(threads=data.draw(st.sampled_from([1, 3])))
-    with everything_is_large():
+    with everything_is_large(data.draw(st.sampled_from([1, 5]))):
         found = query.collect(streams_of(case, query), engine=engine)
     assert shown(case, found) == shown(case, expected(case))
 
 
-@effort(40)
+@effort(25)
 @given(data=st.data())
 def test_large_windows_in_any_interleaving(data: st.DataObject) -> None:
     case = data.draw(cases(NAMES, sorted_times=True))

@@ -52,7 +52,7 @@ from penstock.types.joins import (
     left_column,
     right_column,
 )
-from penstock.types.windows import Count, Session
+from penstock.types.windows import Calendar, Count, Session
 
 if TYPE_CHECKING:
     pass
@@ -269,10 +269,30 @@ def _require_common_ends(one: Window, other: Window) -> None:
 
 
 def _check_algorithm(options: Options, pairing: Pairing, keys: Keys) -> None:
-    if options.algorithm != "auto" and not (isinstance(pairing, InWindow) and keys):
+    if options.algorithm == "auto":
+        return
+    if not (isinstance(pairing, InWindow) and keys):
         raise UnsupportedError(
             f"algorithm={options.algorithm!r} is for joins in windows on equal keys; leave it out here"
         )
+    if isinstance(pairing.left, Session):
+        raise UnsupportedError(
+            f"algorithm={options.algorithm!r}: a session has rows of one key, which all meet, so there is nothing "
+            "to choose; leave it out here"
+        )
+    if options.how in CHOOSING and _overlap(pairing):
+        raise UnsupportedError(
+            f"algorithm={options.algorithm!r} gives pairs of one window, and how={options.how!r} looks at all windows "
+            "that hold a row together; leave it out here, or use windows that do not overlap"
+        )
+
+
+def _overlap(pairing: InWindow) -> bool:
+    one = pairing.left
+    return pairing.left != pairing.right or (
+        (isinstance(one, TimeWindow) and one.size > one.every)
+        or (isinstance(one, Calendar) and one.size != one.every)
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------

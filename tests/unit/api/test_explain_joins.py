@@ -1,5 +1,6 @@
 """What `explain` says about the algorithm of a join."""
 
+import pyarrow as pa
 import pytest
 
 import penstock as pk
@@ -45,3 +46,18 @@ def test_a_calibrated_tree_is_shown_instead(tmp_path):
 def test_a_join_without_a_choice_of_algorithms_shows_none():
     left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
     assert "by what a tree picks" not in left.join(right, on="k", within=(-5, 5)).explain()
+
+
+def test_after_a_run_the_path_of_windows_is_summarised():
+    rows = pa.table({"t": range(40), "k": [1, 2] * 20, "v": range(40)})
+    left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
+    query = left.join(right, on="k", window=pk.tumbling(8), algorithm="prj")
+    assert "so far" not in query.explain()
+    query.collect(a=rows, b=rows)
+    assert "so far: 5 windows (prj 5), 80 rows, 160 pairs" in query.explain()
+
+
+def test_eager_algorithms_are_said_to_give_pairs_as_rows_arrive():
+    assert "pairs as rows arrive" in explained(algorithm="shj_jm")
+    assert "pairs as rows arrive" in explained(optimise="progress")
+    assert "pairs as rows arrive" not in explained(algorithm="prj")

@@ -53,7 +53,7 @@ class Report:
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """`scale` is the part of the paper's rates; without a `chooser`, one is calibrated first."""
+    """`scale` is the part of the paper's windows; without a `chooser`, one is calibrated first."""
 
     scale: float = 1.0
     repeat: int = 3

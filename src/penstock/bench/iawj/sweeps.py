@@ -22,9 +22,8 @@ class Sweep:
 
 
 def scaled(micro: Micro, scale: float) -> Micro:
-    """The same with fewer rows a millisecond."""
-    left, right = (max(int(rate * scale), 1) for rate in (micro.left_rate, micro.right_rate))
-    return replace(micro, left_rate=left, right_rate=right)
+    """The same over a shorter window. Rates stay: whether an eager algorithm keeps up depends on them, not on rows."""
+    return replace(micro, window_ms=max(int(micro.window_ms * scale), 1))
 
 
 def sweeps(scale: float = 1.0) -> list[Sweep]:

@@ -55,6 +55,13 @@ class JoinMetrics:
         self.seconds = now
         self.progress.append((now, self.pairs))
 
+    def add_all(self, now: float, pairs: int) -> None:
+        """Note pairs that are given together, all rows having been there from the beginning."""
+        step = max(math.ceil(2 * math.log2(max(now, _FINEST) / _FINEST)), 0)
+        self.buckets[min(step, BUCKETS - 1)] += pairs
+        self.pairs += pairs
+        self.progress.append((now, self.pairs))
+
 
 @dataclass
 class JoinReport:
@@ -76,13 +83,13 @@ class JoinReport:
     progress: list[tuple[float, int]] = field(default_factory=list)
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
 
-    def add(self, path: str, window: JoinMetrics) -> None:
-        """Take in a window that is complete."""
-        self.windows += 1
+    def add(self, path: str, window: JoinMetrics, windows: int = 1) -> None:
+        """Take in a window that is complete, or several that were joined together."""
+        self.windows += windows
         self.rows += window.rows
         self.pairs += window.pairs
         self.seconds += window.seconds
-        self.paths[path] = self.paths.get(path, 0) + 1
+        self.paths[path] = self.paths.get(path, 0) + windows
         self.progress = window.progress
         self.buckets = self.buckets + window.buckets
 

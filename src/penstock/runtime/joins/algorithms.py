@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -14,13 +15,14 @@ from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, lay
 from penstock.runtime.joins.results import NOBODY, Residual, joined_pairs, satisfying
-from penstock.runtime.joins.windows import Batch, LanePairing, Placed, numbers_of
+from penstock.runtime.joins.windows import Batch, LanePairing, Pairing, Placed, numbers_of
 from penstock.runtime.lanes.rows import Rows
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
+MANY_PAIRS = 16  # of equal keys for each row, before a condition is asked of them
 
 
-class Ordered(Protocol):
+class Ordered(LazyJoiner, Protocol):
     """A joiner whose pairs come in order, as places in 32 bits."""
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
@@ -44,6 +46,12 @@ class AlgorithmPairing:
     residual: Residual | None
     lanes: LanePairing
     kernels: Kernels
+    band: Pairing | None = None
+
+    @property
+    def name(self) -> str:
+        """What large windows are joined by."""
+        return self.joiner.name if self.ordered is None else "npj"
 
     def __call__(self, batch: Batch) -> Pairs:
         windows = slices(batch.placed)
@@ -72,12 +80,26 @@ class AlgorithmPairing:
 
     def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
         """The pairs of one window that satisfy the condition, in order."""
+        if self.band is not None and self._are_many(codes):
+            nothing = np.zeros(0, np.int64)
+            zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
+            placed = [Placed(each, each, nothing) for each in zeros]
+            numbers = partial(numbers_of, left, right, self.keys, self.kernels)
+            return self.band(Batch(left, right, (placed[0], placed[1]), numbers))
         if self.ordered is not None and len(left) and len(right):
             threads = self.kernels.shares(len(left) + len(right))
             found = self.ordered.ordered(*codes, threads)
         else:
             found = self._window(*codes, (0, len(left)), (0, len(right)))
         return satisfying(found, self.residual, left, right)
+
+    def _are_many(self, codes: Pairs) -> bool:
+        """Whether keys alone make so many pairs that sorting by what the condition bounds is cheaper."""
+        assert self.ordered is not None
+        rows = len(codes[0]) + len(codes[1])
+        count = self.ordered.join(*codes, "count", self.kernels.shares(rows))
+        assert isinstance(count, int)
+        return count > MANY_PAIRS * rows
 
     def _window(
         self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]

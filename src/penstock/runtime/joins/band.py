@@ -32,6 +32,7 @@ class BandPairing:
     residual: Residual
     lanes: LanePairing
     kernels: Kernels
+    keyed: bool = False
 
     def __call__(self, batch: Batch) -> Pairs:
         windows = slices(batch.placed)
@@ -61,6 +62,8 @@ class BandPairing:
         windows: list[tuple[tuple[int, int], tuple[int, int]]],
     ) -> Ranges:
         """What each left row meets: right rows lie window by window, sorted by the column."""
+        if self.keyed:
+            return self._keyed_ranges(batch, ends, windows)
         lower, upper, known = ends
         values, there = _numbers(batch.right.batch.column(self.column))
         first, last = np.zeros((2, len(batch.left)), np.int64)
@@ -72,6 +75,38 @@ class BandPairing:
             first[here] = laid + (0 if lower is None else np.searchsorted(ordered, lower[here]))
             most = len(some) if upper is None else np.searchsorted(ordered, upper[here], side="right")
             last[here] = laid + most
+            laid += len(some)
+        last = np.where(known, np.maximum(first, last), first)
+        every = np.concatenate(places)
+        return Ranges(first, last, Laid(np.array([0, laid]), every, values[every]))
+
+    def _keyed_ranges(
+        self,
+        batch: Batch,
+        ends: tuple[np.ndarray | None, np.ndarray | None, np.ndarray],
+        windows: list[tuple[tuple[int, int], tuple[int, int]]],
+    ) -> Ranges:
+        """The same with keys: right rows lie window by window, key by key, sorted by the column.
+
+        A row's place in that order is one number: that of its key, then the rank of its value among the window's.
+        """
+        lower, upper, known = ends
+        values, there = _numbers(batch.right.batch.column(self.column))
+        numbers = batch.numbers()
+        first, last = np.zeros((2, len(batch.left)), np.int64)
+        places, laid = [np.zeros(0, np.int64)], 0
+        for mine, its in windows:
+            some = its[0] + np.flatnonzero(there[slice(*its)])
+            ranks = np.unique(values[some])
+            width, here = len(ranks) + 1, slice(*mine)
+            order = numbers.right[some] * width + np.searchsorted(ranks, values[some])
+            by_order = np.argsort(order, kind="stable")
+            places.append(some[by_order])
+            own, ordered = numbers.left[here] * width, order[by_order]
+            least = 0 if lower is None else np.searchsorted(ranks, lower[here])
+            most = len(ranks) if upper is None else np.searchsorted(ranks, upper[here], side="right")
+            first[here] = laid + np.searchsorted(ordered, own + least)
+            last[here] = laid + np.searchsorted(ordered, own + most)
             laid += len(some)
         last = np.where(known, np.maximum(first, last), first)
         every = np.concatenate(places)

@@ -6,9 +6,11 @@ and each window gives batches of its own: nothing is sorted or put together afte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,63 +19,50 @@ from penstock.runtime.buffers import room
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.results import NOBODY, Results, unmatched
-from penstock.runtime.joins.windows import Placed, Run, WindowMatcher, arranged
+from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.results import NOBODY, Results, Shape, unmatched
+from penstock.runtime.joins.watching import Watch
+from penstock.runtime.joins.windows import Batch, Pairing, Placed, Run, WindowMatcher, arranged, numbers_of
 from penstock.runtime.lanes.rows import Rows
+
+JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
+
+
+class OneWindow(Protocol):
+    """What joins windows one at a time."""
+
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        """Take the rows of all windows; the function gives the results of each."""
 
 
 @dataclass(frozen=True)
-class RunMatcher:
-    """Joins in windows that do not overlap; `plain` joins those that are small or whose rows lie apart."""
+class WindowJoin:
+    """What joins one window by an algorithm, and says so."""
 
-    plain: WindowMatcher
     pairing: AlgorithmPairing
+    how: str
+    shape: Shape
+    watch: Watch
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
-        runs = self.plain.windows.runs(left, right)
-        if runs is None:
-            return self.plain.emit(left, right, before, watermark)
-        ends = np.array([run.end for run in runs], np.int64)
-        complete = self.plain.windows.complete(ends, watermark).tolist()
-        kept = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
-        for run, done in zip(runs, complete, strict=True):
-            if not done:
-                kept[0][slice(*run.left)] = kept[1][slice(*run.right)] = True
-        due = [run for run, done in zip(runs, complete, strict=True) if done]
-        return list(self._results(due, left, right)), *kept
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        codes = self.pairing.codes(left, right)
+        return lambda run: self.batches(run, left, right, codes)
 
-    def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
-        codes: list[Pairs] = []
-        for large, some in groupby(runs, lambda run: self.pairing.always or run.rows >= FEW_ROWS):
-            if not large:
-                yield from self._together(list(some), left, right)
-                continue
-            codes = codes or [self.pairing.codes(left, right)]
-            for run in some:
-                yield from self._window(run, left, right, codes[0])
-
-    def _together(self, runs: list[Run], left: Rows, right: Rows) -> list[pa.RecordBatch]:
-        """Small windows, one after the other in time, all at once."""
-        first, last = runs[0], runs[-1]
-        one, other = left.part(first.left[0], last.left[1]), right.part(first.right[0], last.right[1])
-        made, _, _ = self.plain.emit(one, other, 0, FOREVER)
-        return made
-
-    def _window(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+    def batches(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+        """The results of a window whose rows lie side by side; `codes` are those of all rows."""
         one, other = left.part(*run.left), right.part(*run.right)
         mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
-        results = self._joined(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
-        results.start, results.end = (_constant(each, len(results)) for each in (run.start, run.end))
-        return self.plain.shape.batches(results, one, other, self.plain.kernels.threads)
+        with self.watch.window(run.rows) as given:
+            results = self._joined(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
+            given(self.pairing.name, len(results))
+        return framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
 
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
         """The results of one window, in order."""
-        how, pairing = self.plain.how, self.pairing
+        how, pairing = self.how, self.pairing
         if pairing.residual is not None or pairing.ordered is None:
             pairs = pairing.pairs(left, right, codes)
-            return arranged(pairs, (_one_window(len(left)), _one_window(len(right))), how, pairing.kernels)
+            return arranged(pairs, (one_window(len(left)), one_window(len(right))), how, pairing.kernels)
         threads = pairing.kernels.shares(len(left) + len(right))
         if how in ("semi", "anti"):
             met = pairing.ordered.met(*codes, threads)
@@ -87,7 +76,93 @@ class RunMatcher:
         return Results(np.concatenate([own, nobody]), np.concatenate([other, strays]))
 
 
-def _one_window(rows: int) -> Placed:
+@dataclass(frozen=True)
+class PairingJoin:
+    """What joins one window by a pairing of any kind, named `path` in reports."""
+
+    pairing: Pairing
+    path: str
+    how: str
+    keys: tuple[tuple[str, ...], tuple[str, ...]]
+    shape: Shape
+    kernels: Kernels
+    watch: Watch
+
+    def over(self, left: Rows, right: Rows) -> JoinRun:
+        return lambda run: self.batches(run, left, right)
+
+    def batches(self, run: Run, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+        """The results of a window."""
+        one, other = left.part(*run.left), right.part(*run.right)
+        placed = one_window(len(one)), one_window(len(other))
+        with self.watch.window(run.rows) as given:
+            numbers = partial(numbers_of, one, other, self.keys, self.kernels)
+            pairs = self.pairing(Batch(one, other, placed, numbers))
+            results = arranged(pairs, placed, self.how, self.kernels)
+            given(self.path, len(results))
+        return framed(results, run, one, other, self.shape, self.kernels.threads)
+
+
+@dataclass(frozen=True)
+class RunMatcher:
+    """Joins in windows that do not overlap; `plain` joins those that are small or whose rows lie apart."""
+
+    plain: WindowMatcher
+    join: WindowJoin
+
+    def emit(
+        self, left: Rows, right: Rows, before: int, watermark: int
+    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+        always = self.join.pairing.always
+        runs = self.plain.windows.runs(left, right, always=always)
+        if runs is None:
+            return self.plain.emit(left, right, before, watermark)
+        ends = np.array([run.end for run in runs], np.int64)
+        complete = self.plain.windows.complete(ends, watermark).tolist()
+        kept = np.zeros(len(left), np.bool_), np.zeros(len(right), np.bool_)
+        for run, done in zip(runs, complete, strict=True):
+            if not done:
+                kept[0][slice(*run.left)] = kept[1][slice(*run.right)] = True
+        due = [run for run, done in zip(runs, complete, strict=True) if done]
+        return list(self._results(due, left, right)), *kept
+
+    def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
+        join: JoinRun | None = None
+        always = self.join.pairing.always
+        for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
+            if not large:
+                yield from self._together(list(some), left, right)
+                continue
+            join = join or self.join.over(left, right)
+            for run in some:
+                yield from join(run)
+
+    def _together(self, runs: list[Run], left: Rows, right: Rows) -> list[pa.RecordBatch]:
+        """Small windows, one after the other in time, all at once."""
+        one, other = (
+            left.part(*_around(run.left for run in runs)),
+            right.part(*_around(run.right for run in runs)),
+        )
+        made, _, _ = self.plain.emit(one, other, 0, FOREVER)
+        return made
+
+
+def _around(spans: Iterator[tuple[int, int]]) -> tuple[int, int]:
+    """From the first to the last row of neighbouring ranges, some of which are empty."""
+    some = [span for span in spans if span[0] < span[1]]
+    return (some[0][0], some[-1][1]) if some else (0, 0)
+
+
+def framed(
+    results: Results, run: Run, left: Rows, right: Rows, shape: Shape, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The results of one window as batches, with its bounds."""
+    results.start, results.end = (_constant(each, len(results)) for each in (run.start, run.end))
+    return shape.batches(results, left, right, threads)
+
+
+def one_window(rows: int) -> Placed:
+    """Rows that are all in one window."""
     zeros = np.zeros(rows, np.int64)
     return Placed(zeros, zeros, np.ones(rows, np.bool_))
 

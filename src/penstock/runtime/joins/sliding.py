@@ -107,7 +107,7 @@ class CalendarOverlap:
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """The windows that hold each row of a side, among those to be given now."""
 
     first: np.ndarray
@@ -135,15 +135,15 @@ class SlidingMatcher:
     ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
         self.windows.prepare(left.times, right.times)
         after, upto = self.windows.complete(before), self.windows.complete(watermark)
-        held = [_Held(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
-        kept = self._kept(left, right, held, upto, watermark)
+        held = [Held(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
+        kept = self.kept(left, right, held, upto, watermark)
         if after == upto or not (len(left) or len(right)):
             return [], *kept
         results = self._results(left, right, held, after, upto)
         return list(self.shape.batches(results, left, right, self.kernels.threads)), *kept
 
-    def _kept(
-        self, left: Rows, right: Rows, held: list[_Held], upto: int, watermark: int
+    def kept(
+        self, left: Rows, right: Rows, held: list[Held], upto: int, watermark: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rows of windows that are open; right rows longer, where the last window of a left row asks for them."""
         open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
@@ -152,10 +152,10 @@ class SlidingMatcher:
             open_yet[1] |= right.times > max(watermark - past - future - 2, NEVER)
         return open_yet[0], open_yet[1]
 
-    def _results(self, left: Rows, right: Rows, held: list[_Held], after: int, upto: int) -> Results:
+    def _results(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
         if self.how in ("semi", "anti"):
             return self._chosen(left, right, held, after, upto)
-        now = [_clipped(each, after, upto) for each in held]
+        now = [clipped(each, after, upto) for each in held]
         some = [np.flatnonzero(each.counts) for each in now]
         own, other = self._pairs(left, right, some)
         first = np.maximum(now[0].first[own], now[1].first[other])
@@ -191,7 +191,7 @@ class SlidingMatcher:
         pairs = pairs_of(found, self.residual, rows[0], rows[1], self.kernels)
         return some[0][pairs[0]], some[1][pairs[1]]
 
-    def _chosen(self, left: Rows, right: Rows, held: list[_Held], after: int, upto: int) -> Results:
+    def _chosen(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
         """Left rows whose last window is complete now, by whether they share any window with a partner."""
         mine = held[0]
         due = (mine.last > after) & (mine.last <= upto) & (mine.last >= mine.first)
@@ -206,13 +206,13 @@ class SlidingMatcher:
         return Results(rows, np.full(len(rows), NOBODY), *self.windows.bounds(mine.last[rows]))
 
 
-def _clipped(held: _Held, after: int, upto: int) -> _Held:
+def clipped(held: Held, after: int, upto: int) -> Held:
     first = held.first if after == NEVER else np.maximum(held.first, after + 1)
-    return _Held(first, np.minimum(held.last, upto))
+    return Held(first, np.minimum(held.last, upto))
 
 
 def _alone(
-    held: _Held, side: int, rows: np.ndarray, windows: np.ndarray
+    held: Held, side: int, rows: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows of a side in the windows where they have no partner; `rows` in `windows` have one."""
     counts = held.counts

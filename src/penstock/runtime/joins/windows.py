@@ -16,6 +16,7 @@ from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, find, lay, number_keys
 from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of, unmatched
+from penstock.runtime.joins.watching import Watch
 from penstock.runtime.lanes.framing import Bounds, within_reach
 from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.programs import Grid
@@ -73,8 +74,8 @@ class Windows(Protocol):
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         """Which windows are complete at a watermark."""
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
-        """The windows, where the rows of each lie side by side and are many; else None."""
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
+        """The windows, where the rows of each lie side by side and are many (or `always`); else None."""
 
 
 class Closing:
@@ -102,16 +103,22 @@ class GridWindows(Closing):
         start = times - into
         return Placed(start, start + grid.size, into < grid.size)
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         around, grid = first_and_last(left, right), self.grid
         if around is None:
             return []
         within_reach(np.array(around), grid.every + grid.offset, grid.size + grid.offset)
         first, last = ((time - grid.offset) // grid.every for time in around)
-        if (last - first + 1) * ROWS_A_RUN > len(left) + len(right):
+        if not always and (last - first + 1) * ROWS_A_RUN > len(left) + len(right):
             return None
-        starts = np.arange(first, last + 1) * grid.every + grid.offset
+        starts = (
+            self._starts(left, right) if always else np.arange(first, last + 1) * grid.every + grid.offset
+        )
         return runs_between(starts, starts + grid.size, (left.times, right.times))
+
+    def _starts(self, left: Rows, right: Rows) -> np.ndarray:
+        """The starts of the windows that hold a row."""
+        return np.unique(np.concatenate([self.side(each.times).start for each in (left, right)]))
 
 
 @dataclass(frozen=True)
@@ -131,12 +138,12 @@ class CalendarWindows(Closing):
         known = np.maximum(place, 0)
         return Placed(starts[known], ends[known], (place >= 0) & (times < ends[known]))
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         around = first_and_last(left, right)
         if around is None:
             return []
         starts, ends = self.bounds(*around)
-        if len(starts) * ROWS_A_RUN > len(left) + len(right):
+        if not always and len(starts) * ROWS_A_RUN > len(left) + len(right):
             return None
         return runs_between(starts, ends, (left.times, right.times))
 
@@ -174,7 +181,7 @@ class SessionWindows:
         """A row exactly at the end would still join."""
         return ends < watermark if watermark != FOREVER else np.ones(len(ends), np.bool_)
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         """Tell nothing: the sessions of different keys lie across each other."""
         return None
 
@@ -194,9 +201,9 @@ class CarriedWindows(Closing):
         known = [each.is_valid().to_numpy(zero_copy_only=False) for each in (start, end)]
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         """Rows that carry windows of a grid come in the order of these."""
-        mine, its = (_carried_runs(self._side(each)) for each in (left, right))
+        mine, its = (_carried_runs(self._side(each), always) for each in (left, right))
         if mine is None or its is None:
             return None
         windows = sorted({*mine, *its}, key=lambda window: window[::-1])
@@ -224,7 +231,7 @@ class WholeWindow:
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         return np.full(len(ends), watermark == FOREVER)
 
-    def runs(self, left: Rows, right: Rows) -> list[Run] | None:
+    def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         around = first_and_last(left, right)
         if around is None:
             return []
@@ -232,14 +239,14 @@ class WholeWindow:
         return [Run(around[0], around[1] + 1, (0, len(left)), (0, len(right)))]
 
 
-def _carried_runs(placed: Placed) -> dict[tuple[int, int], tuple[int, int]] | None:
+def _carried_runs(placed: Placed, always: bool) -> dict[tuple[int, int], tuple[int, int]] | None:
     """The rows of each window, where every row has one and rows of one lie side by side."""
     steps = np.diff(placed.end)
     same = bool((np.diff(placed.start)[steps == 0] == 0).all())
     if not placed.inside.all() or bool((steps < 0).any()) or not same:
         return None
     cuts = np.flatnonzero(steps) + 1
-    if len(cuts) * ROWS_A_RUN > len(placed.end):
+    if not always and len(cuts) * ROWS_A_RUN > len(placed.end):
         return None
     spans = pairwise([0, *cuts.tolist(), len(placed.end)]) if len(placed.end) else ()
     return {(int(placed.start[low]), int(placed.end[low])): (low, high) for low, high in spans}
@@ -291,6 +298,7 @@ class WindowMatcher:
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     shape: Shape
     kernels: Kernels
+    watch: Watch
 
     def emit(
         self, left: Rows, right: Rows, before: int, watermark: int
@@ -326,8 +334,15 @@ class WindowMatcher:
             left, right = left.chosen(chosen[0]), right.chosen(chosen[1])
             placed = placed[0].chosen(chosen[0]), placed[1].chosen(chosen[1])
             batch = Batch(left, right, placed, partial(self._numbers, left, right))
-        results = arranged(self.pairing(batch), placed, self.how, self.kernels)
+        with self.watch.window(len(left) + len(right), _how_many(placed)) as given:
+            results = arranged(self.pairing(batch), placed, self.how, self.kernels)
+            given("lanes", len(results))
         return list(self.shape.batches(results, left, right, self.kernels.threads))
+
+
+def _how_many(placed: tuple[Placed, Placed]) -> int:
+    """The windows of rows in order of time, those of the side that has more."""
+    return max(int(np.count_nonzero(np.diff(each.end))) + min(len(each.end), 1) for each in placed)
 
 
 def numbers_of(
