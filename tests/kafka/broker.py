@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 VERSION = "4.1.1"
-CACHE = Path(__file__).parents[2] / ".cache" / "kafka" / VERSION
-POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>penstock</groupId><artifactId>broker</artifactId><version>1</version>
   <dependencies><dependency>
-    <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{VERSION}</version>
+    <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>
   </dependency></dependencies>
 </project>"""
 
@@ -30,18 +31,21 @@ class NoBroker(Exception):
     """Why there is none."""
 
 
-def jars(cache: Path = CACHE) -> Path:
-    """Fetch the broker and what it needs, once."""
+def jars(coordinates: str = BROKER) -> Path:
+    """Fetch a package and what it needs, once."""
+    _, artifact, version = coordinates.split(":")
+    cache = CACHE / f"{artifact}-{version}"
     if (cache / "done").exists():
         return cache / "jars"
     maven = shutil.which("mvn")
     if maven is None:
-        raise NoBroker("mvn is not installed: the broker's jars cannot be fetched")
+        raise NoBroker("mvn is not installed: jars cannot be fetched")
     cache.mkdir(parents=True, exist_ok=True)
-    (cache / "pom.xml").write_text(POM)
+    (cache / "pom.xml").write_text(POM.format(*coordinates.split(":")))
     options = [
         "-q",
         "-B",
+        "-DincludeScope=runtime",
         f"-DoutputDirectory={cache / 'jars'}",
         f"-Dmaven.repo.local={cache / 'repository'}",
     ]
@@ -53,7 +57,7 @@ def jars(cache: Path = CACHE) -> Path:
         timeout=250,
     )
     if fetched.returncode:
-        raise NoBroker(f"the broker's jars cannot be fetched: {fetched.stdout.decode()[-300:]}")
+        raise NoBroker(f"{coordinates} cannot be fetched: {fetched.stdout.decode()[-300:]}")
     shutil.rmtree(cache / "repository", ignore_errors=True)
     (cache / "done").touch()
     return cache / "jars"
@@ -124,11 +128,22 @@ class Broker:
         for made in admin.create_topics([NewTopic(name, partitions, 1)]).values():
             made.result(60)
 
-    def send(self, topic: str, messages: list[tuple[int, bytes, bytes | None]]) -> None:
+    def widen(self, name: str, partitions: int) -> None:
+        """Let a topic have more partitions."""
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        for made in admin.create_partitions([NewPartitions(name, partitions)]).values():
+            made.result(60)
+
+    def send(
+        self,
+        topic: str,
+        messages: list[tuple[int, bytes, bytes | None]],
+        headers: list[tuple[str, bytes]] | None = None,
+    ) -> None:
         """Send (partition, value, key), in order."""
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
         for partition, value, key in messages:
-            producer.produce(topic, value, key=key, partition=partition)
+            producer.produce(topic, value, key=key, partition=partition, headers=headers)
         assert producer.flush(60) == 0
 
     def _java(self, *arguments: str) -> list[str]:

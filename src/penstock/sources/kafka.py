@@ -16,6 +16,8 @@ from penstock.sources.live_files import Clock
 
 MOST_MESSAGES = 100_000
 _PATIENCE = 30.0  # seconds that a broker may be away
+_DOUBT = 5.0  # seconds after its start in which a broker may not know its topics yet
+_PAUSE = 0.2
 
 Range = tuple[int, int]
 
@@ -27,6 +29,7 @@ class Topic:
     servers: str
     topic: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clock: Clock = field(default=Clock(), compare=False, repr=False)
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:
@@ -48,19 +51,27 @@ class Topic:
             made.close()
 
     def ends(self, consumer: Any) -> dict[int, Range]:
-        """Tell the first offset and the one behind the last, of every partition."""
+        """Tell the first offset and the one behind the last, of every partition, however long brokers are away."""
         kafka = _confluent()
-        try:
-            found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
-            if found.error is not None:
-                raise SourceError(f"the topic {self.topic!r} cannot be read: {found.error.name()}")
-            places = {number: kafka.TopicPartition(self.topic, number) for number in sorted(found.partitions)}
-            return {
-                number: consumer.get_watermark_offsets(place, timeout=_PATIENCE)
-                for number, place in places.items()
-            }
-        except kafka.KafkaException as error:
-            raise SourceError(f"the brokers of topic {self.topic!r} do not answer: {_name(error)}") from None
+        begun = self.clock.now()
+        while True:
+            try:
+                return self._ends(consumer, kafka)
+            except kafka.KafkaException as error:
+                waited = self.clock.now() - begun
+                if waited >= (_PATIENCE if _is_away(error) else min(_PATIENCE, _DOUBT)):
+                    raise SourceError(_complaint(self.topic, error)) from None
+            self.clock.sleep(_PAUSE)
+
+    def _ends(self, consumer: Any, kafka: Any) -> dict[int, Range]:
+        found = consumer.list_topics(self.topic, timeout=_PATIENCE).topics[self.topic]
+        if found.error is not None:
+            raise kafka.KafkaException(found.error)
+        places = {number: kafka.TopicPartition(self.topic, number) for number in sorted(found.partitions)}
+        return {
+            number: consumer.get_watermark_offsets(place, timeout=_PATIENCE)
+            for number, place in places.items()
+        }
 
     def messages(self, consumer: Any, partition: int, wanted: Range) -> Iterator[list[Message]]:
         """Read the messages of a partition between two offsets, some at a time, however long a broker is away."""
@@ -163,6 +174,16 @@ def _confluent() -> Any:
     except ImportError:
         raise EngineError("confluent-kafka is not installed; pip install 'penstock[kafka]'") from None
     return confluent_kafka
+
+
+def _is_away(error: Any) -> bool:
+    """Tell whether an error is of the connection, which comes back, and not of the topic."""
+    return bool(error.args) and hasattr(error.args[0], "code") and error.args[0].code() < 0
+
+
+def _complaint(topic: str, error: Any) -> str:
+    what = "the brokers of topic {!r} do not answer" if _is_away(error) else "the topic {!r} cannot be read"
+    return f"{what.format(topic)}: {_name(error)}"
 
 
 def _name(error: Any) -> str:
