@@ -53,8 +53,9 @@ fuzz: setup  ## a long Hypothesis campaign over every property (FUZZ=path narrow
 spark: setup  ## every test on Spark, of which `make test` runs a slice
 	$(PYTEST) -q --campaign tests/spark
 
-fault: setup  ## kill drivers of a streaming query at random moments (KILLS=200, SEED=0)
-	PENSTOCK_KILLS=$(or $(KILLS),200) PENSTOCK_SEED=$(or $(SEED),0) $(PYTEST) -q --campaign tests/fault
+fault: setup  ## kill drivers, JVMs and workers of streaming queries (KILLS=200, SEED=0, MINUTES=600); goes on where it was
+	$(PYTEST) -q --campaign tests/fault
+	$(BIN)/python -m tests.fault.campaign --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --minutes $(or $(MINUTES),600)
 
 kafka: setup  ## tests with a real Kafka broker, fetched by Maven coordinates
 	$(PYTEST) -q --campaign tests/kafka

@@ -26,7 +26,16 @@ def views(events: Any) -> pk.Stream:
 
 def main(folder: Path, step: str | None, batch: int) -> None:
     spark = pk.spark_session("local[2,4]", memory="1g", config={"spark.sql.shuffle.partitions": 2})
-    events = pk.scan_stream(folder / "input", time="ts", name="events", lateness="1s", max_files=1)
+    events = pk.scan_stream(
+        folder / "input",
+        time="ts",
+        name="events",
+        lateness="1s",
+        max_files=1,
+        late_to=folder / "late",
+        on_bad="quarantine",
+        quarantine_to=folder / "bad",
+    )
     sink = pk.delta_sink(folder / "table", query_id="fault")
 
     def dying(frame: Any, number: int) -> None:
@@ -39,6 +48,7 @@ def main(folder: Path, step: str | None, batch: int) -> None:
 
     writer = views(events).to_spark(spark).writeStream.foreachBatch(dying)
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
+    (folder / "running").touch()
     query.awaitTermination()
 
 

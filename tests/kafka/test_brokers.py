@@ -136,7 +136,7 @@ def read_all(query: Any, many: int) -> None:
 def test_sparks_own_reader_of_kafka_is_a_streaming_frame_like_any_other(
     spark: Any, broker: Any, tmp_path: Path
 ) -> None:
-    if "spark-sql-kafka" not in str(spark.conf.get("spark.jars", "")):
+    if "spark-sql-kafka" not in str(spark.sparkContext.getConf().get("spark.jars")):
         pytest.skip("SPARK'S OWN KAFKA SOURCE IS NOT TESTED: its package cannot be fetched")
     broker.topic("own", 2)
     sent(broker, "own", 0, 400)

@@ -1,0 +1,80 @@
+"""The processes of a driver, found by the session it leads: itself, its JVM, and Spark's workers of Python."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A process that lives."""
+
+    pid: int
+    parent: int
+    command: str
+
+
+def started(folder: Path, *options: str) -> subprocess.Popen[bytes]:
+    """Start a driver in a group of its own, Java and Python workers with it."""
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    command = [sys.executable, "-m", "tests.fault.driver", str(folder), *options]
+    with (folder / "driver.log").open("ab") as log:
+        return subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONPATH": paths},
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def members(leader: int) -> list[Found]:
+    """List the living processes of a session."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            state, parent, session = fields[0], int(fields[1]), int(fields[3])
+            if session == leader and state != "Z":
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found.append(Found(int(entry.name), parent, command))
+    return found
+
+
+def victims(leader: int, kind: str) -> list[int]:
+    """Choose among the processes of a driver: the driver itself, its JVM, or a worker that runs tasks."""
+    if kind == "driver":
+        return [leader]
+    alive = members(leader)
+    if kind == "jvm":
+        return [each.pid for each in alive if "java" in each.command.split(" ")[0]]
+    daemons = {each.pid for each in alive if "pyspark.daemon" in each.command}
+    return [each.pid for each in alive if each.pid in daemons and each.parent in daemons]
+
+
+def kill(pid: int) -> bool:
+    """Kill a process; tell whether it was there."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """Make sure that nothing of a driver lives on."""
+    for each in members(process.pid):
+        kill(each.pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
