@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,18 +37,30 @@ def started(folder: Path, *options: str) -> subprocess.Popen[bytes]:
         )
 
 
-def members(leader: int) -> list[Found]:
-    """List the living processes of a session."""
-    found = []
+def living() -> Iterator[tuple[Found, int]]:
+    """List all processes that live, and the sessions they are of."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError, IndexError, ValueError):
             fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            state, parent, session = fields[0], int(fields[1]), int(fields[3])
-            if session == leader and state != "Z":
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                found.append(Found(int(entry.name), parent, command))
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if fields[0] != "Z":
+                yield Found(int(entry.name), int(fields[1]), command), int(fields[3])
+
+
+def members(leader: int) -> list[Found]:
+    """List the living processes of a session."""
+    return [each for each, session in living() if session == leader]
+
+
+def below(pid: int) -> list[Found]:
+    """List the children of a process, and theirs."""
+    found, alive = [], [each for each, _ in living()]
+    parents = {pid}
+    while some := [each for each in alive if each.parent in parents and each not in found]:
+        found += some
+        parents = {each.pid for each in some}
     return found
 
 
