@@ -105,11 +105,10 @@ class Campaign:
         """Kill something of a driver, workers several times."""
         kind = chance.choice(KINDS)
         many = chance.randint(1, WORKERS_A_LIFE) if kind == "worker" else 1
-        if chance.random() < 0.8:  # else it may die while it starts
-            _wait_for(folder / "running", process)
+        _wait(process, folder, chance)
         killed = False
         for _ in range(many):
-            if _ended(process, chance.uniform(0.2, 8)):
+            if _ended(process, chance.uniform(0.1, 6)):
                 break
             targets = victims(process.pid, kind)
             if targets and kill(chance.choice(targets)):
@@ -127,10 +126,20 @@ class Campaign:
             self.kills["commits"] += 1
 
 
-def _wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait(process: subprocess.Popen[bytes], folder: Path, chance: random.Random) -> None:
+    """Wait for a moment of interest: none in particular, the start of the query, or the end of a batch."""
+    moment = chance.choices(("any", "running", "progress"), (1, 2, 4))[0]
+    if moment == "any":
+        _ended(process, chance.uniform(0, 20))
+        return
+    before = _written(folder / moment)
     end = time.monotonic() + PATIENCE
-    while not path.exists() and process.poll() is None and time.monotonic() < end:
-        time.sleep(0.1)
+    while _written(folder / moment) == before and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _written(path: Path) -> int:
+    return path.stat().st_mtime_ns if path.exists() else 0
 
 
 def _ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
