@@ -11,6 +11,7 @@ from penstock.explain_joins import join_reasons
 from penstock.explain_signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
+from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.join_nodes import Join
 from penstock.ir.show import show as show_ir
@@ -203,6 +204,7 @@ def _pane_reasons(window: Window, chosen: Sequence[Choice]) -> list[str]:
         f"a pane remembers: {', '.join(remembered)} (as long as no column is seen to hold nulls)",
         "integer sums: 64 bits, every addition checked; 128 bits from the first one that would not fit",
         f"memory: {_pane_memory(window)}",
+        f"saved, as in a checkpoint: {_saved(window)}",
         *(
             f"computed by Arrow before the loop: {name} = {show_expr(expr)}"
             for expr, name in window.host.fields.items()
@@ -235,6 +237,25 @@ def _pane_memory(window: Window) -> str:
     return (
         held if not scratch else f"{held}; while emitting, at most {' + '.join([*stacked, *single])} a thread"
     )
+
+
+def _saved(window: Window) -> str:
+    """Bound what is saved of a run, in its canonical form."""
+    return f"panes of open windows x keys x {_saved_cell(window)} bytes, and texts as long as they are"
+
+
+def saved_cell(this: ir.Object, program: ir.Program) -> int:
+    """Count the bytes that are saved for one pane and key of a window, without texts."""
+    assert isinstance(this.body, ir.Reduce)
+    return _saved_cell(_pane_window(this.body, program[this.body.source], this))
+
+
+def _saved_cell(window: Window) -> int:
+    """The number of a pane, keys as values, and states under no assumption: sums of 128 bits, flags of nulls."""
+    general = frozenset(window.source.schema.names)
+    states = [state.type for each in window.monoids(general, wide=True) for state in each.states]
+    keys = [_width(type_of(key.expr, window.source.schema)) for key in window.body.keys]
+    return 8 + sum(map(_bytes, states)) + sum(8 if width is None else width for width in keys)
 
 
 def _bytes(type: Type) -> int:

@@ -22,6 +22,7 @@ from penstock.bench.reference.swag import load_swag
 from penstock.bench.reference.tilt import load_tilt
 from penstock.bench.report import figure_table, print_case, save_json, to_json
 from penstock.bench.startup import startup_figures
+from penstock.bench.streaming.suite import StreamingOptions, streaming_cases
 from penstock.bench.suites import SWEEP_KEYS, Options, Progress, ysb_cases
 from penstock.bench.swag.suite import SwagOptions, flat_figures, swag_cases
 from penstock.bench.sweep_report import print_cases, summary
@@ -34,6 +35,7 @@ from penstock.cli.joins import run_joins
 QUICK_PART = 10
 QUIET_LOAD = 0.5
 WINDOW_REPEAT = 3
+STREAM_REPEAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ def run_bench(request: BenchRequest) -> None:
     limit_polars_threads(max(threads))
     if request.suite == "spark":
         run_spark(console, request, max(threads))
+        return
+    if request.suite == "streaming":
+        run_streaming(console, request, max(threads))
         return
     with console.status("compiling the C++ reference") as status:
         field = open_field(threads, parse_peers(request.peers))
@@ -144,6 +149,18 @@ def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
                 print_case(console, made)
             else:
                 alone.append(made)
+    console.print(figure_table(alone))
+    save(request, machine, cases, alone)
+
+
+def run_streaming(console: Console, request: BenchRequest, cores: int) -> None:
+    """Run streams on Spark, beside Spark's own way."""
+    options = StreamingOptions(rows_of(request), request.keys, min(request.repeat, STREAM_REPEAT), cores)
+    machine = facts() | {"compiler": "no C++ takes part"}
+    print_machine(console, machine)
+    with console.status("starting") as status:
+        cases, alone = streaming_cases(options, status.update)
+    print_each(console, cases)
     console.print(figure_table(alone))
     save(request, machine, cases, alone)
 

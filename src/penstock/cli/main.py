@@ -45,6 +45,7 @@ class Suite(StrEnum):
     IAWJ = "iawj"
     SCALE = "scale"
     SPARK = "spark"
+    STREAMING = "streaming"
     JOINS = "joins"
 
 

@@ -112,10 +112,30 @@ def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
     return Choice(ONE, "; ".join(f"no {name}: {why}" for name, why in why_not.items()))
 
 
+def pane_obstacle(found: Possible) -> str | None:
+    """Say why, on a stream without end, rows must travel to their shards; None where what panes hold will do."""
+    if isinstance(found.fragments, str):
+        return found.fragments
+    if found.ordered:
+        return "rows of one time are told apart by their place, which panes of different tasks do not share"
+    return None
+
+
 def described(found: Possible) -> list[str]:
     """Say in a line for each strategy whether a query allows it; the data decides which is taken."""
     if found.rows:
         return ["slices: rows are looked at one by one, any cut will do"]
+    return [*_ways(found), f"on a stream without end: {sent(pane_obstacle(found))}"]
+
+
+def sent(obstacle: str | None) -> str:
+    """Say what crosses the shuffle on a stream without end."""
+    if obstacle is None:
+        return "what panes hold is sent to shards of keys, a pane being late as a whole or not at all"
+    return f"rows are sent to shards of keys, since {obstacle}"
+
+
+def _ways(found: Possible) -> list[str]:
     ways = {
         SLICES: f"over ordered files, results reaching {found.slices}",
         FRAGMENTS: f"states of the panes of {_names(found.fragments)} are shuffled",

@@ -62,6 +62,11 @@ class Windows:
         held: np.ndarray = inside < self.grid.size
         return held
 
+    def holds_panes(self, panes: np.ndarray) -> np.ndarray:
+        """Whether any window holds each pane."""
+        held: np.ndarray = panes % self.step < self.span
+        return held
+
     def first_holding(self, times: np.ndarray) -> np.ndarray:
         """The first window that ends after each time."""
         found: np.ndarray = np.floor_divide(times - self.grid.offset - self.grid.size, self.grid.every) + 1

@@ -15,7 +15,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.state.kept import Kept, marked, marks
 
-_METRICS = "metrics"
+METRICS = "metrics"
 
 
 @dataclass(frozen=True)
@@ -141,13 +141,13 @@ class Session:
             raise StateError("a push failed halfway: go on from the state that was saved before it")
         stages = ((name, stage.save()) for name, stage in self._stages.items())
         kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
-        return {**kept, _METRICS: marks(**self.metrics.counts)}
+        return {**kept, METRICS: marks(**self.metrics.counts)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
         parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
         try:
-            self.metrics.load(marked(tables[_METRICS]))
+            self.metrics.load(marked(tables[METRICS]))
             for name, table in tables.items():
                 owner, _, part = name.rpartition("/")
                 parts.get(owner, {})[part] = table

@@ -13,14 +13,15 @@ import pyarrow as pa
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
-from penstock.runtime.state.cells import hold_cells, kept_cells
+from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
 from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.merging import FRESH
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import Worker
 
@@ -83,8 +84,25 @@ class WindowStage:
         self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
         worker = self.workers[0]
         worker.assume_nulls(worker.nullable | self.seen_null)
-        if "cells" in tables:
-            hold_cells(worker, tables["cells"])
+        held = [tables["cells"]] if "cells" in tables else []
+        if FRESH in tables:
+            held.append(self._fresh(tables[FRESH]))
+        cells = pa.concat_tables(held).combine_chunks() if held else None
+        if cells is not None and cells.num_rows:
+            hold_cells(worker, cells)
+
+    def _fresh(self, cells: pa.Table) -> pa.Table:
+        """Count and leave out cells whose windows had all been given: all rows of a pane are in the same windows.
+
+        They count their rows, which were accepted where they were folded.
+        """
+        panes = panes_of(cells)
+        gone = self.windows.finished(panes, self.emitted)
+        late = rows_in(cells, gone & self.windows.holds_panes(panes))
+        if self.metrics is not None:
+            self.metrics.late += late
+            self.metrics.accepted -= late
+        return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[Flow]:
         runs, held = self._owners(upto)

@@ -29,6 +29,7 @@ from penstock.spark.predicates import spark_filter
 from penstock.spark.slices import as_json
 from penstock.spark.streaming.edges import refuse_quarantine
 from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
+from penstock.spark.streaming.topology import explained
 from penstock.spark.tasks import (
     Assemble,
     Fold,
@@ -68,7 +69,10 @@ def to_spark(
 
 def explain(stream: Stream, tasks: int = 2) -> str:
     """Say how a query would run on Spark, over the data it is bound to."""
-    return str(planned(stream.compiled(), bind_all(stream, None, {}), None, tasks))
+    bound = bind_all(stream, None, {})
+    if needs_shards(stream.compiled(), bound):
+        return explained(stream.compiled())
+    return str(planned(stream.compiled(), bound, None, tasks))
 
 
 def parallelism(spark: SparkSession) -> int:

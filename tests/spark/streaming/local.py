@@ -1,4 +1,4 @@
-"""Micro-batches without Spark: the real tasks and shards, state handed from batch to batch as bytes."""
+"""Micro-batches without Spark: the real tasks and shards, state handed from batch to batch as chunks of bytes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,31 @@ from pyspark import cloudpickle
 
 import penstock as pk
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel, packed, unpacked
 from penstock.spark.streaming.frame import wired
+from penstock.spark.streaming.operator import WHERE
 from penstock.spark.streaming.shard import Step, totals
+from penstock.spark.streaming.topology import Way, way_of
 
 
 @dataclass
 class LocalStream:
-    """A streaming query in this process. `batch` takes the rows of each task."""
+    """A streaming query in this process. `batch` takes the rows of each task.
+
+    Without `folds`, rows travel where panes could.
+    """
 
     query: pk.Stream
     shards: int = 2
-    states: dict[int, bytes] = field(default_factory=dict)
+    folds: bool = True
+    states: dict[int, dict[str, bytes]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         compiled = self.query.compiled()
-        made = wired(compiled, self.shards, self.shards, frozenset(self.query.names))
+        self.way = way_of(compiled) if self.folds else Way((), (), "a test asks for it")
+        made = wired(compiled, self.shards, self.shards, frozenset(self.query.names), self.way)
         self.scatter, self.shard = cloudpickle.loads(cloudpickle.dumps(made))
 
     def batch(
@@ -38,13 +46,16 @@ class LocalStream:
     def stepped(self, sent: Mapping[int, Sequence[Parcel]], now: int = 0) -> list[pa.RecordBatch]:
         """Run one batch of what tasks sent to the shards."""
         steps = {
-            label: self.shard.step(label, self.states.get(label), parcels, now)
-            for label, parcels in sent.items()
+            label: self.shard.step(label, self._saved(label), parcels, now) for label, parcels in sent.items()
         }
-        self.states |= {label: step.state for label, step in steps.items()}
+        self.states |= {label: step.state.chunks() for label, step in steps.items()}
         self.steps += steps.values()
         assert totals(steps.values()).balanced
         return [batch for step in steps.values() for batch in step.results]
+
+    def _saved(self, label: int) -> State | None:
+        chunks = self.states.get(label)
+        return None if chunks is None else State.from_chunks(chunks, WHERE)
 
     def _sent(self, tasks: Sequence[pa.Table], stream: str) -> dict[int, list[Parcel]]:
         columns = list(self.scatter.columns(stream))
@@ -61,8 +72,10 @@ class LocalStream:
         return totals(self.steps)
 
 
-def streamed(query: pk.Stream, batches: Sequence[Sequence[pa.Table]], shards: int) -> pa.Table:
+def streamed(
+    query: pk.Stream, batches: Sequence[Sequence[pa.Table]], shards: int, folds: bool = True
+) -> pa.Table:
     """Give what a streaming query gives over all batches."""
-    running = LocalStream(query, shards)
+    running = LocalStream(query, shards, folds)
     made = [batch for tasks in batches for batch in running.batch(tasks)]
     return pa.Table.from_batches(made, query.schema)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.spark.streaming.shard import COUNTS
 from tests.oracle.effort import effort
 from tests.spark.agree import assert_same
 from tests.spark.lakes import NAMES, START, events, queries
@@ -44,10 +45,11 @@ ANSWERS = {name: declared("1s")[name].collect(TABLE) for name in SHOWN}
     edges=st.lists(st.integers(0, TABLE.num_rows), max_size=4),
     within=st.lists(st.integers(0, 40), max_size=2),
     shards=st.integers(1, 3),
+    folds=st.booleans(),
     seed=st.none() | st.integers(0, 999),
 )
 def test_any_cut_and_any_order_within_the_lateness_gives_the_batch_answer(
-    name: str, edges: list[int], within: list[int], shards: int, seed: int | None
+    name: str, edges: list[int], within: list[int], shards: int, folds: bool, seed: int | None
 ) -> None:
     """Without a seed rows come in order and time moves on closely behind; with one, in any order."""
     query = declared("1s" if seed is None else "300s")[name]
@@ -55,7 +57,52 @@ def test_any_cut_and_any_order_within_the_lateness_gives_the_batch_answer(
     batches = [
         cut(part, [min(edge, part.num_rows) for edge in within]) for part in [*cut(rows, edges), LAST, LAST]
     ]
-    assert_same(ANSWERS[name], streamed(query, batches, shards), name)
+    assert_same(ANSWERS[name], streamed(query, batches, shards, folds), name)
+
+
+@effort(25)
+@given(
+    batches=st.lists(
+        st.lists(
+            st.lists(st.tuples(st.none() | st.integers(-60, 60), st.integers(0, 4)), max_size=6), max_size=3
+        ),
+        max_size=6,
+    ),
+    window=st.sampled_from([(10, 10), (10, 2), (7, 3), (3, 8)]),
+    lateness=st.integers(0, 15),
+    shards=st.integers(1, 3),
+)
+def test_panes_are_late_when_their_rows_would_be(
+    batches: list[list[list[tuple[int | None, int]]]], window: tuple[int, int], lateness: int, shards: int
+) -> None:
+    """Far behind and out of order: what panes give and count is what rows would, and so it is with panes now and then."""
+    source = pk.stream("s", {"t": "int64", "k": "int64"}, time="t", lateness=lateness)
+    size, every = window
+    views = source.filter(pk.col("k") > 0).window(pk.sliding(size, every=every, offset=1), by="k")
+    query = views.agg(n=pk.count(pk.col("t") % 2 == 0), low=pk.min("t"))
+    folded, mixed, plain = (LocalStream(query, shards, folds) for folds in (True, True, False))
+    assert folded.way.folds
+    assert not plain.way.folds
+    for turn, tasks in enumerate(batches):
+        tables = [table_of(rows) for rows in tasks]
+        mixed.scatter = (folded if turn % 2 else plain).scatter
+        expected = sorted_rows(plain.batch(tables))
+        for other in (folded, mixed):
+            assert sorted_rows(other.batch(tables)) == expected
+            assert counts_of(other) == counts_of(plain)
+
+
+def table_of(rows: list[tuple[int | None, int]]) -> pa.Table:
+    times, keys = [time for time, _ in rows], [key for _, key in rows]
+    return pa.table({"t": pa.array(times, pa.int64()), "k": pa.array(keys, pa.int64())})
+
+
+def sorted_rows(batches: list[pa.RecordBatch]) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+def counts_of(running: LocalStream) -> dict[str, int]:
+    return {name: getattr(running.metrics, name) for name in COUNTS}
 
 
 def test_rows_behind_emitted_windows_are_counted_late_in_every_shard() -> None:
@@ -98,18 +145,41 @@ def test_a_batch_that_failed_is_run_again_as_if_it_had_never_been() -> None:
     assert_same(ANSWERS["sliding"], pa.Table.from_batches(made, query.schema), "sliding")
 
 
-@pytest.mark.parametrize("byte", [3, 40, -1, "half"])
-def test_a_damaged_state_is_refused(byte: Any) -> None:
-    running = LocalStream(declared("1s")["tumbling"], 1)
-    running.batch([TABLE])
+@pytest.mark.parametrize("damage", ["a bit", "cut short", "gone", "of an older batch"])
+def test_a_damaged_state_is_refused_whichever_chunk_it_is(damage: str) -> None:
+    """Every chunk, at a few places each: a wrong number never comes out of it."""
+    running = LocalStream(declared("1s")["twice"], 1)
+    first, second = cut(TABLE, [75])
+    running.batch([first])
     (label,) = running.states
+    old = running.states[label]
+    running.batch([second])
     good = running.states[label]
-    bad = good[: len(good) // 2] if byte == "half" else bytearray(good)
-    if not isinstance(byte, str):
-        bad[byte] ^= 1  # type: ignore[index]
-    running.states[label] = bytes(bad)
-    with pytest.raises(pk.StateError, match="state in the checkpoint"):
-        running.batch([LAST])
+    assert len(good) > 4
+    for name, data in good.items():
+        for place in (0, len(data) // 3, len(data) - 1):
+            running.states[label] = damaged(good, old, name, damage, place)
+            if running.states[label] == good:
+                continue
+            with pytest.raises(pk.StateError, match="state in the checkpoint"):
+                running.batch([LAST])
+    running.states[label] = good
+    assert running.batch([LAST])
+
+
+def damaged(
+    good: dict[str, bytes], old: dict[str, bytes], name: str, damage: str, place: int
+) -> dict[str, bytes]:
+    data = good[name]
+    match damage:
+        case "a bit":
+            return {**good, name: data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]}
+        case "cut short":
+            return {**good, name: data[:place]}
+        case "gone":
+            return {other: each for other, each in good.items() if other != name}
+        case _:
+            return {**good, name: old.get(name, b"")}
 
 
 def test_the_state_of_another_query_is_refused_with_what_has_changed() -> None:

@@ -66,6 +66,16 @@ def _general(worker: Worker) -> Fragments:
     return widened(worker.table.fragments()).relaid(program.layout(general, wide=True), sources)
 
 
+def panes_of(table: pa.Table) -> np.ndarray:
+    """Number the panes of kept cells."""
+    return integers(table, _PANE)
+
+
+def rows_in(table: pa.Table, chosen: np.ndarray) -> int:
+    """Count the rows of chosen cells, which have been told to count them: it is their first state."""
+    return int(integers(table, numbered("state", 0))[chosen].sum()) if chosen.any() else 0
+
+
 # --- to Arrow and back ------------------------------------------------------------------------------------------
 
 

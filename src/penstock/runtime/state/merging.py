@@ -13,7 +13,9 @@ from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
 from penstock.runtime.state.kept import Kept, array_of, marked, marks
 
-CELLS = "cells"
+CELLS, NULLS = "cells", "nulls"
+# Cells that other runs have folded, for a stage to take up beside those that were saved.
+FRESH = "fresh"
 
 
 def merged(parts: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
@@ -26,6 +28,20 @@ def merged(parts: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
         for name, table in part.items():
             found.setdefault(name, []).append(table)
     return {name: _together(name.rpartition("/")[2], tables) for name, tables in found.items()}
+
+
+def with_fresh(saved: Mapping[str, pa.Table], sent: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
+    """Give saved tables together with the cells, and word of nulls, that other runs of the query sent."""
+    found: dict[str, list[pa.Table]] = {}
+    for name, table in sent:
+        found.setdefault(name, []).append(table)
+    cells = {name: tables for name, tables in found.items() if _kind(name) == CELLS}
+    nulls = {name: tables for name, tables in found.items() if _kind(name) == NULLS}
+    return {
+        **saved,
+        **{f"{name.removesuffix(CELLS)}{FRESH}": _together(CELLS, tables) for name, tables in cells.items()},
+        **{name: _combined([saved[name], *tables], max) for name, tables in nulls.items()},
+    }
 
 
 def _together(kind: str, tables: Sequence[pa.Table]) -> pa.Table:

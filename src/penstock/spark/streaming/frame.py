@@ -22,10 +22,12 @@ from penstock.spark.cut import cut
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted
 from penstock.spark.streaming.edges import require_folders
+from penstock.spark.streaming.fold import Fold
 from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
 from penstock.spark.streaming.placing import labels
 from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
 from penstock.spark.streaming.shard import COUNTS, Shard
+from penstock.spark.streaming.topology import Way, way_of, windows_of
 from penstock.spark.tasks import Named, Query
 from penstock.spark.types import never_null, spark_schema
 from penstock.types.windows import Unbounded
@@ -75,18 +77,23 @@ def require_ends(program: Program) -> None:
                 pass
 
 
-def wired(compiled: Compiled, shards: int, partitions: int, frames: frozenset[str]) -> tuple[Scatter, Shard]:
+def wired(
+    compiled: Compiled, shards: int, partitions: int, frames: frozenset[str], way: Way
+) -> tuple[Scatter, Shard]:
     """Divide a query into what runs before the shuffle and what runs in each shard.
 
     Without keys in common there is one shard. Rows of `frames` have no position.
     """
     found = possible(compiled.program)
     keys: Mapping[str, tuple[Any, ...]] = {} if isinstance(found.keys, str) else found.keys
-    names = labels(shards if keys else 1, partitions)
+    divided = way.keys if way.folds else keys
+    names = labels(shards if divided else 1, partitions)
     made = cut(compiled, keys)
     senders = {name: Sender(Query.of(each.plan), each.keys) for name, each in made.senders.items()}
+    fold = Fold(Query.of(compiled.plan), way.windows, way.keys) if way.folds else None
     by_value = frames if found.ordered else frozenset()
-    return Scatter(senders, names), Shard(Query.of(made.behind), len(names), names[0], by_value)
+    behind = Shard(Query.of(made.behind), len(names), names[0], by_value, windows_of(found))
+    return Scatter(senders, names, fold), behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +112,9 @@ class Topology:
         require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
-        scatter, shard = wired(self.compiled, min(self.tasks, partitions), partitions, frames)
-        objects = tuple(sorted(objects_of(shard.query.compiled().program).items()))
+        way = way_of(self.compiled)
+        scatter, shard = wired(self.compiled, min(self.tasks, partitions), partitions, frames, way)
+        objects = tuple(sorted(objects_of(shard.compiled.program).items()))
         ready = replace(shard, query=replace(shard.query, objects=objects, tables=self.tables))
         return self._assembled(self._sent(scatter), ready)
 

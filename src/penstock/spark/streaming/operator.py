@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
 from penstock.runtime.state.format import decode_table, encode_table
+from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
 from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
@@ -24,6 +25,7 @@ OUTPUT = ", ".join(
 )
 NAMES = ("payload", *COUNTS, "state_bytes", "watermark")
 RESULT_ROWS = 1 << 16
+WHERE = "the state in the checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +37,25 @@ class WithState:
     def __call__(self, key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
         import pandas as pd  # noqa: PLC0415 - Spark speaks pandas here
 
-        saved = bytes(state.get[0]) if state.exists else None
-        parcels = [Parcel(*row) for frame in frames for row in frame.itertuples(index=False, name=None)]
-        step = self.shard.step(key[0], saved, parcels, state.getCurrentProcessingTimeMs() * 1000)
-        write_late(self.shard.query.compiled().plan, key[0], step.late)
-        state.update((step.state,))
-        for row in rows_of(step):
+        saved = State.from_bytes(bytes(state.get[0]), WHERE) if state.exists else None
+        now = state.getCurrentProcessingTimeMs() * 1000
+        step = self.shard.step(key[0], saved, parcels_of(frames), now)
+        write_late(self.shard.compiled.plan, key[0], step.late)
+        whole = step.state.to_bytes()
+        state.update((whole,))
+        for row in rows_of(step, len(whole)):
             yield pd.DataFrame([row], columns=list(NAMES))
 
 
-def rows_of(step: Step) -> Iterator[tuple[Any, ...]]:
+def parcels_of(frames: Iterable[Any]) -> list[Parcel]:
+    """Read parcels from the data frames in which Spark hands them over."""
+    return [Parcel(*row) for frame in frames for row in frame.itertuples(index=False, name=None)]
+
+
+def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
     """Write a step as rows: one that counts, and those that carry results."""
     none = (0,) * len(COUNTS)
-    yield (None, *(step.counts[name] for name in COUNTS), len(step.state), step.watermark)
+    yield (None, *(step.counts[name] for name in COUNTS), state_bytes, step.watermark)
     for batch in step.results:
         for begin in range(0, batch.num_rows, RESULT_ROWS):
             part = pa.Table.from_batches([batch.slice(begin, RESULT_ROWS)])

@@ -1,4 +1,4 @@
-"""Before the shuffle: send rows to the shards of their keys, and word of the time to every shard."""
+"""Before the shuffle: send rows, or panes of them, to the shards of their keys, and word of the time to every shard."""
 
 from __future__ import annotations
 
@@ -19,19 +19,24 @@ from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
 from penstock.spark.streaming.edges import batch_id, write_bad
+from penstock.spark.streaming.fold import Fold
 from penstock.spark.tasks import GROUP_ROWS, Query
 
-ROWS, MARK = "rows/", "mark/"
+ROWS, PANES, MARK = "rows/", "panes/", "mark/"
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a task says of the rows it read: how far time has come in a split, and what became of the others."""
+    """What a task says of the rows it read: how far time has come in a split, and what became of the others.
+
+    A task that folds rows has accepted some; else shards do that, and count them.
+    """
 
     split: str
     latest: int | None
     filtered: int
     malformed: int
+    accepted: int | None = None
 
     def encoded(self) -> bytes:
         return json.dumps(asdict(self)).encode()
@@ -51,15 +56,20 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Read rows of streams and send them on. `labels` are the numbers under which Spark knows the shards."""
+    """Read rows of streams and send them on. `labels` are the numbers under which Spark knows the shards.
+
+    With a `fold` rows stay where they are, and only what panes hold travels.
+    """
 
     senders: Mapping[str, Sender]
     labels: tuple[int, ...]
+    fold: Fold | None = None
 
     def to_json(self) -> str:
         """Write it as text: what is sent on has been filtered and projected alone, so no function is in it."""
         senders = {name: [each.query.text, each.keys] for name, each in self.senders.items()}
-        return json.dumps({"senders": senders, "labels": self.labels})
+        fold = None if self.fold is None else [self.fold.query.text, self.fold.windows, self.fold.keys]
+        return json.dumps({"senders": senders, "labels": self.labels, "fold": fold})
 
     @staticmethod
     def from_json(text: str) -> Scatter:
@@ -68,7 +78,8 @@ class Scatter:
         senders = {
             name: Sender(Query(str(plan)), int(keys)) for name, (plan, keys) in given["senders"].items()
         }
-        return Scatter(senders, tuple(map(int, given["labels"])))
+        fold = None if given["fold"] is None else _fold(*given["fold"])
+        return Scatter(senders, tuple(map(int, given["labels"])), fold)
 
     def source(self, stream: str) -> Source:
         return sources_of(self.senders[stream].query.compiled().plan)[0]
@@ -85,6 +96,9 @@ class Scatter:
         lost: Callable[[], int] = lambda: 0,
     ) -> Iterator[Parcel]:
         """Send the rows of a split; `lost` tells in the end how many more were none. Without either, nothing is said."""
+        if self.fold is not None:
+            yield from self._folded(self.fold, task, stream, split, batches, lost)
+            return
         session = self.senders[stream].query.open()
         time = self.source(stream).time.column
         latest: int | None = None
@@ -96,9 +110,36 @@ class Scatter:
                 number += 1
         malformed = session.metrics.malformed + lost()
         if session.metrics.read or malformed:
-            mark = Mark(split, latest, session.metrics.filtered, malformed).encoded()
-            for label in self.labels:
-                yield Parcel(label, task, number, MARK + stream, mark)
+            mark = Mark(split, latest, session.metrics.filtered, malformed)
+            yield from self._told(task, number, stream, mark)
+
+    def _folded(
+        self,
+        fold: Fold,
+        task: int,
+        stream: str,
+        split: str,
+        batches: Iterable[pa.RecordBatch],
+        lost: Callable[[], int],
+    ) -> Iterator[Parcel]:
+        session = fold.open()
+        time = self.source(stream).time.column
+        latest: int | None = None
+        for group in grouped(batches, GROUP_ROWS):
+            latest = _later(latest, group, time)
+            session.push(stream, *group)
+        session.skip(stream, 0, lost())
+        if session.metrics.read:
+            number = 0
+            for number, (shard, name, table) in enumerate(fold.shares(session, len(self.labels)), 1):
+                yield Parcel.of(self.labels[shard], task, number, PANES + name, table)
+            found = session.metrics
+            mark = Mark(split, latest, found.filtered, found.malformed, found.accepted)
+            yield from self._told(task, number + 1, stream, mark)
+
+    def _told(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[Parcel]:
+        for label in self.labels:
+            yield Parcel(label, task, number, MARK + stream, mark.encoded())
 
     def _divided(
         self, stream: str, session: Session, batches: Sequence[pa.RecordBatch]
@@ -119,6 +160,10 @@ class Scatter:
         for label, part in zip(self.labels, divided(rows, shard_of(columns, many), many), strict=True):
             if part.num_rows:
                 yield label, part
+
+
+def _fold(text: str, windows: Sequence[str], keys: Sequence[int]) -> Fold:
+    return Fold(Query(str(text)), tuple(map(str, windows)), tuple(map(int, keys)))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.Array:

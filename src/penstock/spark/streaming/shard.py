@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,13 +14,15 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.flow import NEVER
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.session import Session
+from penstock.runtime.session import METRICS, Session
 from penstock.runtime.state.kept import marked, marks
+from penstock.runtime.state.merging import with_fresh
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
 from penstock.spark.order import in_order
+from penstock.spark.streaming.counting import counted
 from penstock.spark.streaming.edges import Aside, Silence
-from penstock.spark.streaming.scatter import MARK, ROWS, Mark
+from penstock.spark.streaming.scatter import MARK, PANES, ROWS, Mark
 from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
@@ -33,7 +35,7 @@ class Step:
     """What one batch made of a shard: results, the state to go on from, and what became of the batch's rows."""
 
     results: Sequence[pa.RecordBatch]
-    state: bytes
+    state: State
     counts: Mapping[str, int]
     watermark: int
     late: Mapping[str, pa.Table] = field(default_factory=dict)
@@ -44,25 +46,32 @@ class Shard:
     """The query as every shard runs it.
 
     `by_value` names the streams whose rows have no position: those of one time are ordered by their values.
-    `first` is the label of the shard that counts what never reached any.
+    `first` is the label of the shard that counts what never reached any. `windows` are made of panes: tasks may send
+    those instead of rows, and since they count their rows either way, the state is the same.
     """
 
     query: Query
     shards: int
     first: int
     by_value: frozenset[str] = frozenset()
+    windows: tuple[str, ...] = ()
 
-    def step(self, label: int, saved: bytes | None, parcels: Iterable[Parcel], now: int = 0) -> Step:
+    @property
+    def compiled(self) -> Compiled:
+        return counted(self.query, self.windows)
+
+    def step(self, label: int, saved: State | None, parcels: Iterable[Parcel], now: int = 0) -> Step:
         """Run one batch of a shard, `now` being its time by the clock on the wall, in microseconds."""
-        compiled = self.query.compiled()
-        run = _Run(self, compiled, compiled.open(ENGINE, bounded=False))
+        run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
         run.session.pace()
-        latest, heard = ({}, {}) if saved is None else run.load(saved)
-        silence = Silence(now, heard).begin(sources_of(compiled.plan))
-        self.query.fill(run.session)
-        before = run.session.metrics.counts
         ordered = sorted(parcels, key=lambda each: each.place)
-        aside = Aside(run.session).open(sources_of(compiled.plan))
+        tables = run.tables(saved)
+        before = marked(tables[METRICS])
+        run.session.load(with_fresh(tables, _panes(ordered)))
+        latest, heard = (_of_splits(tables, name) for name in (_SPLITS, _HEARD))
+        silence = Silence(now, heard).begin(sources_of(run.compiled.plan))
+        self.query.fill(run.session)
+        aside = Aside(run.session).open(sources_of(run.compiled.plan))
         results = run.push(ordered, aside)
         results += run.advance(latest, _marks(ordered), label == self.first, silence)
         state = run.save(latest, heard)
@@ -75,6 +84,10 @@ def _marks(parcels: Iterable[Parcel]) -> list[tuple[str, Mark]]:
     return [(stream, Mark.decoded(each.payload)) for stream, each in found]
 
 
+def _panes(parcels: Iterable[Parcel]) -> Iterator[tuple[str, pa.Table]]:
+    return ((each.name.removeprefix(PANES), each.table) for each in parcels if each.name.startswith(PANES))
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     shard: Shard
@@ -85,25 +98,23 @@ class _Run:
     def identity(self) -> dict[str, str]:
         return {**self.compiled.signature, _SHARDS: str(self.shard.shards)}
 
-    def load(self, saved: bytes) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
-        """Go on from saved state; tell how far time had come in every split, and when it was heard last."""
+    def tables(self, saved: State | None) -> dict[str, pa.Table]:
+        """Give what was saved, or what a run that has seen nothing would save."""
+        if saved is None:
+            return {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
         try:
-            tables = State.from_bytes(saved, "the state in the checkpoint").tables(self.identity)
+            return saved.tables(self.identity)
         except StateError as error:
-            raise StateError(
-                f"{error}; go on with the query that wrote the checkpoint, or begin with a new one"
-            ) from None
-        self.session.load(tables)
-        return _of_splits(tables, _SPLITS), _of_splits(tables, _HEARD)
+            raise unfit(error) from None
 
-    def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> bytes:
+    def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> State:
         said = {_SPLITS: latest, _HEARD: heard}
         kept = {
             name: marks(**{json.dumps(split): time for split, time in sorted(times.items())})
             for name, times in said.items()
             if times
         }
-        return State.of(self.identity, {**self.session.save(), **kept}).to_bytes()
+        return State.of(self.identity, {**self.session.save(), **kept})
 
     def push(self, parcels: Sequence[Parcel], aside: Aside) -> list[pa.RecordBatch]:
         """Push the rows of every stream, judged by how far time had come before this batch."""
@@ -130,7 +141,7 @@ class _Run:
         """Move time on every stream as far as its slowest split has come, less the lateness it allows."""
         for stream, mark in given:
             if counting:
-                self.session.skip(stream, mark.filtered, mark.malformed)
+                self._count(stream, mark)
             if mark.latest is not None:
                 split = stream, mark.split
                 latest[split] = max(latest.get(split, NEVER), mark.latest)
@@ -142,10 +153,25 @@ class _Run:
                 results += self.session.advance(max(reached - source.lateness, NEVER), source.name)
         return results + silence.followed(sources_of(self.compiled.plan), latest, self.session)
 
+    def _count(self, stream: str, mark: Mark) -> None:
+        if mark.accepted is None:
+            self.session.skip(stream, mark.filtered, mark.malformed)
+            return
+        found = self.session.metrics
+        found.read += mark.accepted + mark.filtered + mark.malformed
+        found.accepted += mark.accepted
+        found.filtered += mark.filtered
+        found.malformed += mark.malformed
+
 
 def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str], int]:
     found = marked(tables[name]) if name in tables else {}
     return {_split(split): time for split, time in found.items()}
+
+
+def unfit(error: StateError) -> StateError:
+    """Say what can be done about a state that cannot be gone on from."""
+    return StateError(f"{error}; go on with the query that wrote the checkpoint, or begin with a new one")
 
 
 def _split(name: str) -> tuple[str, str]:

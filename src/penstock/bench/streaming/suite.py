@@ -1,0 +1,162 @@
+"""Run both ways in turns, and take the figures that the project promises on streams."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+import penstock as pk
+from penstock.bench.answers import agree, normalise
+from penstock.bench.contenders import PENSTOCK_GROUP
+from penstock.bench.figures import Case, Figure, least_cpu, named, ratio
+from penstock.bench.measure import Outcome
+from penstock.bench.on_spark.lake import write_lake
+from penstock.bench.peers import PEER_GROUP
+from penstock.bench.streaming.questions import (
+    OURS,
+    QUESTIONS,
+    SPARK,
+    Question,
+    complete,
+    last_start,
+    ours,
+    theirs,
+)
+from penstock.bench.streaming.runs import Ran, run_stream
+from penstock.bench.suites import Progress
+from penstock.bench.workloads import YsbKeyed, ysb_keyed
+from penstock.spark.streaming.topology import cell_bytes
+
+# The first batch compiles and starts workers: it is not counted.
+BATCHES = 4
+SMALL_ROWS = 10_000
+SMALL_BATCHES = 12
+MOST_ADDED = 1.2
+# The store in which Spark holds large states best; ours does not mind.
+ROCKSDB = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+MOST_STATE = 2.0
+WINDOW_US = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StreamingOptions:
+    """How many rows in all batches together, of how many keys; how often each way runs."""
+
+    rows: int
+    keys: int
+    repeat: int
+    cores: int = 2
+
+
+def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list[Case], list[Figure]]:
+    """Write the files, start Spark, run everything."""
+    progress("starting Spark")
+    config = {"spark.sql.shuffle.partitions": options.cores, **ROCKSDB}
+    spark = pk.spark_session(f"local[{options.cores}]", name="penstock bench", memory="4g", config=config)
+    try:
+        with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
+            lake = _lake(options, Path(folder), progress)
+            cases = [asked(each, options, spark, lake, progress) for each in QUESTIONS]
+            return cases, [latency_figure(spark, options, Path(folder), progress)]
+    finally:
+        spark.stop()
+
+
+def _lake(options: StreamingOptions, folder: Path, progress: Progress) -> str:
+    progress(f"writing {options.rows:,} rows")
+    spec = YsbKeyed(options.rows, options.keys)
+    return write_lake(folder / "lake", spec, -(-options.rows // (BATCHES * options.cores)))
+
+
+def asked(question: Question, options: StreamingOptions, spark: Any, lake: str, progress: Progress) -> Case:
+    """Run both ways over the same files, in turns, and compare what they gave."""
+    mine = Outcome(OURS, PENSTOCK_GROUP, options.cores)
+    other = Outcome(SPARK, PEER_GROUP, options.cores)
+    largest = 0
+    for turn in range(options.repeat):
+        ran = {}
+        for name in (OURS, SPARK) if turn % 2 == 0 else (SPARK, OURS):
+            progress(f"{question.name}: {name}, round {turn + 1}")
+            ran[name] = run_stream(_frame(question, name, options, spark, lake), BATCHES)
+        _note(mine, ran[OURS])
+        _note(other, ran[SPARK])
+        largest = max(largest, ran[OURS].state)
+        other.agrees = _same(ran[OURS], ran[SPARK]) and other.agrees is not False
+    mine.agrees = True
+    rows = options.rows * (BATCHES - 1) // BATCHES
+    figures = (*speed_figures(question, [mine, other]), state_figure(question, options, lake, largest))
+    return Case(f"{question.name}, streaming", rows, options.keys, (mine, other), figures)
+
+
+def _frame(question: Question, name: str, options: StreamingOptions, spark: Any, lake: str) -> Any:
+    if name == SPARK:
+        return theirs(question, spark, lake, options.cores)
+    return ours(question, lake, options.cores).to_spark(spark)
+
+
+def _note(outcome: Outcome, ran: Ran) -> None:
+    outcome.seconds.append(ran.seconds)
+    outcome.cpu_seconds.append(ran.processors)
+
+
+def _same(one: Ran, two: Ran) -> bool:
+    upto = last_start([one.answer, two.answer])
+    return agree(*(normalise(complete(each.answer, upto)) for each in (one, two)))
+
+
+def speed_figures(question: Question, outcomes: Sequence[Outcome]) -> list[Figure]:
+    """Compare by the clock, and by the work of all processes, which neighbours disturb less."""
+    mine, other = outcomes
+    clock = ratio(named(outcomes, SPARK), named(outcomes, OURS))
+    work = ratio(least_cpu([other]), least_cpu([mine]))
+    return [
+        Figure(f"{OURS} / {SPARK}", clock, question.target),
+        Figure(f"{OURS} / {SPARK}, by processor time", work),
+    ]
+
+
+def state_figure(question: Question, options: StreamingOptions, lake: str, largest: int) -> Figure:
+    """Compare the largest state with the bound that `explain("spark")` prints: panes that are open, keys, bytes."""
+    query = ours(question, lake, options.cores).compiled()
+    # Of the windows that are open at the end of a batch, the oldest began less than a window ago.
+    panes = WINDOW_US // (int(question.every.split()[0]) * 1_000_000)
+    bound = panes * options.keys * cell_bytes(query, query.program.output)
+    return Figure("state / bound that explain prints", largest / bound, MOST_STATE, at_least=False)
+
+
+def latency_figure(spark: Any, options: StreamingOptions, folder: Path, progress: Progress) -> Figure:
+    """Compare small batches with empty ones: the same topology, with nothing to do."""
+    medians: dict[int, list[float]] = {}
+    for rows in (0, SMALL_ROWS, SMALL_ROWS, 0):
+        progress(f"batches of {rows:,} rows")
+        path = folder / f"small-{rows}"
+        _small(path, rows, options.keys)
+        ran = run_stream(ours(QUESTIONS[0], str(path), 1).to_spark(spark), SMALL_BATCHES)
+        medians.setdefault(rows, []).append(statistics.median(ran.durations[SMALL_BATCHES // 4 :]))
+    added = min(medians[SMALL_ROWS]) / min(medians[0])
+    name = f"a batch of {SMALL_ROWS:,} rows takes so many times an empty one ({min(medians[0]):.2f} s)"
+    return Figure(name, added, MOST_ADDED, at_least=False)
+
+
+def _small(folder: Path, rows: int, keys: int) -> None:
+    """Write files of a batch each; those without rows have their columns all the same."""
+    if folder.exists():
+        return
+    if rows:
+        write_lake(folder, YsbKeyed(rows * SMALL_BATCHES, keys), rows)
+        return
+    folder.mkdir()
+    empty = ysb_keyed(YsbKeyed(1, keys)).slice(0, 0)
+    for number in range(SMALL_BATCHES):
+        pq.write_table(empty, folder / f"{number:04}.parquet")
