@@ -131,8 +131,8 @@ def described(found: Possible) -> list[str]:
 def sent(obstacle: str | None) -> str:
     """Say what crosses the shuffle on a stream without end."""
     if obstacle is None:
-        return "what panes hold is sent to shards of keys, a pane being late as a whole or not at all"
-    return f"rows are sent to shards of keys, since {obstacle}"
+        return "what panes hold is sent to shards, a pane being late as a whole or not at all"
+    return f"rows are sent to shards, since {obstacle}"
 
 
 def _ways(found: Possible) -> list[str]:

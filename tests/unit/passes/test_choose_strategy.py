@@ -9,7 +9,7 @@ import pytest
 import penstock as pk
 from penstock.compile import compile_plan
 from penstock.errors import EngineError
-from penstock.passes.choose_strategy import Facts, choose, described, possible
+from penstock.passes.choose_strategy import Facts, choose, described, pane_obstacle, possible
 
 EVENTS = pk.stream("events", {"t": "int64", "a": "int64", "v": "int64"}, time="t")
 WINDOWS = EVENTS.window(10, by="a").agg(n=pk.count())
@@ -64,7 +64,13 @@ def test_rows_that_reach_the_result_past_a_window_are_not_folded() -> None:
     assert "needs the rows" in str(possible(compile_plan(both.plan).program).fragments)
 
 
+def test_on_streams_panes_are_sent_where_rows_need_not_be() -> None:
+    found = described(possible(compile_plan(WINDOWS.plan).program))
+    assert found[-1].startswith("on a stream without end: what panes hold is sent")
+    assert pane_obstacle(possible(compile_plan(ALONE.plan).program)) == "~w1 needs the rows themselves"
+
+
 def test_explain_names_what_is_possible() -> None:
     text = str(WINDOWS.explain())
     assert "on Spark\n  slices: over ordered files, results reaching 9 ticks before" in text
-    assert described(possible(compile_plan(ALONE.plan).program))[-1].startswith("one: ")
+    assert described(possible(compile_plan(ALONE.plan).program))[-2].startswith("one: ")
