@@ -41,7 +41,7 @@ def test_avro_values_keys_and_headers_come_as_they_were_sent(broker: Any, tmp_pa
         "avro",
         columns,
         time="t",
-        format="avro",
+        format="avro-registry",
         value_schema=schema,
         name="events",
         stop_after="1s",

@@ -79,11 +79,11 @@ def scan_kafka(
     options: Mapping[str, str] | None = None,
     value_schema: str | Mapping[str, object] | None = None,
 ) -> Stream:
-    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json", "avro" or "arrow".
+    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json", "arrow" or "avro".
 
     Each partition has a time of its own; the slowest tells that of the stream. Columns `kafka_key`, `kafka_partition`,
     `kafka_offset`, `kafka_timestamp` and `kafka_headers` are filled where the schema has them. Avro needs `value_schema=`, the
-    schema of Avro that values were written with; a registry's five bytes in front of a value are skipped. A value that is no row of the schema is
+    schema of Avro that values were written with; where a schema registry put five bytes in front, the format is "avro-registry". A value that is no row of the schema is
     malformed: dropped, an error with on_bad="fail", or kept in the folder `quarantine_to=` ("quarantine", if not said) with
     on_bad="quarantine". A partition without messages for `idle_after=` holds up the others no longer. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
     most `max_rows=` messages.

@@ -87,7 +87,9 @@ class Topic:
         at, waited = begin, 0
         while at < end:
             found = consumer.consume(MOST_MESSAGES, timeout=1.0)
-            rows = [_message(each) for each in found if each.error() is None and each.offset() < end]
+            rows: list[Message] = [each for each in found if each.error() is None]
+            while rows and rows[-1].offset() >= end:
+                rows.pop()
             if rows:
                 yield rows
             moved = _position(consumer, self.topic, partition, at)
@@ -103,12 +105,6 @@ def _position(consumer: Any, topic: str, partition: int, before: int) -> int:
     """Tell how far reading has come, past markers of transactions too, which are no messages."""
     (place,) = consumer.position([_confluent().TopicPartition(topic, partition)])
     return max(before, int(place.offset))
-
-
-def _message(given: Any) -> Message:
-    kind, time = given.timestamp()
-    at = time if kind else None
-    return Message(given.partition(), given.offset(), given.value(), given.key(), at, given.headers())
 
 
 @dataclass(frozen=True, slots=True)

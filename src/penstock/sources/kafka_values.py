@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -19,27 +19,34 @@ from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
 
-FORMATS = ("json", "arrow", "avro")
+_AVRO = ("avro", "avro-registry")
+FORMATS = ("json", "arrow", *_AVRO)
+
+
+class Message(Protocol):
+    """A message as confluent-kafka gives it. Each question costs: what is not declared is not asked for."""
+
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def value(self) -> bytes | None: ...
+    def key(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]] | None: ...
+
+
+def _timestamp(message: Message) -> int | None:
+    kind, milliseconds = message.timestamp()
+    return milliseconds if kind else None
+
+
 _OWN: Mapping[str, Callable[[Message], Any]] = {
-    "kafka_key": lambda each: each.key,
-    "kafka_partition": lambda each: each.partition,
-    "kafka_offset": lambda each: each.offset,
-    "kafka_timestamp": lambda each: each.timestamp,
-    "kafka_headers": lambda each: each.headers,
+    "kafka_key": lambda each: each.key(),
+    "kafka_partition": lambda each: each.partition(),
+    "kafka_offset": lambda each: each.offset(),
+    "kafka_timestamp": _timestamp,
+    "kafka_headers": lambda each: each.headers(),
 }
 _HELD = {"kafka_key": pa.binary(), "kafka_headers": pa.map_(pa.string(), pa.binary())}
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A message, as far as rows are made of it."""
-
-    partition: int
-    offset: int
-    value: bytes | None
-    key: bytes | None = None
-    timestamp: int | None = None
-    headers: Sequence[tuple[str, bytes | None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,10 @@ class Decoder:
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
             raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
-        if (self.format == "avro") != (self.value_schema is not None):
+        if (self.format in _AVRO) != (self.value_schema is not None):
             raise SourceError(
-                'format="avro" needs value_schema=, the schema that values were written with, and no other format takes it'
+                f"{' and '.join(_AVRO)} need value_schema=, the schema that values were written with, "
+                "and no other format takes it"
             )
 
     @property
@@ -72,7 +80,7 @@ class Decoder:
         if bad and self.on_bad == "fail":
             raise SourceError(self._complaint(bad[0][0]))  # what Arrow says quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
-        return Arrived(_one(table), str(messages[0].partition), tuple(self._bad(*each) for each in bad))
+        return Arrived(_one(table), str(messages[0].partition()), tuple(self._bad(*each) for each in bad))
 
     def _timed(self, messages: Sequence[Message]) -> pa.RecordBatch:
         made = self._together(messages)
@@ -81,45 +89,43 @@ class Decoder:
         return made
 
     def _bad(self, message: Message, reason: str) -> Bad:
-        return Bad(message.value, reason, f"{self.topic}/{message.partition}", message.offset)
+        return Bad(message.value(), reason, f"{self.topic}/{message.partition()}", message.offset())
 
     def _complaint(self, message: Message) -> str:
         return (
-            f"the value at offset {message.offset} of partition {message.partition} of topic {self.topic!r} is no "
+            f"the value at offset {message.offset()} of partition {message.partition()} of topic {self.topic!r} is no "
             f"{self.format} of the declared columns; use on_bad='drop' to count and skip such messages, or "
             "on_bad='quarantine' to keep them"
         )
 
     def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:
         if self.format == "json":
-            return self._with_own(self._json([each.value for each in messages]), messages)
-        if self.format == "avro":
-            return self._with_own(self._avro([each.value for each in messages]), messages)
-        rows = [self._with_own(self._arrow(each.value), [each]) for each in messages]
+            return self._with_own(self._json([each.value() for each in messages]), messages)
+        if self.format in _AVRO:
+            return self._with_own(self._avro([each.value() for each in messages]), messages)
+        rows = [self._with_own(self._arrow(each.value()), [each]) for each in messages]
         return _one(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
     def _json(self, values: Sequence[bytes | None]) -> pa.Table:
         """Read values as lines. Each must be an object from its first byte to its last: so none runs into the next."""
         import pyarrow.json as pj  # noqa: PLC0415 - loads when JSON is read
 
-        lines = [(value or b"").strip() for value in values]
-        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-            raise ValueError("a value is no object")
-        if not lines:
+        if not values:
             return self.stored.empty_table()
-        text = b"\n".join(lines)
+        text = _lines(values)
         options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
         table = pj.read_json(
             io.BytesIO(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
         )
-        if table.num_rows != len(lines):
+        if table.num_rows != len(values):
             raise ValueError("a value is several objects")
         return table.select(self.stored.names)
 
     def _avro(self, values: Sequence[bytes | None]) -> pa.Table:
         from penstock.sources.avro import records  # noqa: PLC0415 - loads when Avro is read
 
-        rows = records(self.value_schema or "", values, frozenset(self.stored.names))
+        framed = self.format == "avro-registry"
+        rows = records(self.value_schema or "", values, frozenset(self.stored.names), framed)
         return pa.Table.from_pylist(rows, self.stored)
 
     def _arrow(self, value: bytes | None) -> pa.Table:
@@ -150,6 +156,23 @@ class Decoder:
             raise SchemaMismatchError(
                 f"the column {field.name!r} of {where} cannot be {field.type}"
             ) from None
+
+
+def _lines(values: Sequence[bytes | None]) -> bytes:
+    """Put objects in lines. That each begins and ends as one, a few counts tell; only where they do not, each is asked."""
+    text = b"\n".join(value or b"" for value in values)
+    between = len(values) - 1
+    if (
+        text.startswith(b"{")
+        and text.endswith(b"}")
+        and text.count(b"}\n{") == between
+        and text.count(b"\n") == between
+    ):
+        return text
+    lines = [(value or b"").strip() for value in values]
+    if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
+        raise ValueError("a value is no object")
+    return b"\n".join(lines)
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

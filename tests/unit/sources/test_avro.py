@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.sources.kafka_values import Decoder, Message
+from penstock.sources.kafka_values import Decoder
+from tests.kafka.sent import Sent
 
 fastavro = pytest.importorskip("fastavro")
 
@@ -34,8 +35,8 @@ def value(row: dict[str, Any]) -> bytes:
     return sink.getvalue()
 
 
-def decoder(schema: pa.Schema = SCHEMA) -> Decoder:
-    stream = pk.scan_kafka("localhost:1", "x", schema, time="t", format="avro", value_schema=AVRO, name="s")
+def decoder(schema: pa.Schema = SCHEMA, format: str = "avro") -> Decoder:
+    stream = pk.scan_kafka("localhost:1", "x", schema, time="t", format=format, value_schema=AVRO, name="s")
     found: Any = stream.data["s"]
     made: Decoder = found.decoder
     return made
@@ -54,8 +55,8 @@ ROWS = st.fixed_dictionaries(
 @given(rows=st.lists(ROWS, min_size=1, max_size=5), framed=st.booleans())
 def test_records_are_rows_framed_or_not(rows: list[dict[str, Any]], framed: bool) -> None:
     front = b"\x00\x00\x00\x01\x05" if framed else b""
-    messages = [Message(0, number, front + value(row)) for number, row in enumerate(rows)]
-    found = decoder()(messages)
+    messages = [Sent(0, number, front + value(row)) for number, row in enumerate(rows)]
+    found = decoder(format="avro-registry" if framed else "avro")(messages)
     assert found.bad == ()
     ticks = found.batch.column("t").cast(pa.int64()).to_pylist()
     seen = list(
@@ -69,9 +70,12 @@ def test_records_are_rows_framed_or_not(rows: list[dict[str, Any]], framed: bool
 )
 def test_what_is_no_record_is_told_apart(wrong: bytes | None) -> None:
     good = value({"t": 5, "v": None, "who": "me"})
-    found = decoder()([Message(0, 0, good), Message(0, 1, wrong), Message(0, 2, good)])
+    found = decoder()([Sent(0, 0, good), Sent(0, 1, wrong), Sent(0, 2, good)])
     assert found.batch.num_rows == 2
     assert [(each.offset, each.row) for each in found.bad] == [(1, wrong)]
+    framed = b"\x00\x00\x00\x01\x05" + good
+    found = decoder(format="avro-registry")([Sent(0, 0, framed), Sent(0, 1, wrong), Sent(0, 2, framed)])
+    assert [each.offset for each in found.bad] == [1]
 
 
 def test_headers_and_keys_are_columns_where_they_are_declared() -> None:
@@ -79,8 +83,8 @@ def test_headers_and_keys_are_columns_where_they_are_declared() -> None:
     schema = pa.schema([*SCHEMA, *(pa.field(name, dtype) for name, dtype in kept.items())])
     good = value({"t": 5, "v": 1, "who": "me"})
     messages = [
-        Message(0, 0, good, b"k", 1, [("trace", b"\x01"), ("trace", None)]),
-        Message(0, 1, good, None, None, None),
+        Sent(0, 0, good, b"k", 1, [("trace", b"\x01"), ("trace", None)]),
+        Sent(0, 1, good, None, None, None),
     ]
     batch = decoder(schema)(messages).batch
     assert batch.column("kafka_key").to_pylist() == ["k", None]
@@ -91,7 +95,7 @@ def test_schemas_are_checked_where_they_are_given() -> None:
     def scan(**options: Any) -> pk.Stream:
         return pk.scan_kafka("localhost:1", "x", SCHEMA, time="t", **options)
 
-    with pytest.raises(pk.SourceError, match="needs value_schema="):
+    with pytest.raises(pk.SourceError, match="need value_schema="):
         scan(format="avro")
     with pytest.raises(pk.SourceError, match="no other format takes it"):
         scan(value_schema=AVRO)

@@ -6,13 +6,14 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.sources.kafka_values import Decoder, Message
+from penstock.sources.kafka_values import Decoder
+from tests.kafka.sent import Sent
 
 SCHEMA = pa.schema({"t": pa.timestamp("ms"), "v": pa.int32(), "kafka_offset": pa.int64()})
 
 
-def messages(*values: bytes | None) -> list[Message]:
-    return [Message(0, offset, value) for offset, value in enumerate(values)]
+def messages(*values: bytes | None) -> list[Sent]:
+    return [Sent(0, offset, value) for offset, value in enumerate(values)]
 
 
 def test_objects_are_rows_whatever_their_layout_and_further_fields() -> None:
@@ -67,7 +68,7 @@ def test_a_failure_names_the_place_and_never_the_value() -> None:
             messages(b'{"t": "2026-01-01", "v": 1}', b'{"t": "2026-01-01", "v": "hunter2"}')
         )
     assert "hunter2" not in str(caught.value)
-    with pytest.raises(pk.SourceError, match="json or arrow or avro, not as 'xml'"):
+    with pytest.raises(pk.SourceError, match="json or arrow or avro or avro-registry, not as 'xml'"):
         Decoder("x", SCHEMA, "xml", "t")
 
 
