@@ -24,7 +24,7 @@ from tests.fault.processes import kill, kill_all, started, victims
 
 KINDS = ("driver", "jvm", "worker", "worker", "worker")  # a worker's death costs no start of a JVM
 PATIENCE = 420.0  # seconds until a driver that has not ended is taken for stuck
-WORKERS_A_LIFE = 4
+WORKERS_A_LIFE = 8
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Campaign:
     def _wounds(self, process: subprocess.Popen[bytes], folder: Path, chance: random.Random) -> bool:
         """Kill something of a driver, workers several times."""
         kind = chance.choice(KINDS)
-        many = chance.randint(1, WORKERS_A_LIFE) if kind == "worker" else 1
+        many = chance.randint(2, WORKERS_A_LIFE) if kind == "worker" else 1
         _wait(process, folder, chance)
         killed = False
         for _ in range(many):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import penstock
-from penstock.cli.guard import GuardedGroup
+from penstock.cli.guard import CommandError, GuardedGroup
 from penstock.errors import UnsupportedError
 
 # A query's own flags are unknown to Typer; they are parsed from the query function's signature.
@@ -108,8 +108,26 @@ def run(
     watch: Annotated[
         bool, typer.Option("--watch", help="Run as long as data comes, and show how; --output is a folder.")
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="With --watch: as a stream of Spark; --output is a Delta table.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="With --spark: the folder of the stream's checkpoint.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="With --spark: stop when all that is there is read.")
+    ] = False,
 ) -> None:
     """Run a query from a Python file; other flags go to the query's function (after -- all of them)."""
+    if watch and spark:
+        from penstock.cli.watch_spark import watch_on_spark  # noqa: PLC0415 - --help stays quick
+
+        watch_on_spark(target, context.args, output, checkpoint, once)
+        return
+    if spark or checkpoint is not None or once:
+        raise CommandError(
+            "--spark, --checkpoint and --once go with --watch; --checkpoint and --once with --spark"
+        )
     if watch:
         from penstock.cli.watch import watch_query  # noqa: PLC0415 - --help stays quick
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from rich.console import Console, Group
@@ -88,7 +88,7 @@ class Watch:
         self._seen = now, counts.read
         rate = (counts.read - read) / (now - before) if now > before else 0.0
         mark = self.run.watermark
-        text, lag = _mark(mark, self.clock, self.wall())
+        text, lag = mark_and_lag(mark, self.clock, self.wall())
         return Glance(counts, rate, text, lag, self._state_bytes(now), took)
 
     def _state_bytes(self, now: float) -> int | None:
@@ -105,7 +105,7 @@ class Watch:
         return known
 
 
-def _mark(mark: int | None, clock: Time, wall: float) -> tuple[str, str]:
+def mark_and_lag(mark: int | None, clock: Time, wall: float) -> tuple[str, str]:
     """Write a watermark, and how far it is behind the clock of the world, where the two can be compared."""
     if mark is None:
         return "-", "-"
@@ -170,13 +170,30 @@ def watch_query(
     show(watch, Console(), output, limit)
 
 
+class Seen(Protocol):
+    """What is watched."""
+
+    latest: pa.RecordBatch | None
+
+
 def show(watch: Watch, console: Console, output: Path | None, limit: int) -> None:
     """Show glances until the run ends or somebody stops it."""
+    show_glances(watch.glances(), watch, console, output, limit)
+
+
+def show_glances(
+    glances: Iterable[tuple[Sequence[pa.RecordBatch], Glance | None]],
+    watch: Seen,
+    console: Console,
+    output: Path | None,
+    limit: int,
+) -> None:
+    """Show glances as they come; results go to the output, if there is one."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     context: AbstractContextManager[Any] = nullcontext() if live is None else live
     try:
         with context:
-            for made, glance in watch.glances():
+            for made, glance in glances:
                 _kept(made, output)
                 if glance is not None and live is None:
                     console.print(as_line(glance), markup=False, highlight=False, soft_wrap=True)

@@ -54,6 +54,31 @@ def test_late_rows_are_handed_over_whole_and_add_up_with_the_others(
             given.remove(row)  # every one of them is a row as it was pushed, with all its columns
 
 
+@pytest.mark.parametrize("how", ["window", "within", "asof", "rolling", "table"])
+def test_late_rows_of_both_sides_of_a_join_go_to_their_own_places(how: str) -> None:
+    late: dict[str, list[int]] = {"a": [], "b": []}
+    a, b = (
+        pk.stream(
+            name, SCHEMA, time="t", late_to=lambda rows, name=name: late[name].extend(rows["t"].to_pylist())
+        )
+        for name in late
+    )
+    names = pk.table(pa.table({"k": ["a"], "full": ["A"]}))
+    query = {
+        "window": lambda: a.join(b, on="k", window=pk.tumbling(10)),
+        "within": lambda: a.join(b, on="k", within=(-5, 5)),
+        "asof": lambda: a.join_asof(b, by="k"),
+        "rolling": lambda: a.join_rolling(b, by="k", within=(-9, 0)).agg(n=pk.count()),
+        "table": lambda: a.join(names, on="k").union(b.join(names, on="k")).window(10).agg(n=pk.count()),
+    }[how]()
+    with query.open() as live:
+        live.push(a=batch([1, 50]), b=batch([3, 60]))
+        live.push(a=batch([52, None, 20]), b=batch([8, 61]))
+        counted = live.metrics
+    assert late == {"a": [20], "b": [8]}
+    assert (counted.late, counted.malformed) == (2, 1)
+
+
 def test_a_row_that_is_late_in_two_branches_is_handed_over_once() -> None:
     late: list[pa.RecordBatch] = []
     source = pk.stream("s", SCHEMA, time="t", late_to=late.append)

@@ -54,9 +54,9 @@ class StreamingMetrics(StreamingQueryListener):
             found.update({name: value for name in _LATEST if (value := counts[name]) is not None})
 
     def totals(self, query: str) -> Mapping[str, int]:
-        """Give what a query has counted since this began to listen."""
+        """Give what a query has counted since this began to listen, by its name, or its id if it has none."""
         with self._lock:
-            return dict(self._found[query])
+            return dict(self._found.get(query, {}))
 
     def prometheus(self) -> str:
         """Write all counts in the text format of Prometheus."""
