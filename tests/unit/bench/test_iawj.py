@@ -208,3 +208,19 @@ def test_the_figure_at_rest_is_scaled_to_a_core_that_reads_25_gb_a_second(field)
     measured = measure(field, TINY.make("t").at_rest(), 1)
     plain, scaled = suite.rest_figures("t", measured, 50.0, speed=12.5e9)
     assert scaled.value == pytest.approx(plain.value / 2)
+
+
+def test_windows_are_scaled_and_rates_stay():
+    whole, tenth = ([micro for each in sweeps(scale) for _, micro in each.points] for scale in (1.0, 0.1))
+    for one, other in zip(whole, tenth, strict=True):
+        assert (one.left_rate, one.right_rate) == (other.left_rate, other.right_rate)
+        assert other.window_ms == one.window_ms // 10
+
+
+def test_on_one_thread_both_schemes_of_distribution_are_one_program(field):
+    runs = measure(field, TINY.make("tiny"), 1).runs
+    assert field.threads == 1
+    for name in ("shj", "pmj"):
+        one, other = runs[f"{name}_jm"], runs[f"{name}_jb"]
+        assert (one.busy, one.finished) == (other.busy, other.finished)
+        assert (one.algorithm, other.algorithm) == (f"{name}_jm", f"{name}_jb")
