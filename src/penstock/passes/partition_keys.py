@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field, columns_of, has_aggregate, substitute, walk
 from penstock.expr.nodes import Reduced as ReducedExpr
-from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
+from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -103,6 +103,8 @@ def _keys_of(
             return None
         case Join(pairing=Lookup()) as body:
             return None if looks_up(body) else Undivided(f"~{this.name} gives rows of a table, each once")
+        case Join(pairing=InWindow(left=Unbounded())):
+            return Undivided(f"~{this.name} is one window for all keys")
         case (
             Join(left=left, right=right) | Asof(left=left, right=right) | RollingJoin(left=left, right=right)
         ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
+from penstock.spark.skew import Hot, hot_keys, sampled_parts, stream_to_spread
 from penstock.spark.slices import as_json
 from penstock.spark.streaming.edges import refuse_quarantine
 from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
@@ -203,9 +204,19 @@ class Wiring:
                 return sorted_frame
         made = cut(self.compiled, keys)
         senders = {name: (Query.of(each.plan), each.keys) for name, each in made.senders.items()}
-        sent = self._produced(Send(senders, shards), SPARK_SCHEMA).repartition(shards, "shard")
+        send = Send(senders, shards)
+        send = replace(send, hot=self._hot(send))
+        sent = self._produced(send, SPARK_SCHEMA).repartition(shards, "shard")
         by_value = frozenset(self.physical.frames)
         return sent.mapInArrow(Receive(self._query(made.behind), self.zone, by_value), self.schema)
+
+    def _hot(self, send: Send) -> Hot | None:
+        """The keys that one task would have too many rows of, by a sample of the files."""
+        pieces = self.physical.pieces
+        stream = stream_to_spread(self.compiled, pieces) if send.shards > 1 else None
+        if stream is None or not send.senders[stream][1]:
+            return None
+        return hot_keys(send.sample(stream, sampled_parts(pieces, stream)), stream, send.shards)
 
     def _sorted(self, keys: Mapping[str, tuple[Any, ...]], shards: int) -> DataFrame | None:
         """Let Spark shuffle and sort, where keys are plain columns: it writes to disk what memory cannot hold."""

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,12 @@ from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
 from penstock.runtime.state.format import decode_table
-from penstock.runtime.state.merging import divided, merged, shard_of, shares
+from penstock.runtime.state.merging import merged, shares
 from penstock.sources.ahead import Footer, read
 from penstock.sources.conform import conformer
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
 from penstock.spark.order import in_order
+from penstock.spark.skew import Hot, key_hashes_of, shares_of
 from penstock.spark.slices import Part, Piece, from_json
 from penstock.spark.types import deliverer, never_null
 
@@ -262,6 +264,16 @@ class Send:
 
     senders: Mapping[str, tuple[Query, int]]
     shards: int
+    hot: Hot | None = None
+
+    def sample(self, stream: str, parts: Iterable[Part]) -> Iterator[np.ndarray]:
+        """The hashes of the keys of some rows, those that each part begins with."""
+        query, keys = self.senders[stream]
+        for part in parts:
+            session = query.open()
+            for rows in islice(rows_of_part(query.compiled(), part), 1):
+                for batch in run_through(session, [Rows(stream, rows.batches, rows.first_row)]):
+                    yield key_hashes_of(pa.Table.from_batches([batch]), keys)
 
     def compiled_for(self, stream: str) -> Compiled:
         return self.senders[stream][0].compiled()
@@ -285,25 +297,15 @@ class Send:
         for batch in batches:
             for begin in range(0, batch.num_rows, PAYLOAD_ROWS):
                 table = pa.Table.from_batches([batch.slice(begin, PAYLOAD_ROWS)])
-                for shard, rows in self._divided(table, keys):
-                    yield Parcel.of(shard, task, number, stream, rows)
-                    number += 1
-
-    def _divided(self, table: pa.Table, keys: int) -> Iterator[tuple[int, pa.Table]]:
-        rows = table.select(table.column_names[: table.num_columns - keys])
-        if not keys or self.shards == 1:
-            yield 0, rows
-            return
-        columns = [_plain(table.column(table.num_columns - keys + place)) for place in range(keys)]
-        for shard, part in enumerate(divided(rows, shard_of(columns, self.shards), self.shards)):
-            if part.num_rows:
-                yield shard, part
-
-
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """Put a column in one piece, texts without a dictionary: equal keys must hash alike in every task."""
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+                own, everywhere = shares_of(self.hot, stream, table, keys, self.shards)
+                for shard, rows in enumerate(own):
+                    if rows.num_rows:
+                        yield Parcel.of(shard, task, number, stream, rows)
+                        number += 1
+                # Copies have one number: shards that meet in a partition keep one of them.
+                for shard in range(self.shards if everywhere is not None else 0):
+                    yield Parcel.of(shard, task, number, stream, everywhere)
+                number += everywhere is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +320,8 @@ class Receive:
     sorted_by_value: frozenset[str] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parcels = sorted(unpacked(batches), key=lambda each: each.place)
+        several = {(each.place, each.name): each for each in unpacked(batches)}
+        parcels = [several[place] for place in sorted(several)]
         if not parcels:
             return
         run = Run(self.query, self.zone)

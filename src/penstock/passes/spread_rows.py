@@ -1,0 +1,57 @@
+"""Find the streams whose rows can be spread over tasks at will, if the other stream's go to all of them.
+
+A row of a join's left side meets right rows only: where left rows lie makes no difference to it. So the rows of a
+key that is very frequent need not all go to one task (the join-matrix: left rows once, right rows everywhere).
+This holds for joins whose answer for a left row depends on no other left row, and only if rows are looked at one by one
+before and behind the join.
+
+This is an analysis: the program stays as it is.
+"""
+
+from __future__ import annotations
+
+from penstock.ir import nodes as ir
+from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin, Table
+from penstock.passes.partition_keys import looks_up
+from penstock.types.joins import Lookup, Within
+from penstock.types.windows import Calendar
+
+
+def spreadable(program: ir.Program) -> tuple[str, ...]:
+    """Name the streams, the left one first; none if the query allows no such thing."""
+    joins = [each for each in program.objects if not _row_by_row(each.body)]
+    if len(joins) != 1:
+        return ()
+    body = joins[0].body
+    if not (isinstance(body, Join | Asof | RollingJoin) and _left_rows_alone(body)):
+        return ()
+    streams = [_stream(name, program) for name in (body.left, body.right)]
+    if None in streams or streams[0] == streams[1]:
+        return ()
+    both = isinstance(body, Join) and body.how == "inner"
+    return tuple(each for each in streams[: 2 if both else 1] if each is not None)
+
+
+def _row_by_row(body: ir.Body) -> bool:
+    lookup = isinstance(body, Join) and isinstance(body.pairing, Lookup) and looks_up(body)
+    return lookup or isinstance(body, ir.Input | ir.Samples | Table)
+
+
+def _left_rows_alone(body: Join | Asof | RollingJoin) -> bool:
+    """Tell whether the answer for a left row depends on no other left row: sessions and bounds of all rows do."""
+    match body:
+        case Join(pairing=InWindow(left=ir.Grid() | Calendar(), right=ir.Grid() | Calendar()) | Within()):
+            return body.how in ("inner", "left", "semi", "anti")
+        case Asof() | RollingJoin():
+            return True
+        case _:
+            return False
+
+
+def _stream(name: str, program: ir.Program) -> str | None:
+    """The one stream that an object's samples come from."""
+    body = program[name].body
+    if isinstance(body, ir.Input):
+        return body.stream
+    found = {_stream(each, program) for each in ir.sources_of(body)} - {None}
+    return found.pop() if len(found) == 1 else None
