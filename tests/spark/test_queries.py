@@ -85,11 +85,15 @@ CHOSEN = {
     ("sliding", "shuffled"): "fragments",
     ("everything", "shuffled"): "fragments",
     ("look-back", "shuffled"): "keys",
-    ("sessions", "ordered"): "keys",
+    ("sessions", "ordered"): "slices",
+    ("sessions", "shuffled"): "keys",
     ("counts", "shuffled"): "keys",
     ("computed key", "shuffled"): "keys",
     ("top", "shuffled"): "one",
-    ("lonely sessions", "ordered"): "one",
+    ("lonely sessions", "ordered"): "slices",
+    ("lonely sessions", "shuffled"): "one",
+    ("count of all", "ordered"): "slices",
+    ("count of all", "shuffled"): "one",
 }
 
 

@@ -23,6 +23,7 @@ from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.order import sees_order
 from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
 from penstock.passes.resolve_boundaries import Finite, boundaries
+from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.types.joins import Lookup
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
@@ -54,7 +55,7 @@ class Possible:
     """What a program allows: for each strategy what it needs, or in words why it cannot be."""
 
     rows: bool
-    slices: Halo | str
+    slices: Halo | Sessions | Counts | str
     fragments: tuple[str, ...] | str
     keys: Mapping[str, tuple[Expr, ...]] | str
     ordered: bool
@@ -90,7 +91,7 @@ def possible(program: ir.Program) -> Possible:
     keys = partition_keys(program)
     return Possible(
         rows=not any(_gathers(each.body) for each in program.objects),
-        slices=_halo(program),
+        slices=slice_borders(program) or _halo(program),
         fragments=_first_windows(program),
         keys=keys.reason if isinstance(keys, Undivided) else keys,
         ordered=any(sees_order(each.body) for each in program.objects),
@@ -180,7 +181,7 @@ def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
     if strategy == SLICES and not facts.files:
         return "a DataFrame does not tell where times lie"
     if strategy == SLICES and facts.read_again is None:
-        return "the files do not tell where times lie"
+        return "the files do not tell where times lie, or are not in the order that this needs"
     if strategy == FRAGMENTS and found.ordered and not facts.files:
         return "rows of one time are told apart by their values, which panes do not keep"
     return None

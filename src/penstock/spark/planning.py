@@ -11,6 +11,7 @@ from typing import Any
 from penstock.compile import Compiled
 from penstock.errors import EngineError
 from penstock.passes.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
+from penstock.passes.slice_borders import Counts, Sessions
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound
@@ -26,6 +27,7 @@ from penstock.spark.slices import (
     time_known,
     time_slices,
 )
+from penstock.spark.stitches import count_slices, session_slices
 
 # A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
 LEAST_ROWS_PER_TASK = 500_000
@@ -74,7 +76,7 @@ def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None
     pieces = tuple(piece for source in sources for piece in pieces_of(source, bound[source.name]))
     found = possible(compiled.program)
     worth = tasks if frames or strategy is not None else _tasks_worth(pieces, tasks)
-    slices = _slices(found, pieces, worth) if not frames else None
+    slices = _slices(found, sources, pieces, worth) if not frames else None
     choice = choose(found, _facts(slices, pieces, not frames, worth), strategy)
     parts = _parts(choice, found, pieces, slices, worth)
     return Physical(compiled, frames, pieces, found, choice, tuple(map(joined_part, parts)), worth)
@@ -96,10 +98,20 @@ def _tasks_worth(pieces: Sequence[Piece], tasks: int) -> int:
     return max(min(tasks * waves, total // LEAST_ROWS_PER_TASK), 1)
 
 
-def _slices(found: Possible, pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...] | None:
-    if not isinstance(found.slices, Halo) or not time_known(pieces):
+def _slices(
+    found: Possible, sources: Sequence[Source], pieces: Sequence[Piece], tasks: int
+) -> tuple[Part, ...] | None:
+    if not time_known(pieces):
         return None
-    return time_slices(pieces, found.slices, tasks)
+    match found.slices:
+        case Halo() as halo:
+            return time_slices(pieces, halo, tasks)
+        case Sessions(gap=gap):
+            return session_slices(pieces, gap, tasks)
+        case Counts() as border:
+            return count_slices(pieces, border, sources[0], tasks)
+        case _:
+            return None
 
 
 def _parts(

@@ -14,6 +14,7 @@ from penstock.passes.choose_strategy import Halo
 from penstock.sources.fragment import Fragment, joined
 
 JOINED_ROWS = 1 << 20
+TIMES, STARTS, NUMBERS = "times", "starts", "numbers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task does: the pieces it reads, and the times [low, high) of the results it gives (None: all)."""
+    """What one task does: the pieces it reads, and which results it gives, from `low` to before `high` (None: all).
+
+    These are the times of results, or the starts of sessions, or the numbers of the last rows of count windows: `by`
+    says which. The first `borrowed` pieces belong to the tasks before.
+    """
 
     pieces: tuple[Piece, ...]
     low: int | None = None
     high: int | None = None
+    by: str = TIMES
+    borrowed: int = 0
 
     @property
     def rows(self) -> int:
@@ -135,8 +142,13 @@ def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> 
 
 def joined_part(part: Part) -> Part:
     """Join row groups that follow each other, so that a task is told less and opens files less often."""
+    before, own = _joined(part.pieces[: part.borrowed]), _joined(part.pieces[part.borrowed :])
+    return replace(part, pieces=(*before, *own), borrowed=len(before))
+
+
+def _joined(given: Sequence[Piece]) -> list[Piece]:
     made: list[Piece] = []
-    for stream, several in groupby(part.pieces, key=lambda each: each.stream):
+    for stream, several in groupby(given, key=lambda each: each.stream):
         pieces = list(several)
         firsts = {
             (each.fragment.path, each.fragment.row_groups and each.fragment.row_groups[0]): each.first_row
@@ -145,19 +157,26 @@ def joined_part(part: Part) -> Part:
         for fragment in joined((each.fragment for each in pieces), JOINED_ROWS):
             place = fragment.path, fragment.row_groups and fragment.row_groups[0]
             made.append(Piece(stream, fragment, firsts[place]))
-    return replace(part, pieces=tuple(made))
+    return made
 
 
 def as_json(part: Part) -> dict[str, object]:
     """Write a part as what JSON can hold."""
     pieces = [[each.stream, each.fragment.to_json(), each.first_row] for each in part.pieces]
-    return {"pieces": pieces, "low": part.low, "high": part.high}
+    bounds = {"low": part.low, "high": part.high, "by": part.by, "borrowed": part.borrowed}
+    return {"pieces": pieces, **bounds}
 
 
 def from_json(given: Mapping[str, object]) -> Part:
     """Read what `as_json` wrote."""
     match given:
-        case {"pieces": list(pieces), "low": None | int() as low, "high": None | int() as high}:
+        case {
+            "pieces": list(pieces),
+            "low": None | int() as low,
+            "high": None | int() as high,
+            "by": "times" | "starts" | "numbers" as by,
+            "borrowed": int(borrowed),
+        }:
             made = (Piece(str(name), Fragment.from_json(text), int(row)) for name, text, row in pieces)
-            return Part(tuple(made), low, high)
+            return Part(tuple(made), low, high, by, borrowed)
     raise ValueError("this is not what a task was given")

@@ -142,8 +142,12 @@ class PenstockReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task and give the results that are its own."""
         assert isinstance(partition, PenstockPartition)
-        part: Part = from_json(json.loads(partition.part))
-        return work_on_part(Run(self._query, "UTC"), partition.number, part)
+        later = (_part(text) for text in self._parts[partition.number + 1 :])
+        return work_on_part(Run(self._query, "UTC"), partition.number, _part(partition.part), later)
+
+
+def _part(text: str) -> Part:
+    return from_json(json.loads(text))
 
 
 def register(spark: Any) -> None:

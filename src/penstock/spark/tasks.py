@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -17,26 +17,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.api.execute import grouped
 from penstock.compile import Compiled, compile_plan, objects_of, offer_objects
 from penstock.plan.codec import Function, decode, encode
-from penstock.plan.nodes import Plan, Source
-from penstock.plan.schema import schema_of, sources_of, time_of
-from penstock.runtime.buffers import flags, ticks_of
+from penstock.plan.nodes import Plan
+from penstock.plan.schema import schema_of, sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
 from penstock.runtime.state.format import decode_table
 from penstock.runtime.state.merging import merged, shares
-from penstock.sources.ahead import Footer, read
-from penstock.sources.conform import conformer
+from penstock.spark.borders import results_in, rows_within
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
 from penstock.spark.order import in_order
+from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
-from penstock.spark.slices import Part, Piece, from_json
+from penstock.spark.slices import Part, from_json
 from penstock.spark.types import deliverer, never_null
 
-# Rows that wait until they are worth a push.
-GROUP_ROWS = 1 << 20
 Named = tuple[tuple[str, bytes], ...]
 # One core is what Spark gives to a task.
 ENGINE = Engine(threads=1)
@@ -83,92 +79,7 @@ def shipped(plan: Plan) -> Named:
     return tuple(sorted(objects_of(compile_plan(plan).program).items()))
 
 
-# --- rows ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of a stream. `first_row` numbers the first of them, if rows of the stream are numbered.
-
-    `watermark` says that no row before that time comes any more.
-    """
-
-    stream: str
-    batches: Sequence[pa.RecordBatch]
-    first_row: int | None = None
-    watermark: int | None = None
-
-
-def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
-    """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use."""
-    predicates = compiled.predicates
-    sources = {source.name: source for source in sources_of(compiled.plan)}
-    footers: dict[str, Footer] = {}
-    marks = _watermarks(part.pieces)
-    for piece, mark in zip(part.pieces, marks, strict=True):
-        source = sources[piece.stream]
-        where = predicates.get(piece.stream)
-        path = piece.fragment.path
-        if path not in footers:
-            footers = {path: Footer(path)}
-        columns = compiled.columns[piece.stream]
-        batches = read(piece.fragment, source.schema, _stored(columns, source), where, footers[path])
-        first = piece.first_row
-        for group in grouped(batches, GROUP_ROWS):
-            yield Rows(piece.stream, group, first)
-            first += sum(batch.num_rows for batch in group)
-        if mark is not None:
-            yield Rows(piece.stream, (), None, mark)
-
-
-def _stored(columns: Sequence[str], source: Source) -> list[str]:
-    return [name for name in columns if name in source.schema.names]
-
-
-def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
-    """Tell after each piece of one stream how early the times of those that follow can be."""
-    starts = [each.fragment.time_min for each in pieces]
-    if None in starts or len({each.stream for each in pieces}) != 1:
-        return [None] * len(pieces)
-    marks: list[int | None] = []
-    earliest: int | None = None
-    for start in reversed(starts):
-        marks.append(earliest)
-        assert start is not None
-        earliest = start if earliest is None else min(earliest, start)
-    return marks[::-1]
-
-
-def rows_of_frame(
-    stream: str, source: Source, columns: Sequence[str], batches: Iterable[pa.RecordBatch], ordered: bool
-) -> Iterator[Rows]:
-    """Take the batches that Spark delivers; where they come in order of time, time moves with them."""
-    where = f"the DataFrame of stream {stream!r}"
-    stored = _stored(columns, source)
-    conformed = (conformer(batch.schema, source.schema, stored, where)(batch) for batch in batches)
-    for group in grouped(conformed, GROUP_ROWS):
-        whole = pa.Table.from_batches(group).combine_chunks().to_batches()
-        yield Rows(stream, whole, None, _last_time(whole, source) if ordered else None)
-
-
-def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
-    times = batches[-1].column(source.time.column) if batches else None
-    if times is None or not len(times) or times.null_count:
-        return None
-    return int(ticks_of(times)[-1])
-
-
 # --- running ------------------------------------------------------------------------------------------------
-
-
-def run_through(session: Session, rows: Iterable[Rows]) -> Iterator[pa.RecordBatch]:
-    """Push rows, giving results as they become complete."""
-    for each in rows:
-        if each.first_row is not None:
-            session.number_from(each.stream, each.first_row)
-        yield from session.push(each.stream, *each.batches)
-        if each.watermark is not None:
-            yield from session.advance(each.watermark, each.stream)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,28 +97,11 @@ class Run:
         plan = self.compiled.plan
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
         session = self.query.open()
-        chosen = _results_in(part, plan)
+        chosen = results_in(part, self.compiled)
         for batch in run_through(session, rows):
             yield deliver(chosen(batch))
         for batch in session.finish():
             yield deliver(chosen(batch))
-
-
-def _results_in(part: Part | None, plan: Plan) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    if part is None or (part.low is None and part.high is None):
-        return lambda batch: batch
-    time, low, high = time_of(plan), part.low, part.high
-
-    def chosen(batch: pa.RecordBatch) -> pa.RecordBatch:
-        ticks = ticks_of(batch.column(time.column), time.shift)
-        inside = np.ones(len(ticks), bool)
-        if low is not None:
-            inside &= ticks >= low
-        if high is not None:
-            inside &= ticks < high
-        return batch if inside.all() else batch.filter(flags(inside))
-
-    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,20 +249,23 @@ class OverParts:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            part = from_json(json.loads(zlib.decompress(self.parts))[number])
-            yield from work_on_part(self.work, number, part)
+            part, *later = json.loads(zlib.decompress(self.parts))[number:]
+            yield from work_on_part(self.work, number, from_json(part), map(from_json, later))
 
 
-def work_on_part(work: Any, task: int, part: Part) -> Iterator[pa.RecordBatch]:
-    """Run a task over the pieces it was given, those of different streams one stream after the other."""
-    made: Iterator[pa.RecordBatch] = work(task, rows_for(work, part), part)
+def work_on_part(work: Any, task: int, part: Part, later: Iterator[Part]) -> Iterator[pa.RecordBatch]:
+    """Run a task over the pieces it was given, those of different streams one stream after the other.
+
+    `later` are the parts of the tasks that follow: where sessions go on, their rows are read as well.
+    """
+    made: Iterator[pa.RecordBatch] = work(task, rows_for(work, part, later), part)
     return made
 
 
-def rows_for(work: Any, part: Part) -> Iterator[Rows]:
+def rows_for(work: Any, part: Part, later: Iterator[Part]) -> Iterator[Rows]:
     """Read what a task reads: before a shuffle each stream has a plan of its own."""
     if not isinstance(work, Send):
-        yield from rows_of_part(work.compiled, part)
+        yield from rows_within(work.compiled, part, later)
         return
     for stream in dict.fromkeys(piece.stream for piece in part.pieces):
         own = Part(tuple(piece for piece in part.pieces if piece.stream == stream))

@@ -39,7 +39,8 @@ def chosen(query: Any, facts: Facts, force: str | None = None) -> tuple[str, str
         (ROLLING, UNORDERED, "keys", "needs the rows"),
         (FIRSTS, UNORDERED, "fragments", "states of panes"),
         (FIRSTS, FRAME, "keys", "told apart by their values"),
-        (ALONE, ORDERED, "one", "no keys: ~w1 has no keys"),
+        (ALONE, ORDERED, "slices", "as far as sessions go on"),
+        (ALONE, UNKNOWN, "one", "no keys: ~w1 has no keys"),
         (EVENTS.filter(pk.col("v") > 0), UNKNOWN, "slices", "one by one"),
         (EVENTS.filter(pk.col("v") > 0), FRAME, "slices", "one by one"),
     ],
@@ -73,4 +74,5 @@ def test_on_streams_panes_are_sent_where_rows_need_not_be() -> None:
 def test_explain_names_what_is_possible() -> None:
     text = str(WINDOWS.explain())
     assert "on Spark\n  slices: over ordered files, results reaching 9 ticks before" in text
-    assert described(possible(compile_plan(ALONE.plan).program))[-2].startswith("one: ")
+    top = EVENTS.window(pk.unbounded()).agg(n=pk.median("v"))
+    assert described(possible(compile_plan(top.plan).program))[-2].startswith("one: ")

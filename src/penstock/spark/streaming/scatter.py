@@ -18,9 +18,10 @@ from penstock.runtime.state.merging import divided, shard_of
 from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
+from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.edges import batch_id, write_bad
 from penstock.spark.streaming.fold import Fold
-from penstock.spark.tasks import GROUP_ROWS, Query
+from penstock.spark.tasks import Query
 
 ROWS, PANES, MARK = "rows/", "panes/", "mark/"
 

@@ -1,0 +1,91 @@
+"""Find out what tasks must know about each other where a slice of a program's rows ends, if a halo of time will not do.
+
+    ~w1 = … over ~in0 by k in sessions of 10   →  Sessions(gap=10, keys=("k",), exact=True)
+    ~w1 = … over ~in0 in windows of 5 rows     →  Counts(size=5, every=5)
+
+* Sessions have no end that a plan could know. The task in whose slice a session starts reads on until it has ended;
+  others tell by a halo of one gap that it is not theirs.
+* A count window is told by the numbers of its rows, which footers give as long as no row is left out.
+
+This is an analysis: the program stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.expr.nodes import Column
+from penstock.ir import nodes as ir
+from penstock.passes.partition_keys import partition_keys
+from penstock.types.windows import Count, Session
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Sessions of so long a gap, by columns of the input. `exact`: every row of it belongs to one."""
+
+    gap: int
+    keys: tuple[str, ...]
+    exact: bool
+
+    def __str__(self) -> str:
+        return "as far as sessions go on that start there"
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Windows of so many rows, over all rows of the input."""
+
+    size: int
+    every: int
+
+    def __str__(self) -> str:
+        return f"{self.size - 1} rows before their last"
+
+
+def slice_borders(program: ir.Program) -> Sessions | Counts | None:
+    """Say what a program needs at borders; None if it is something else, or cannot be told."""
+    output = program[program.output]
+    if not isinstance(output.body, ir.Reduce) or not _plain(program, output.body.source):
+        return None
+    everything = output.body.where is None and _keeps_all(program, output.body.source)
+    match output.body:
+        case ir.Reduce(domain=Session(gap=gap), keys=keys) if ir.WINDOW_START in output.schema.names:
+            columns = _columns(program) if keys else ()
+            return None if columns is None else Sessions(gap, columns, everything)
+        case ir.Reduce(domain=Count(size=size, every=every), keys=(), having=None) if everything:
+            return Counts(size, every)
+        case _:
+            return None
+
+
+def _columns(program: ir.Program) -> tuple[str, ...] | None:
+    """Name the columns that are the keys; None if some key is computed."""
+    found = partition_keys(program)
+    body = program[program.output].body
+    if not isinstance(found, dict) or not isinstance(body, ir.Reduce):
+        return None
+    (keys,) = found.values()
+    names = tuple(each.name for each in keys if isinstance(each, Column))
+    return names if len(names) == len(body.keys) else None
+
+
+def _plain(program: ir.Program, name: str) -> bool:
+    """Tell whether an object is the rows of one input, at their own times."""
+    this = program[name]
+    match this.body:
+        case ir.Input():
+            return not this.time.implied
+        case ir.Samples(source=source, fields=fields):
+            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            return clock in {None, Column(program[source].time.column)} and _plain(program, source)
+        case _:
+            return False
+
+
+def _keeps_all(program: ir.Program, name: str) -> bool:
+    match program[name].body:
+        case ir.Samples(source=source, where=where):
+            return where is None and _keeps_all(program, source)
+        case _:
+            return True

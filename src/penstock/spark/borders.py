@@ -1,0 +1,137 @@
+"""What a task does at the borders of its slice: which results are its own, and how far it reads on.
+
+A slice by times needs nothing more than its halo. A session belongs to the slice it starts in, whose task reads the
+pieces of the tasks behind it until the last of its sessions has ended. A count window belongs to the slice of its
+last row; windows begin at multiples of a number of rows, so rows before the first such are left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.compile import Compiled
+from penstock.passes.slice_borders import Counts, Sessions, slice_borders
+from penstock.plan.nodes import WINDOW_START, Source
+from penstock.plan.schema import sources_of, time_of
+from penstock.runtime.buffers import flags, ticks_of
+from penstock.spark.chains import Chains, key_words
+from penstock.spark.rows import Rows, rows_of_part
+from penstock.spark.slices import NUMBERS, STARTS, Part
+
+Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+# --- rows ---------------------------------------------------------------------------------------------------
+
+
+def rows_within(compiled: Compiled, part: Part, later: Iterator[Part]) -> Iterator[Rows]:
+    """Read what a task needs for its results."""
+    border = slice_borders(compiled.program)
+    if part.by == STARTS and isinstance(border, Sessions):
+        return _until_sessions_end(compiled, border, part, later)
+    if part.by == NUMBERS and isinstance(border, Counts):
+        return _from_a_window_on(compiled, border, part)
+    return rows_of_part(compiled, part)
+
+
+def _until_sessions_end(
+    compiled: Compiled, border: Sessions, part: Part, later: Iterator[Part]
+) -> Iterator[Rows]:
+    """Read a slice, then on as long as a session that started in it may go on."""
+    (source,) = sources_of(compiled.plan)
+    chains = Chains(border.gap, part.low, part.high, border.exact)
+    for each in _with_end(rows_of_part(compiled, part), part):
+        _follow(chains, each, source, border.keys)
+        yield each
+    for after in later if part.high is not None else ():
+        own = Part(after.pieces[after.borrowed :], high=after.high)
+        for each in _with_end(rows_of_part(compiled, own), own):
+            if not chains.open():
+                return
+            _follow(chains, each, source, border.keys)
+            yield each
+
+
+def _with_end(rows: Iterable[Rows], part: Part) -> Iterator[Rows]:
+    """Say behind a part's rows that those of the next part are not earlier than its start."""
+    yield from rows
+    if part.high is not None and part.pieces:
+        yield Rows(part.pieces[0].stream, (), None, part.high)
+
+
+def _follow(chains: Chains, rows: Rows, source: Source, keys: Sequence[str]) -> None:
+    for batch in rows.batches:
+        times = batch.column(source.time.column)
+        there = batch if not times.null_count else batch.filter(times.is_valid())
+        words = key_words([there.column(name) for name in keys], there.num_rows)
+        chains.add(words, ticks_of(there.column(source.time.column)))
+    if rows.watermark is not None:
+        chains.advance(rows.watermark)
+
+
+def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterator[Rows]:
+    """Read a slice without the rows before the first at which a window begins."""
+    (source,) = sources_of(compiled.plan)
+    left = -part.pieces[0].first_row % border.every if part.pieces else 0
+    counted = list(accumulate(each.fragment.rows or 0 for each in part.pieces))
+    head = bisect_right(counted, left) + 1 if left else 0  # pieces are in order, rows of a piece need not be
+    first = [batch for rows in rows_of_part(compiled, Part(part.pieces[:head])) for batch in rows.batches]
+    if first:
+        yield Rows(source.name, _without_first(first, left, source))
+    yield from rows_of_part(compiled, Part(part.pieces[head:]))
+
+
+def _without_first(batches: Sequence[pa.RecordBatch], left: int, source: Source) -> list[pa.RecordBatch]:
+    """Leave out so many of the earliest rows."""
+    table = pa.Table.from_batches(batches)
+    keys = [(name, "ascending") for name in (source.time.column, source.sequence) if name is not None]
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are sorted
+
+    order = pc.sort_indices(table, sort_keys=keys).to_numpy()
+    kept = np.ones(table.num_rows, bool)
+    kept[order[:left]] = False
+    return list(table.filter(flags(kept)).combine_chunks().to_batches())
+
+
+# --- results ------------------------------------------------------------------------------------------------
+
+
+def results_in(part: Part | None, compiled: Compiled) -> Choose:
+    """Make the function that keeps the results that are a task's own."""
+    if part is None or (part.low is None and part.high is None):
+        return lambda batch: batch
+    if part.by == NUMBERS:
+        return _numbered(part, compiled)
+    time = time_of(compiled.plan)
+    column, shift = (WINDOW_START, 0) if part.by == STARTS else (time.column, time.shift)
+    return lambda batch: _between(batch, ticks_of(batch.column(column), shift), part)
+
+
+def _between(batch: pa.RecordBatch, places: np.ndarray, part: Part) -> pa.RecordBatch:
+    inside = np.ones(len(places), bool)
+    if part.low is not None:
+        inside &= places >= part.low
+    if part.high is not None:
+        inside &= places < part.high
+    return batch if inside.all() else batch.filter(flags(inside))
+
+
+def _numbered(part: Part, compiled: Compiled) -> Choose:
+    """Count windows as they come, in order, to know the number of the last row of each."""
+    border = slice_borders(compiled.program)
+    assert isinstance(border, Counts)
+    first = part.pieces[0].first_row if part.pieces else 0
+    given = -(-first // border.every)
+
+    def chosen(batch: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal given
+        numbers = np.arange(given, given + batch.num_rows)
+        given += batch.num_rows
+        return _between(batch, numbers * border.every + border.size - 1, part)
+
+    return chosen

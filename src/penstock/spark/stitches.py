@@ -1,0 +1,85 @@
+"""Cut files into slices whose borders need more than a halo of time: for sessions, and for count windows.
+
+Both need files in order of time: tasks get runs of neighbouring row groups, and read some before their own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from penstock.passes.slice_borders import Counts
+from penstock.plan.nodes import Source
+from penstock.sources import footers
+from penstock.sources.failures import reading
+from penstock.spark.slices import NUMBERS, STARTS, Part, Piece, even_parts
+
+
+def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part, ...] | None:
+    """Give each task the sessions that start in a stretch of time; None if files are not in order of time."""
+    held = [each for each in pieces if each.fragment.rows]
+    starts = [each.fragment.time_min or 0 for each in held]
+    if any(later < earlier for earlier, later in pairwise(starts)):
+        return None
+    latest = list(accumulate((each.fragment.time_max or 0 for each in held), max))
+    begins = _begins(held, tasks)
+    befores = [bisect_left(latest, starts[begin] - gap) for begin in begins]
+    return _runs(held, begins, befores, [starts[begin] for begin in begins], STARTS)
+
+
+def count_slices(
+    pieces: Sequence[Piece], border: Counts, source: Source, tasks: int
+) -> tuple[Part, ...] | None:
+    """Give each task the windows whose last rows it holds; None if footers do not tell the numbers of rows."""
+    held = [each for each in pieces if each.fragment.rows]
+    if not _follow_each_other(held, source) or not _all_have_times(held, source):
+        return None
+    firsts = [each.first_row for each in held]
+    begins = _begins(held, tasks)
+    wanted = [firsts[begin] - border.size + 1 for begin in begins]
+    befores = [max(bisect_right(firsts, row) - 1, 0) for row in wanted]
+    return _runs(held, begins, befores, [firsts[begin] for begin in begins], NUMBERS)
+
+
+def _begins(pieces: Sequence[Piece], tasks: int) -> list[int]:
+    """Say at which pieces all runs but the first begin."""
+    sizes = [len(part.pieces) for part in even_parts(pieces, tasks)]
+    return list(accumulate(sizes))[:-1]
+
+
+def _runs(
+    pieces: Sequence[Piece], begins: Sequence[int], befores: Sequence[int], cuts: Sequence[int], by: str
+) -> tuple[Part, ...]:
+    edges = zip(
+        [0, *befores], [0, *begins], [*begins, len(pieces)], [None, *cuts], [*cuts, None], strict=True
+    )
+    return tuple(
+        Part(tuple(pieces[min(before, begin) : end]), low, high, by, begin - min(before, begin))
+        for before, begin, end, low, high in edges
+    )
+
+
+def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
+    """Tell whether no row of a piece belongs before one of an earlier piece; a sequence may not tell ties apart."""
+    fragments = [each.fragment for each in pieces]
+    least = 0 if source.sequence is None else 1
+    return not any(each.deletes or each.renamed for each in fragments) and all(
+        (later.time_min or 0) - (earlier.time_max or 0) >= least for earlier, later in pairwise(fragments)
+    )
+
+
+def _all_have_times(pieces: Sequence[Piece], source: Source) -> bool:
+    """Tell whether footers say that no row lacks a time: such rows would be counted, and then left out."""
+    groups: dict[str, set[int]] = {}
+    for each in pieces:
+        groups.setdefault(each.fragment.path, set()).update(range(*(each.fragment.row_groups or (0, 0))))
+    return all(reading(path, lambda _: _timed(path, numbers, source)) for path, numbers in groups.items())  # noqa: B023 - called at once
+
+
+def _timed(path: str, numbers: set[int], source: Source) -> bool:
+    metadata = footers.footer(path)
+    name = source.time.column
+    leaves = footers.leaves(metadata, source.schema, {name: name})
+    found = [footers.ranges(metadata, number, leaves).get(name) for number in numbers]
+    return all(each is not None and not each.nulls for each in found)
