@@ -22,13 +22,13 @@ from penstock.bench.on_spark.questions import (
     of_fewer_rows,
     questions,
 )
-from penstock.bench.scale.processors import family_seconds
+from penstock.bench.scale.processors import FamilyClock
 from penstock.bench.suites import Progress
 from penstock.bench.workloads import YsbKeyed
 from penstock.spark.own_way import fair
 
 THROUGH_SPARK, AGAINST_POLARS = 1.5, 0.7
-CHECKED = "Penstock here, the rows of Spark"
+CHECKED = "Penstock, fewer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Bench:
         """Ask one question of everybody, Spark perhaps over a smaller lake, where we are asked too to check the answer."""
         rows = max(self.options.rows // question.part, 1)
         outcomes = compare(
-            self._contenders(question, rows), self.options.repeat, self.progress, family_seconds
+            self._contenders(question, rows), self.options.repeat, self.progress, FamilyClock()
         )
         name = f"{question.name}, on Spark"
         return Case(name, rows, question.keys, tuple(outcomes), tuple(ratios(question, rows, outcomes)))
@@ -144,4 +144,4 @@ def _rows_second(outcome: Outcome, rows: int, seconds: float | None) -> float | 
 
 
 def _said(outcome: Outcome) -> str:
-    return "" if outcome.rows is None else f", which was asked about {outcome.rows:,} rows: rows a second"
+    return "" if outcome.rows is None else f" (rows a second, of {outcome.rows:,} rows)"

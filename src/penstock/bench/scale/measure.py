@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 import penstock as pk
 from penstock.bench.scale.model import Job, Measured
-from penstock.bench.scale.processors import worked
+from penstock.bench.scale.processors import FamilyClock, worked
 from penstock.bench.workloads import VIEW, YsbKeyed, ysb_keyed
 
 KEYS = (100, 10_000)
@@ -34,6 +34,7 @@ class Way:
     cores: int
     tasks: tuple[int, ...]
     run: Run
+    family: FamilyClock = field(default_factory=FamilyClock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,31 @@ def query(lake: Path, overlap: int) -> Any:
     return events.window(window, by="campaign_id").agg(total=pk.sum("value"))
 
 
-def measure(way: Way, size: Size, folder: Path, repeat: int) -> Iterator[Measured]:
-    """Time one setting in every division into tasks; the best of some runs counts, the first not among them."""
+@dataclass(slots=True)
+class Trial:
+    """A job that is run again and again; the least of what it took counts, for neighbours only ever add to it."""
+
+    job: Job
+    call: Callable[[], object]
+    family: FamilyClock
+    took: list[tuple[float, float]] = field(default_factory=list)
+
+    def run(self) -> None:
+        self.took.append(worked(self.call, self.family))
+
+    def measured(self) -> Measured:
+        clock, work = zip(*self.took, strict=True)
+        return Measured(self.job, min(work), min(clock))
+
+
+def prepared(way: Way, size: Size, folder: Path) -> Iterator[Trial]:
+    """Write the lake of a setting and run it once in every division into tasks, so that all is warm."""
     asked = query(write_lake(folder, size.rows, size.keys), size.overlap)
     results = _rows(asked.collect())
     for tasks in way.tasks:
         way.run(asked, tasks)
-        clock, work = zip(*(worked(partial(way.run, asked, tasks)) for _ in range(repeat)), strict=True)
-        yield Measured(Job(size.rows, results, tasks, way.cores), min(work), min(clock))
+        job = Job(size.rows, results, tasks, way.cores, size.keys)
+        yield Trial(job, partial(way.run, asked, tasks), way.family)
 
 
 def _rows(table: pa.Table) -> int:

@@ -1,10 +1,12 @@
 """What a job costs: a start, and for each row read, each result made and each task some processor time.
 
-    work    = start + rows * per_row + results * per_result + tasks * per_task      (seconds of processors)
-    seconds = start + (work - start) / workers                                      (by the clock, cores being free)
+    work    = start + rows * (per_row + log2(keys) * per_key_bit) + results * per_result + tasks * per_task
+    seconds = start + (work - start) / workers                      (by the clock, cores being free)
 
+The first is in seconds of processors. Tables of more keys leave the caches, level by level, so a row costs more with
+every doubling of the keys. Windows that overlap cost their results and nothing else: a row goes into one pane.
 `workers` is the number of cores that find a task. Work is what is fitted: neighbours on a shared machine disturb it far
-less than the clock. Nothing is negative, so the model can be read; four numbers are few, so it can be fitted to a
+less than the clock. Nothing is negative, so the model can be read; five numbers are few, so it can be fitted to a
 handful of runs and still be trusted beyond them.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from itertools import combinations
+from math import log2
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +31,16 @@ class Job:
     results: int
     tasks: int
     cores: int
+    keys: int = 1
 
     @property
     def workers(self) -> int:
         return max(1, min(self.tasks, self.cores))
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """What the numbers of a model are multiplied by."""
+        return 1.0, self.rows, self.rows * log2(max(self.keys, 1)), self.results, self.tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +54,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Seconds of a processor for a start, and for each row, result and task.
+    """Seconds of a processor for a start, for each row, for each row and doubling of keys, for each result and task.
 
-    >>> model = Model(0.5, 1e-7, 0.0, 0.05)
+    >>> model = Model(0.5, 1e-7, 0.0, 0.0, 0.05)
     >>> job = Job(rows=10_000_000, results=0, tasks=2, cores=2)
     >>> round(model.work(job), 3), round(model.seconds(job), 3)
     (1.6, 1.05)
@@ -55,6 +64,7 @@ class Model:
 
     start: float
     per_row: float
+    per_key_bit: float
     per_result: float
     per_task: float
 
@@ -64,28 +74,29 @@ class Model:
 
     def parallel(self, job: Job) -> float:
         """The part of the work that tasks share."""
-        return job.rows * self.per_row + job.results * self.per_result + job.tasks * self.per_task
+        costs: tuple[float, ...] = astuple(self)
+        return sum(cost * many for cost, many in zip(costs[1:], job.features[1:], strict=True))
 
     def seconds(self, job: Job) -> float:
         """Predict how long a job of equal tasks takes on cores that have nothing else to do."""
         return self.start + self.parallel(job) / job.workers
 
-    def task_seconds(self, rows: float, results: float) -> float:
+    def task_seconds(self, rows: float, results: float, keys: int = 1) -> float:
         """Predict one task."""
-        return self.per_task + rows * self.per_row + results * self.per_result
+        return self.parallel(Job(int(rows), int(results), 1, 1, keys))
 
 
 def fit(points: Sequence[Measured]) -> Model:
     """Find the model with the least relative errors among those without negative parts."""
     jobs = [each.job for each in points]
-    features = np.array([(1.0, job.rows, job.results, job.tasks) for job in jobs], float)
+    features = np.array([job.features for job in jobs], float)
     weighted = features / np.array([each.work for each in points])[:, None]
     best = min(_candidates(weighted), key=lambda found: float(np.square(weighted @ found - 1).sum()))
     return Model(*(float(each) for each in best))
 
 
 def _candidates(weighted: Floats) -> Iterable[Floats]:
-    """Solve with every choice of parts, and keep the solutions without negative ones: four parts are 15 choices."""
+    """Solve with every choice of parts, and keep the solutions without negative ones: five parts are 31 choices."""
     parts = weighted.shape[1]
     for size in range(1, parts + 1):
         for chosen in combinations(range(parts), size):
@@ -105,6 +116,7 @@ def off_by(model: Model, point: Measured) -> float:
 
 def shown(model: Model) -> str:
     """Print a model in units people know."""
-    start, row, result, task = astuple(model)
-    each = f"{row * 1e9:.1f} ns a row + {result * 1e9:.0f} ns a result + {task * 1e3:.0f} ms a task"
+    start, row, bit, result, task = astuple(model)
+    rows = f"{row * 1e9:.1f} ns a row + {bit * 1e9:.2f} ns a row and doubling of keys"
+    each = f"{rows} + {result * 1e9:.0f} ns a result + {task * 1e3:.0f} ms a task"
     return f"{start:.2f} s + {each}"

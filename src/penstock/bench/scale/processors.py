@@ -5,42 +5,81 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 PROC = Path("/proc")
 
+Name = tuple[int, int]
+"""A process: its number, and when it began, for numbers are used again."""
 
-def family_seconds(root: int | None = None, proc: Path = PROC) -> float:
-    """Give the processor seconds that a process and its descendants, living or dead, have used so far."""
-    if not (proc / "self").exists():
-        return time.process_time()
-    found = _all(proc)
-    members = {root or os.getpid()}
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """Its parent's number, the ticks it has used itself, and those of children that it has waited for."""
+
+    parent: int
+    own: int
+    reaped: int
+
+
+@dataclass(slots=True)
+class FamilyClock:
+    """Tell the processor seconds that a process and its descendants, living or dead, have used so far.
+
+    Parents count children they wait for. Others are lost when they end, as some of Spark's workers are: what they
+    had used when they were last seen is kept here, so that time never runs back.
+    """
+
+    root: int = field(default_factory=os.getpid)
+    proc: Path = PROC
+    _seen: dict[Name, Process] = field(default_factory=dict)
+    _lost: int = 0
+
+    def __call__(self) -> float:
+        if not (self.proc / "self").exists():
+            return time.process_time()
+        found = _family(_all(self.proc), self.root)
+        self._lost += sum(each.own + each.reaped for each in self._missing(found))
+        self._seen = found
+        ticks = self._lost + sum(each.own + each.reaped for each in found.values())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def _missing(self, found: dict[Name, Process]) -> list[Process]:
+        """List processes that have ended and are in nobody's count."""
+        before = {pid: each.reaped for (pid, _), each in self._seen.items()}
+        gained = {pid: each.reaped - before.get(pid, 0) for (pid, _), each in found.items()}
+        ended = [each for name, each in self._seen.items() if name not in found]
+        return [each for each in ended if gained.get(each.parent, 0) < each.own + each.reaped]
+
+
+def _family(found: dict[Name, Process], root: int) -> dict[Name, Process]:
+    members = {root}
     grown = True
     while grown:
-        more = {pid for pid, (parent, _) in found.items() if parent in members} - members
+        more = {pid for (pid, _), each in found.items() if each.parent in members} - members
         members |= more
         grown = bool(more)
-    seconds = sum(used for pid, (_, used) in found.items() if pid in members)
-    return seconds / os.sysconf("SC_CLK_TCK")
+    return {name: each for name, each in found.items() if name[0] in members}
 
 
-def _all(proc: Path) -> dict[int, tuple[int, int]]:
-    """Every process: its parent, and its ticks with those of children that have ended."""
+def _all(proc: Path) -> dict[Name, Process]:
     found = {}
     for folder in proc.iterdir():
         if folder.name.isdigit():
             try:
                 text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
             except OSError:
-                continue  # it has just ended; its parent counts it
+                continue  # it has just ended
             fields = text.rpartition(")")[2].split()
-            found[int(folder.name)] = int(fields[1]), sum(int(each) for each in fields[11:15])
+            own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+            found[int(folder.name), int(fields[19])] = Process(int(fields[1]), own, reaped)
     return found
 
 
-def worked(call: Callable[[], object]) -> tuple[float, float]:
+def worked(call: Callable[[], object], processors: FamilyClock | None = None) -> tuple[float, float]:
     """Call once, and give the clock's seconds and those of all processors, at least one tick of these."""
-    clock, used = time.perf_counter(), family_seconds()
+    family = processors or FamilyClock()
+    clock, used = time.perf_counter(), family()
     call()
-    return time.perf_counter() - clock, max(family_seconds() - used, 1 / os.sysconf("SC_CLK_TCK"))
+    return time.perf_counter() - clock, max(family() - used, 1 / os.sysconf("SC_CLK_TCK"))

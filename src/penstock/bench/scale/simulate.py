@@ -80,6 +80,7 @@ def simulate(
     cores: int,
     per_row: float,
     unlucky: float = 0.0,
+    keys: int = 1,
 ) -> Outcome:
     """Plan and run a job; `per_row` is the number of results for each row, `unlucky` the part of slow tasks."""
     begin = time.perf_counter()
@@ -87,9 +88,10 @@ def simulate(
     planning = time.perf_counter() - begin
     rows = np.array([sum(each.rows or 0 for each in task) for task in plan], float)
     there = sum(each.rows or 0 for each in parts)
-    took = np.array([model.task_seconds(each, each * per_row) for each in rows]) * _luck(len(rows), unlucky)
+    alike = np.array([model.task_seconds(each, each * per_row, keys) for each in rows])
+    took = alike * _luck(len(rows), unlucky)
     seconds = model.start + makespan(took, cores)
-    job = Job(there, int(there * per_row), len(rows), cores)
+    job = Job(there, int(there * per_row), len(rows), cores, keys)
     return Outcome(
         row_groups=len(parts),
         tasks=len(rows),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.bench.scale.measure import Way, measure, sizes
+from penstock.bench.scale.measure import Way, prepared, sizes
 from penstock.bench.scale.model import Measured, Model, fit, off_by
 from penstock.bench.scale.plan import cut_by_time
 from penstock.bench.scale.simulate import Lake, Outcome, fragments, simulate
@@ -17,6 +17,7 @@ GROUP_BYTES = 128 << 20
 TERABYTES = 100
 EXECUTORS, CORES = 1_000, 4
 FEW, MANY = 3, 12  # tasks for each core
+KEYS = 10_000
 
 Progress = Callable[[str], None]
 
@@ -37,17 +38,20 @@ class Study:
 
 
 def study(way: Way, rows: int, folder: Path, repeat: int, progress: Progress) -> Study:
-    """Measure three sizes and fit them; measure the whole and compare."""
-    known = [point for part in FITTED for point in _points(way, rows // part, folder, repeat, progress)]
-    return Study(way.name, fit(known), tuple(known), tuple(_points(way, rows, folder, repeat, progress)))
-
-
-def _points(way: Way, rows: int, folder: Path, repeat: int, progress: Progress) -> list[Measured]:
-    found: list[Measured] = []
-    for size in sizes(rows):
-        progress(f"{way.name}: {size.rows:,} rows, {size.keys:,} keys, {size.overlap} windows overlap")
-        found += measure(way, size, folder, repeat)
-    return found
+    """Measure four sizes in turns, so that a machine's moods meet all of them; fit three, and predict the largest."""
+    trials = [
+        each for part in (*FITTED, 1) for size in sizes(rows // part) for each in prepared(way, size, folder)
+    ]
+    for turn in range(repeat):
+        for each in trials if turn % 2 == 0 else reversed(trials):
+            job = each.job
+            progress(
+                f"{way.name}, round {turn + 1}: {job.rows:,} rows, {job.results:,} results, {job.tasks} tasks"
+            )
+            each.run()
+    found = [each.measured() for each in trials]
+    known = [each for each in found if each.job.rows < rows]
+    return Study(way.name, fit(known), tuple(known), tuple(each for each in found if each.job.rows == rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +90,5 @@ def simulated(
 
 def _simulated(scene: Scene, groups: int, rows: int, model: Model, cores: int, per_row: float) -> Outcome:
     lake = fragments(Lake(groups, rows, scene.burst, scene.disorder))
-    return simulate(lake, cut_by_time, model, cores * scene.waves, cores, per_row, scene.unlucky)
+    tasks = cores * scene.waves
+    return simulate(lake, cut_by_time, model, tasks, cores, per_row, scene.unlucky, KEYS)

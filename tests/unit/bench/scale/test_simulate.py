@@ -33,7 +33,7 @@ def chunks(parts, tasks):
 
 def test_a_simulated_job_reads_every_row_once_if_the_plan_does():
     parts = fragments(Lake(10_000, 1_000_000))
-    outcome = simulate(parts, chunks, Model(1.0, 1e-7, 0.0, 0.05), tasks=500, cores=100, per_row=0.0)
+    outcome = simulate(parts, chunks, Model(1.0, 1e-7, 0.0, 0.0, 0.05), tasks=500, cores=100, per_row=0.0)
     assert outcome.read_again == pytest.approx(1.0)
     assert outcome.tasks == 500 and outcome.row_groups == 10_000
     assert 0 < outcome.busy <= 1
@@ -42,12 +42,12 @@ def test_a_simulated_job_reads_every_row_once_if_the_plan_does():
 
 def test_one_task_leaves_all_cores_but_one_idle():
     parts = fragments(Lake(100, 1_000))
-    outcome = simulate(parts, chunks, Model(0.0, 1e-6, 0.0, 0.0), tasks=1, cores=10, per_row=0.0)
+    outcome = simulate(parts, chunks, Model(0.0, 1e-6, 0.0, 0.0, 0.0), tasks=1, cores=10, per_row=0.0)
     assert outcome.busy == pytest.approx(0.1)
 
 
 def test_slow_tasks_hold_a_job_up_less_the_more_there_are():
     parts = fragments(Lake(10_000, 1_000_000))
-    model = Model(0.0, 1e-7, 0.0, 0.01)
+    model = Model(0.0, 1e-7, 0.0, 0.0, 0.01)
     took = [simulate(parts, chunks, model, tasks, 100, 0.0, unlucky=0.02).seconds for tasks in (300, 3_000)]
     assert took[1] < 0.9 * took[0]

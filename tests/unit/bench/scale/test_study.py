@@ -8,13 +8,14 @@ from threading import Event
 
 from penstock.bench.scale import measure
 from penstock.bench.scale.model import Model
-from penstock.bench.scale.processors import family_seconds, worked
+from penstock.bench.scale.processors import FamilyClock, worked
 from penstock.bench.scale.study import SCENES, simulated, study
 
 
 def test_three_sizes_are_fitted_and_a_fourth_is_kept_unseen(tmp_path):
     way = measure.in_process(2)
     found = study(way, 80_000, tmp_path, 2, lambda text: None)
+    assert {each.job.keys for each in found.unseen} == set(measure.KEYS)
     assert sorted({each.job.rows for each in found.fitted}) == [10_000, 20_000, 40_000]
     assert {each.job.rows for each in found.unseen} == {80_000}
     assert {each.job.tasks for each in found.unseen} == {1, 2}
@@ -28,7 +29,7 @@ def test_overlap_makes_more_results(tmp_path):
 
 
 def test_every_scene_is_planned_and_reads_all_rows():
-    outcomes = simulated(Model(1.0, 1e-8, 1e-7, 0.05), terabytes=0.5, cores=50)
+    outcomes = simulated(Model(1.0, 1e-8, 1e-10, 1e-7, 0.05), terabytes=0.5, cores=50)
     assert [scene for scene, _ in outcomes] == list(SCENES)
     for scene, made in outcomes:
         assert made.read_again >= 1.0
@@ -40,9 +41,22 @@ def test_every_scene_is_planned_and_reads_all_rows():
 
 def test_the_work_of_children_counts_when_they_have_ended():
     burn = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"
-    before = family_seconds()
+    family = FamilyClock()
+    before = family()
     subprocess.run([sys.executable, "-c", burn], check=True)
-    assert family_seconds() - before >= 0.19
+    assert family() - before >= 0.19
+
+
+def test_time_does_not_run_back_when_a_process_ends_that_nobody_waited_for(tmp_path):
+    (tmp_path / "self").mkdir()
+    for pid, parent, own in ((7, 1, 100), (8, 7, 50)):
+        (tmp_path / str(pid)).mkdir()
+        fields = ["S", str(parent), *["0"] * 9, str(own), "0", "0", "0", *["0"] * 4, str(pid)]
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a b) {' '.join(fields)}")
+    family = FamilyClock(7, tmp_path)
+    before = family()
+    (tmp_path / "8" / "stat").unlink()
+    assert family() == before > 0
 
 
 def test_waiting_is_no_work():
