@@ -69,7 +69,15 @@ def in_process(query: Any) -> pa.Table:
     return query(*made).collect()
 
 
-@pytest.mark.parametrize("name", [*QUERIES, *NOT_SPREAD])
+# A slice of them each time; the others in `make spark`.
+SLICE = ("in windows", "as of", "self")
+NAMES = [
+    pytest.param(name, marks=() if name in SLICE else pytest.mark.campaign)
+    for name in [*QUERIES, *NOT_SPREAD]
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_hot_keys_do_not_change_the_answer(folders: dict[str, str], name: str) -> None:
     query = {**QUERIES, **NOT_SPREAD}[name]
     for seed in range(2):

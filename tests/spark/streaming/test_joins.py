@@ -53,7 +53,11 @@ def streams() -> tuple[pk.Stream, pk.Stream]:
     return a, b
 
 
-NAMES = tuple(asked(*streams()))
+# A slice of them each time; the others in `make spark`.
+SLICE = ("in windows", "as of", "eager pmj_jb", "fused")
+NAMES = [
+    pytest.param(name, marks=() if name in SLICE else pytest.mark.campaign) for name in asked(*streams())
+]
 
 
 def cut(table: pa.Table, edges: list[int]) -> list[pa.Table]:
