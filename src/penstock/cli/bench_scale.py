@@ -28,9 +28,10 @@ def run_scale(rows: int, repeat: int, target: Path | None) -> None:
         ways(cores) as found,
         console.status("measuring") as status,
     ):
-        studies = [study(way, rows, Path(folder), repeat, status.update) for way in found]
-    for each in studies:
-        print_study(console, each)
+        studies: list[Study] = []
+        for way in found:
+            studies.append(study(way, rows, Path(folder), repeat, status.update))
+            print_study(console, studies[-1])
     outcomes = simulated(studies[-1].model)
     print_simulation(console, outcomes)
     if target is not None:
