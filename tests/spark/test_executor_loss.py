@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -65,7 +67,11 @@ spark.stop()
 @pytest.mark.campaign  # starts a cluster of its own: a master, two workers, executors
 def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
     folder, mark = lake(tmp_path / "lake", events()), tmp_path / "killed"
-    environment = {**os.environ, "PYTHONPATH": workers_path(), "SPARK_WORKER_DIR": str(tmp_path / "work")}
+    environment = {**os.environ, "PYTHONPATH": workers_path()}
+    home = find_spec("pyspark")
+    assert home is not None and home.origin is not None
+    logs = Path(home.origin).parent / "work"  # where a local cluster keeps them, whatever it is told
+    before = set(logs.glob("app-*"))
     done = subprocess.run(
         [sys.executable, "-c", CLIENT, folder, str(mark)],
         env=environment,
@@ -75,6 +81,8 @@ def test_a_lost_executor_changes_nothing(tmp_path: Path) -> None:
         check=False,
         timeout=500,
     )
+    for each in set(logs.glob("app-*")) - before:
+        shutil.rmtree(each)
     assert done.returncode == 0, done.stderr[-3_000:]
     assert "CoarseGrainedExecutorBackend" in mark.read_text()
     assert done.stdout.split() == ["fragments", "True", "slices", "True"]
