@@ -312,6 +312,7 @@ class Stream(JoinVerbs):
         *,
         strategy: str | None = None,
         tasks: int | None = None,
+        output_mode: str = "append",
         **bindings: Any,
     ) -> Any:
         """Give the result as a Spark DataFrame, computed by Spark's executors where the data is.
@@ -320,10 +321,13 @@ class Stream(JoinVerbs):
         `strategy` forces how the work is divided ("slices", "fragments", "keys" or "one"; `explain("spark")`
         says what is chosen and why), `tasks` into how many tasks.
 
+        On streams that never end each window leaves once, when it is complete. With `output_mode="update"`, for a query that
+        is started with `writeStream.outputMode("update")`, windows that are still open leave whenever they have changed.
+
         >>> views.to_spark(spark, events=spark.table("events")).show()     # doctest: +SKIP
         """
         frame = import_module("penstock.spark.frame")  # Spark stands above us, and loads when it is asked for
-        return frame.to_spark(self, spark, data, bindings, strategy, tasks)
+        return frame.to_spark(self, spark, data, bindings, strategy, tasks, output_mode)
 
     def to_json(self) -> str:
         """Write the query as text, for `spark.read.format("penstock").option("query", text)`.

@@ -29,8 +29,9 @@ from penstock.spark.predicates import spark_filter
 from penstock.spark.skew import Hot, hot_keys, sampled_parts, stream_to_spread
 from penstock.spark.slices import as_json
 from penstock.spark.streaming.edges import refuse_quarantine
-from penstock.spark.streaming.frame import Topology, needs_shards, require_keys
+from penstock.spark.streaming.frame import Topology, is_streaming, needs_shards, require_keys
 from penstock.spark.streaming.topology import explained
+from penstock.spark.streaming.updating import APPEND, require_mode
 from penstock.spark.tasks import (
     Assemble,
     Fold,
@@ -56,13 +57,15 @@ def to_spark(
     bindings: Mapping[str, Any],
     strategy: str | None,
     tasks: int | None,
+    output_mode: str = APPEND,
 ) -> DataFrame:
     """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
     bound = bound_data(stream, spark, data, bindings)
+    require_mode(output_mode, is_streaming(bound))
     if needs_shards(stream.compiled(), bound):
         require_keys(strategy)
-        found = Topology(spark, stream.compiled(), bound, tasks or parallelism(spark), packed_tables(stream))
-        return found.frame()
+        many, tables = tasks or parallelism(spark), packed_tables(stream)
+        return Topology(spark, stream.compiled(), bound, many, tables, output_mode).frame()
     refuse_quarantine(stream.plan)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark import cloudpickle
@@ -28,14 +28,16 @@ class LocalStream:
     query: pk.Stream
     shards: int = 2
     folds: bool = True
+    updates: bool = False
     states: dict[int, dict[str, bytes]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         compiled = self.query.compiled()
         self.way = way_of(compiled) if self.folds else Way((), (), "a test asks for it")
-        made = wired(compiled, self.shards, self.shards, frozenset(self.query.names), self.way)
-        self.scatter, self.shard = cloudpickle.loads(cloudpickle.dumps(made))
+        made = wired(compiled, self.shards, frozenset(self.query.names), self.way)
+        self.scatter, shard = cloudpickle.loads(cloudpickle.dumps(made))
+        self.shard = replace(shard, updates=self.updates)
 
     def batch(
         self, tasks: Sequence[pa.Table], stream: str | None = None, now: int = 0

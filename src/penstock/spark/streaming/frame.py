@@ -28,6 +28,7 @@ from penstock.spark.streaming.placing import labels
 from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
 from penstock.spark.streaming.shard import COUNTS, Shard
 from penstock.spark.streaming.topology import Way, way_of, windows_of
+from penstock.spark.streaming.updating import APPEND, UPDATE, require_updatable
 from penstock.spark.tasks import Named, Query
 from penstock.spark.types import never_null, spark_schema
 from penstock.types.windows import Unbounded
@@ -71,15 +72,13 @@ def require_ends(program: Program) -> None:
             case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
                 raise UnsupportedError(
                     f"~{each.name} is one window over a stream that never ends, and would never be emitted; "
-                    "use a window with a size"
+                    "use a window with a size, or output_mode='update'"
                 )
             case _:
                 pass
 
 
-def wired(
-    compiled: Compiled, shards: int, partitions: int, frames: frozenset[str], way: Way
-) -> tuple[Scatter, Shard]:
+def wired(compiled: Compiled, shards: int, frames: frozenset[str], way: Way) -> tuple[Scatter, Shard]:
     """Divide a query into what runs before the shuffle and what runs in each shard.
 
     Without keys in common there is one shard. Rows of `frames` have no position.
@@ -87,7 +86,7 @@ def wired(
     found = possible(compiled.program)
     keys: Mapping[str, tuple[Any, ...]] = {} if isinstance(found.keys, str) else found.keys
     divided = way.keys if way.folds else keys
-    names = labels(shards if divided else 1, partitions)
+    names = labels(shards if divided else 1)
     made = cut(compiled, keys)
     senders = {name: Sender(Query.of(each.plan), each.keys) for name, each in made.senders.items()}
     fold = Fold(Query.of(compiled.plan), way.windows, way.keys) if way.folds else None
@@ -105,17 +104,22 @@ class Topology:
     bound: Mapping[str, Bound]
     tasks: int
     tables: Named = ()
+    mode: str = APPEND
 
     def frame(self) -> DataFrame:
         _require_live(self.bound)
         require_folders(self.compiled.plan)
-        require_ends(self.compiled.raw)
+        if self.mode == UPDATE:
+            require_updatable(self.compiled.raw, schema_of(self.compiled.plan))
+        else:
+            require_ends(self.compiled.raw)
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         frames = frozenset(name for name, each in self.bound.items() if isinstance(each, Frame))
         way = way_of(self.compiled)
-        scatter, shard = wired(self.compiled, min(self.tasks, partitions), partitions, frames, way)
+        scatter, shard = wired(self.compiled, min(self.tasks, partitions), frames, way)
         objects = tuple(sorted(objects_of(shard.compiled.program).items()))
-        ready = replace(shard, query=replace(shard.query, objects=objects, tables=self.tables))
+        query = replace(shard.query, objects=objects, tables=self.tables)
+        ready = replace(shard, query=query, updates=self.mode == UPDATE)
         return self._assembled(self._sent(scatter), ready)
 
     def _sent(self, scatter: Scatter) -> DataFrame:
@@ -148,7 +152,7 @@ class Topology:
         schema = spark_schema(schema_of(plan), never_null(plan))
         # No `withWatermark`: when a window is complete, shards know; Spark only keeps what they remember.
         stepped = sent.groupBy("shard").applyInPandasWithState(
-            WithState(shard), OUTPUT, STATE, "append", "NoTimeout"
+            WithState(shard), OUTPUT, STATE, self.mode, "NoTimeout"
         )
         plain = Query(shard.query.text, shard.query.functions)
         return (

@@ -1,52 +1,63 @@
-"""Name shards so that Spark, which places groups by the hash of their names, gives each a partition of its own."""
+"""Name shards so that Spark, which places groups by the hash of their names, gives each a partition of its own.
+
+Names depend on nothing but the number of a shard: however many partitions a restarted query has, a shard finds its state.
+"""
 
 from __future__ import annotations
 
-from itertools import count
+from functools import cache
 
-_MASK = 0xFFFFFFFF
+import numpy as np
+
 _SEED = 42
+# Remainders by this tell those by all of 1 to 10, 12, 14 to 16, 18, 20, 21, 24, 28, 30, 32, … 64.
+_ROUND = 20_160
+_TRIED = 1 << 18
 
 
-def labels(shards: int, partitions: int) -> tuple[int, ...]:
-    """Give the smallest numbers that fall into as many different partitions as there are.
+def labels(shards: int) -> tuple[int, ...]:
+    """Give names whose hashes leave the remainders 0, 1, 2, … by every usual number of partitions.
 
-    >>> labels(2, 2)
-    (0, 2)
+    >>> labels(2) == labels(3)[:2]
+    True
+    >>> [int(spark_hash(np.array([label]))[0]) % 8 for label in labels(3)]
+    [0, 1, 2]
     """
-    found: list[int] = []
-    taken: set[int] = set()
-    for number in count():
-        if len(found) == shards:
-            return tuple(found)
-        place = spark_hash(number) % partitions
-        if place not in taken:
-            found.append(number)
-            taken.add(place)
-            if len(taken) == partitions:
-                taken.clear()
-    raise AssertionError
+    return tuple(_label(number % _ROUND, number // _ROUND) for number in range(shards))
 
 
-def spark_hash(number: int) -> int:
-    """Hash a 32-bit integer as Spark does (Murmur3, x86, 32 bits), as a signed number.
+@cache
+def _label(rest: int, turn: int) -> int:
+    """The `turn`-th of the smallest numbers whose hash leaves a remainder."""
+    begin = 0
+    while True:
+        numbers = np.arange(begin, begin + _TRIED)
+        found = numbers[spark_hash(numbers) % _ROUND == rest]
+        if turn < len(found):
+            return int(found[turn])
+        turn -= len(found)
+        begin += _TRIED
 
-    >>> spark_hash(1)
-    -559580957
+
+def spark_hash(numbers: np.ndarray) -> np.ndarray:
+    """Hash 32-bit integers as Spark does (Murmur3, x86, 32 bits), as signed numbers.
+
+    >>> spark_hash(np.array([1])).tolist()
+    [-559580957]
     """
-    mixed = _mixed(_SEED, number & _MASK)
-    mixed ^= 4
-    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & _MASK
-    mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & _MASK
-    mixed ^= mixed >> 16
-    return mixed - (1 << 32) if mixed >> 31 else mixed
+    words = numbers.astype(np.uint32)
+    mixed = _mixed(np.uint32(_SEED), words) ^ np.uint32(4)
+    mixed = (mixed ^ (mixed >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    mixed = (mixed ^ (mixed >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    found: np.ndarray = (mixed ^ (mixed >> np.uint32(16))).view(np.int32).astype(np.int64)
+    return found
 
 
-def _mixed(state: int, word: int) -> int:
-    word = _rotated((word * 0xCC9E2D51) & _MASK, 15)
-    word = (word * 0x1B873593) & _MASK
-    return (_rotated(state ^ word, 13) * 5 + 0xE6546B64) & _MASK
+def _mixed(state: np.uint32, words: np.ndarray) -> np.ndarray:
+    words = _rotated(words * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotated(state ^ words, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _rotated(word: int, by: int) -> int:
-    return ((word << by) | (word >> (32 - by))) & _MASK
+def _rotated(words: np.ndarray, by: int) -> np.ndarray:
+    found: np.ndarray = (words << np.uint32(by)) | (words >> np.uint32(32 - by))
+    return found

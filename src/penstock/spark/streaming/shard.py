@@ -23,6 +23,7 @@ from penstock.spark.order import in_order
 from penstock.spark.streaming.counting import counted
 from penstock.spark.streaming.edges import Aside, Silence
 from penstock.spark.streaming.scatter import MARK, PANES, ROWS, Mark
+from penstock.spark.streaming.updating import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
@@ -47,7 +48,8 @@ class Shard:
 
     `by_value` names the streams whose rows have no position: those of one time are ordered by their values.
     `first` is the label of the shard that counts what never reached any. `windows` are made of panes: tasks may send
-    those instead of rows, and since they count their rows either way, the state is the same.
+    those instead of rows, and since they count their rows either way, the state is the same. With `updates`, windows
+    that are open give results too, whenever they have changed.
     """
 
     query: Query
@@ -55,6 +57,7 @@ class Shard:
     first: int
     by_value: frozenset[str] = frozenset()
     windows: tuple[str, ...] = ()
+    updates: bool = False
 
     @property
     def compiled(self) -> Compiled:
@@ -76,6 +79,9 @@ class Shard:
         results += run.advance(latest, _marks(ordered), label == self.first, silence)
         state = run.save(latest, heard)
         counts = {name: getattr(run.session.metrics, name) - before[name] for name in COUNTS}
+        if self.updates:
+            results = run.updates(tables, results)
+            counts["emitted"] = sum(batch.num_rows for batch in results)
         return Step(results, state, counts, run.session.watermark, aside.found)
 
 
@@ -106,6 +112,16 @@ class _Run:
             return saved.tables(self.identity)
         except StateError as error:
             raise unfit(error) from None
+
+    def updates(
+        self, tables: Mapping[str, pa.Table], results: Sequence[pa.RecordBatch]
+    ) -> list[pa.RecordBatch]:
+        """Give what has changed since `tables` were saved, of the windows that are open and of `results`."""
+        here = {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
+        now = [*results, *if_ended_now(self.compiled, here)]
+        found = changed(if_ended_now(self.compiled, tables), now, self.session.schema)
+        batches: list[pa.RecordBatch] = found.combine_chunks().to_batches()
+        return batches
 
     def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> State:
         said = {_SPLITS: latest, _HEARD: heard}
@@ -171,7 +187,10 @@ def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str
 
 def unfit(error: StateError) -> StateError:
     """Say what can be done about a state that cannot be gone on from."""
-    return StateError(f"{error}; go on with the query that wrote the checkpoint, or begin with a new one")
+    shards = " and to_spark(tasks=) of then" if _SHARDS in str(error) else ""
+    return StateError(
+        f"{error}; go on with the query{shards} that wrote the checkpoint, or begin with a new one"
+    )
 
 
 def _split(name: str) -> tuple[str, str]:
