@@ -83,7 +83,9 @@ def test_an_open_window_leaves_with_every_batch_on_spark(spark: Any, tmp_path: P
     rows = pa.table({"t": pa.array([1, 2, 3]), "k": pa.array([1, 1, 2])})
     for number in range(2):
         feed.put(number, rows)
-    events = pk.scan_stream(tmp_path / "input", time="t", name="s", max_files=1)
+    path = str(tmp_path / "input")
+    frame = spark.readStream.schema("t long, k long").option("maxFilesPerTrigger", 1).parquet(path)
+    events = pk.from_spark(frame, time="t", name="s")
     query = events.window(pk.unbounded(), by="k").agg(n=pk.count())
     writer = query.to_spark(spark, output_mode="update").writeStream.outputMode("update").format("memory")
     started = writer.queryName("open_windows").trigger(availableNow=True)
