@@ -107,13 +107,11 @@ class Campaign:
         many = chance.randint(2, WORKERS_A_LIFE) if kind == "worker" else 1
         _wait(process, folder, chance)
         killed = False
-        for _ in range(many):
-            if _ended(process, chance.uniform(0.1, 6)):
-                break
-            targets = victims(process.pid, kind)
+        while many and not _ended(process, chance.uniform(0.1, 6)):
+            targets = victims(process.pid, kind)  # none while it starts
             if targets and kill(chance.choice(targets)):
                 self.kills[kind] += 1
-                killed = True
+                killed, many = True, many - 1
         return killed
 
     def _uncommitted(self, folder: Path) -> None:
