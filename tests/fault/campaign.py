@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tests.fault.cases import FILES, check, filled
 from tests.fault.processes import kill, kill_all, started, victims
 
-KINDS = ("driver", "jvm", "worker", "worker", "worker")  # a worker's death costs no start of a JVM
+KINDS = ("driver", "jvm", "worker")
 PATIENCE = 420.0  # seconds until a driver that has not ended is taken for stuck
 WORKERS_A_LIFE = 8
 
