@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.signals.points import Points, changes, taken
+from penstock.runtime.signals.points import Points, changes, defined, taken
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,6 @@ class Runs:
             return self
         columns = {name: taken(column, places) for name, column in self.columns.items()}
         return Runs(self.lane[places], self.start[places], self.end[places], columns)
-
-    @property
-    def defined(self) -> np.ndarray:
-        found = np.zeros(len(self), np.bool_)
-        for column in self.columns.values():
-            if not column.null_count:
-                return np.ones(len(self), np.bool_)
-            found |= column.is_valid().to_numpy(zero_copy_only=False)
-        return found
 
 
 def no_runs(schema: pa.Schema) -> Runs:
@@ -68,7 +59,7 @@ def advance(open_runs: Runs, points: Points, emitted: np.ndarray) -> tuple[Runs,
     ends = np.append(starts[1:], FOREVER)[: len(starts)]
     ends[last] = FOREVER
     runs = Runs(lanes, starts, ends, columns)
-    known = runs.defined
+    known = defined(columns, len(first))
     final = last & (points.until[lanes] == FOREVER)
     return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
         np.flatnonzero(known & last & ~final)

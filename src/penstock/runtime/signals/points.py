@@ -42,12 +42,7 @@ class Points:
     @cached_property
     def defined(self) -> np.ndarray:
         """Which points have a value."""
-        found = np.zeros(len(self), np.bool_)
-        for column in self.columns.values():
-            if not column.null_count:
-                return np.ones(len(self), np.bool_)
-            found |= column.is_valid().to_numpy(zero_copy_only=False)
-        return found
+        return defined(self.columns, len(self))
 
     @cached_property
     def samples(self) -> Lanes:
@@ -77,6 +72,16 @@ class Points:
         some = np.diff(marked.bounds) > 0
         found[some] = marked.times[marked.bounds[1:][some] - 1]
         return found
+
+
+def defined(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
+    """Which rows have a value in some column."""
+    found = np.zeros(rows, np.bool_)
+    for column in columns.values():
+        if not column.null_count:
+            return np.ones(rows, np.bool_)
+        found |= column.is_valid().to_numpy(zero_copy_only=False)
+    return found
 
 
 def _chosen(
