@@ -171,28 +171,32 @@ def _ended(
 def _active(
     bounds: np.ndarray, times: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The instants at which samples begin or end, which are beginnings, and behind each the samples that hold, in order.
+    """The instants at which samples begin or end, which are beginnings, and behind each the samples that hold, in order."""
+    rows, lanes = len(times), len(bounds) - 1
+    lane = np.repeat(np.arange(lanes), np.diff(bounds))
+    ending = np.flatnonzero(ends != FOREVER)
+    number, instants, lane_of = _numbered(
+        np.concatenate([lane, lane[ending]]), np.concatenate([times, ends[ending]])
+    )
+    new_bounds = np.searchsorted(lane_of, np.arange(lanes + 1))
+    first, last = number[:rows], new_bounds[lane + 1]
+    last[ending] = number[rows:]
+    begins = np.zeros(len(instants), np.uint8)
+    begins[first] = 1
+    # Each sample stands at every instant it holds at; sorting by instant keeps samples in their order.
+    held = last - first
+    samples = np.repeat(np.arange(rows), held)
+    at = np.arange(len(samples)) + np.repeat(first - (np.cumsum(held) - held), held)
+    firsts = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(instants)))])[:-1]
+    return instants, begins, firsts, samples[np.argsort(at, kind="stable")], new_bounds
 
-    In plain Python: overlapping intervals are rare, and each instant lists what holds.
-    """
-    instants: list[int] = []
-    begins: list[int] = []
-    firsts: list[int] = []
-    members: list[int] = []
-    new_bounds = [0]
-    for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        cuts = sorted({*times[begin:end].tolist(), *(e for e in ends[begin:end].tolist() if e != FOREVER)})
-        holding: list[int] = []
-        following = begin
-        for cut in cuts:
-            holding = [each for each in holding if ends[each] > cut]
-            while following < end and times[following] <= cut:
-                holding.append(following)
-                following += 1
-            instants.append(cut)
-            begins.append(int(bool(holding) and times[holding[-1]] == cut))
-            firsts.append(len(members))
-            members += holding
-        new_bounds.append(len(instants))
-    found = [np.array(each, np.int64) for each in (instants, firsts, members, new_bounds)]
-    return found[0], np.array(begins, np.uint8), found[1], found[2], found[3]
+
+def _numbered(lanes: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Number the distinct times of all lanes in order; give each number's time and lane."""
+    order = np.lexsort((times, lanes))
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (np.diff(times[order]) != 0) | (np.diff(lanes[order]) != 0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(new) - 1
+    kept = order[new]
+    return number, times[kept], lanes[kept]
