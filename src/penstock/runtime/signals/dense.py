@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.errors import OverflowError
 from penstock.loop.abi import NEED_WIDE, Binding, Memory, Scratch
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import filled, numpy_type, to_arrow, words_per_cell
+from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
 from penstock.runtime.programs import Call, OutputColumn
 from penstock.runtime.threads import run_on_threads
 
@@ -138,7 +138,7 @@ class DenseSignals:
         """Memory for the results of some positions."""
         size = self._place(hi, lo)
         types = [each.type for each in self.program.outputs]
-        return [Column(np.empty(size, numpy_type(each)), np.empty(size, np.uint8), True) for each in types]
+        return [Column(room(size, numpy_type(each)), room(size, np.uint8), True) for each in types]
 
     # -- cutting -------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, time_array, to_arrow
+from penstock.runtime.buffers import indices, room, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.rows import joined
 from penstock.runtime.metrics import Metrics
@@ -152,7 +152,7 @@ class DenseStage:
         words = _words(column.values)
         nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
         before = np.zeros(1, words.dtype) if self.run is None else _words(self.run.values[place])
-        places, out = np.empty(rows + 1, np.int64), np.empty(rows + 1, words.dtype)
+        places, out = room(rows + 1), room(rows + 1, words.dtype)
         given = {
             "rows": rows, "first": int(self.run is None), "values": words, "out": out, "places": places,
             "before": before,
