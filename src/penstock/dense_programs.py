@@ -19,7 +19,7 @@ class CompiledDense:
         self.past, self.future, self.lasting = reach.past, reach.future, dense.lasting
         self.shortest, self.sequential = dense.shortest, dense.sequential
         self.grid, self.phase = dense.positions.grid, dense.positions.phase
-        self._step, self._pattern = dense.step, dense.pattern
+        self._step, self._pattern, self.marks = dense.step, dense.pattern, dense.marks
         self._calls: dict[tuple[object, ...], DenseCall] = {}
 
     @cached_property

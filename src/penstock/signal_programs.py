@@ -98,6 +98,7 @@ class SignalProgram:
             program.schema,
             program.output,
             reach(program),
+            program.pieces,
         )
 
     # -- samples -------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,10 +18,25 @@ from penstock.lower.plan_to_ir import to_ir
 from tests.oracle.signal_cases import Case, cases, regular_cases
 
 
-def interpreted(case: Case) -> list[dict[str, Any]]:
-    program = to_ir(case.signal.to_stream().plan)
+def interpreted(case: Case, *, pieces: bool = False) -> list[dict[str, Any]]:
+    plan = case.signal.plan
+    program = to_ir(replace(plan, program=replace(plan.program, pieces=pieces)))
     rows = {name: to_rows(table) for name, table in case.tables.items()}
     return interpret(program, rows)
+
+
+def assert_same_pieces(case: Case, found: pa.Table) -> None:
+    """Compare samples, too: whatever begins where nothing changes, does so because of a sample."""
+    wanted = interpreted(case, pieces=True)
+    assert_same(found, wanted)
+    got, got_joined = _starts(to_rows(found)), _starts(to_rows(case.signal.collect()))
+    want, want_joined = _starts(wanted), _starts(interpreted(case))
+    assert got - got_joined <= want
+    assert want - want_joined <= got
+
+
+def _starts(rows: list[dict[str, Any]]) -> set[tuple[Any, int]]:
+    return {(row.get("k"), row["start"]) for row in rows}
 
 
 def assert_same(found: pa.Table, wanted: list[dict[str, Any]]) -> None:
@@ -87,6 +103,26 @@ def test_regular_samples_need_no_times(case: Case) -> None:
     assert_same(case.signal.collect(), interpreted(case))
 
 
+@given(cases() | regular_cases())
+def test_a_stream_of_a_signal_has_its_samples(case: Case) -> None:
+    note(case.text)
+    assert_same_pieces(case, case.signal.to_stream().collect())
+
+
+@given(regular_cases(), st.integers(1, 7))
+def test_a_stream_of_regular_samples_has_them_in_any_batching(case: Case, rows: int) -> None:
+    note(case.text)
+    stream = case.signal.to_stream()
+    batches = {name: table.to_batches(max_chunksize=rows) for name, table in case.tables.items()}
+    found = []
+    with stream.open() as live:
+        for turn in range(max(map(len, batches.values()), default=0)):
+            for name, several in batches.items():
+                found += live.push(**{name: several[turn]}) if turn < len(several) else []
+        found += live.finish()
+    assert_same_pieces(case, pa.Table.from_batches(found, schema=stream.schema))
+
+
 @given(regular_cases(), st.integers(1, 7), st.integers(1, 2))
 def test_regular_samples_in_any_batching(case: Case, rows: int, threads: int) -> None:
     note(case.text)
@@ -123,7 +159,7 @@ def _pushes(tables: dict[str, pa.Table], data: st.DataObject) -> list[tuple[str,
 @settings(max_examples=20)
 def test_passes_change_nothing(case: Case) -> None:
     note(case.text)
-    plan = case.signal.to_stream().plan
+    plan = case.signal.plan
     off = frozenset({"fuse_signals"})
     session = compile_plan(plan, off).open(pk.Engine(), bounded=True)
     found = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -203,13 +203,13 @@ class Stream(JoinVerbs):
         values: object,
         by: object = None,
         lasting: Duration | None = None,
-        interval: tuple[str, str] | None = None,
+        interval: str | Sequence[str] | None = None,
         resolve: str | None = None,
     ) -> Signal:
         """Take the rows for samples of a value that varies over time: a column, an expression, or several columns.
 
         A sample holds until the key's next one; `lasting=` says for how long at most, `interval=` names two columns
-        between which it holds. Of several values at one time the last counts, or what `resolve=` says: "first",
+        between which it holds, or the one until which. Of several values at one time the last counts, or what `resolve=` says: "first",
         "last", "sum", "mean", "min", "max".
 
         >>> import pyarrow as pa, penstock as pk

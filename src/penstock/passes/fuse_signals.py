@@ -26,7 +26,7 @@ from penstock.ir import nodes as ir
 from penstock.passes.substitution import opaque
 from penstock.temporal.compose import composed
 from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import Body, Expression, Feedback, Object, Over, Program, at, sources_of
+from penstock.temporal.nodes import Body, Expression, Feedback, Last, Object, Over, Program, at, sources_of
 from penstock.temporal.scope import Schemas
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
@@ -122,7 +122,8 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     if access.shift or is_lenient(body, schemas):
         return over
     strict = _is_strict(body, schemas[access.source])
-    if not strict and over.function in COUNTS_NONE:
+    # Of the last so many samples, those that are not there would be some.
+    if not strict and (over.function in COUNTS_NONE or isinstance(over.span, Last)):
         return over
     known = {each.name: opaque(_named(each.expr)) for each in body.fields}
     args = tuple(ex.substitute(arg, known) for arg in over.args)

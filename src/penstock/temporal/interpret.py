@@ -61,6 +61,8 @@ class Sample:
 def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
     """List the intervals on which the output has one value, for the samples of one key, each in order.
 
+    In pieces, each of its marks begins another.
+
     `samples` has those of each Sampled object, by its name.
     """
     signals = Signals(program, samples)
@@ -68,7 +70,8 @@ def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
     for t in signals.ticks:
         value = signals.value(program.output, t)
         last = found[-1] if found and found[-1][END] is None else None
-        if last is not None and not _same(last, value):
+        cut = program.pieces and signals.is_mark(program.output, t)
+        if last is not None and (cut or not _same(last, value)):
             last[END] = t
             last = None
         if last is None and defined(value):

@@ -1,6 +1,7 @@
 """The temporal language (TiLT, section 4.1): values that vary over time, shared by the plan and the IR.
 
-    program   ::= object* "out" name            for each key apart; `keys` and `time` are the same throughout
+    program   ::= object* "out" name            for each key apart; `keys` and `time` are the same throughout;
+                                                in `pieces`: intervals end at the output's marks, too
     object    ::= "~"name = body                each name is defined once, before its uses
     body      ::= Sampled(input, keys, fields, hold)
                                                 samples of an input stream, each holding its values for a while
@@ -170,6 +171,7 @@ class Program:
     output: str
     keys: pa.Schema
     time: Time
+    pieces: bool = False
 
     def __getitem__(self, name: str) -> Object:
         return next(each for each in self.objects if each.name == name)

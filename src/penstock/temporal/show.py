@@ -47,7 +47,7 @@ Ticks = Callable[[int], str]
 def show_program(program: Program, ticks: Ticks = str) -> str:
     """Print every object in order, then the name of the output; `ticks` prints lengths of time."""
     lines = [f"~{each.name}[t] = {_body(each.body, ticks)}" for each in program.objects]
-    return "\n".join([*lines, f"out ~{program.output}"])
+    return "\n".join([*lines, f"out ~{program.output}{', sample by sample' if program.pieces else ''}"])
 
 
 def _body(body: object, ticks: Ticks) -> str:

@@ -36,7 +36,7 @@ def test_a_signal_has_the_intervals_of_the_table(signal: str, samples: str, inte
     assert wanted
     for rows in (
         to_rows(made.collect()),
-        interpret(to_ir(made.to_stream().plan), {"s": to_rows(data)}),
+        interpret(to_ir(made.plan), {"s": to_rows(data)}),
         to_rows(made.collect(engine=pk.Engine(backend="interpret"))),
     ):
         assert [(row["start"], row["end"], pytest.approx(row["value"])) for row in rows] == wanted

@@ -177,3 +177,59 @@ def test_another_reading_of_a_signal_fails_where_it_is_written() -> None:
         trades().signal("nobody")
     with pytest.raises(pk.DurationError):
         price.rolling(10)
+
+
+def test_a_stream_of_a_signal_has_a_row_for_each_sample():
+    table = pa.table({"t": [0, 1, 2, 12], "v": [10.0, 10.0, 10.0, 11.0]})
+    level = pk.from_arrow(table, time="t").signal("v")
+    assert level.collect()["start"].to_pylist() == [0, 12]
+    assert level.to_stream().collect()["start"].to_pylist() == [0, 1, 2, 12]
+    assert level.to_stream("x").window(10).agg(n=pk.count()).collect()["n"].to_pylist() == [3, 1]
+    assert level.chop(5).to_stream().collect()["start"].to_pylist() == [0, 1, 2, 5, 10, 12]
+
+
+def test_regular_samples_are_rows_of_their_stream_too():
+    level = pk.from_arrow(pa.table({"v": [1.0, 1.0, None, 1.0]}), time=pk.every(2)).signal("v")
+    rows = level.rolling(4).sum().to_stream().collect()
+    assert rows["start"].to_pylist() == [0, 2, 4, 6]
+    assert level.to_stream().collect()["start"].to_pylist() == [0, 2, 6]
+
+
+def test_of_the_last_samples_those_that_are_not_there_are_none():
+    table = pa.table({"t": [0, 1], "v": [1.0, 0.0]})
+    last = pk.from_arrow(table, time="t").signal("v").where(lambda v: v > 0).rolling(pk.rows(1)).sum()
+    assert last.collect().to_pylist() == [{"start": 0, "end": None, "value": 1.0}]
+
+
+def test_several_aggregates_make_several_values():
+    table = pa.table({"t": [0, 1, 12], "v": [1.0, 5.0, 2.0]})
+    made = pk.from_arrow(table, time="t").signal("v").per(10).agg(most=pk.max("value"), n=pk.count())
+    assert made.collect().select(["most", "n"]).to_pylist() == [{"most": 5.0, "n": 2}, {"most": 2.0, "n": 1}]
+    assert (made["most"] / made["n"]).collect()["value"].to_pylist() == [2.5, 2.0]
+
+
+def test_one_column_tells_until_when():
+    table = pa.table({"s": [0, 6], "e": [5, 8], "v": [1, 2]})
+    found = pk.from_arrow(table, time="s").signal("v", interval="e").collect()
+    assert found.to_pydict() == {"start": [0, 6], "end": [5, 8], "value": [1, 2]}
+
+
+@pytest.mark.parametrize("name", ["start", "end", "k"])
+def test_values_may_not_be_called_as_keys_are(name):
+    table = pa.table({"t": [0], "k": [1], "v": [1.0]})
+    level = pk.from_arrow(table, time="t").signal("v", by="k")
+    for make in (
+        lambda: level.per(10).agg(**{name: pk.max("value")}),
+        lambda: pk.align(**{name: level, "b": level}),
+    ):
+        with pytest.raises(pk.PenstockError, match=f"a value named '{name}'"):
+            make()
+
+
+def test_a_function_of_all_values_finds_them_by_name():
+    table = pa.table({"t": [0], "the bid": [4.0], "ask": [5.0]})
+    both = pk.from_arrow(table, time="t").signal(["the bid", "ask"])
+    assert both.map(lambda q: q.ask - q["the bid"]).collect()["value"].to_pylist() == [1.0]
+    assert both.where(lambda q: q.ask > 5).collect().num_rows == 0
+    with pytest.raises(pk.PenstockError, match="no value 'mid'; it has 'the bid', 'ask'"):
+        both.map(lambda q: q.mid)

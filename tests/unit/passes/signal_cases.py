@@ -11,7 +11,7 @@ CHANGE = PRICE - PRICE.shift("1s")
 
 
 def _plan(signal: pk.Signal) -> pl.Plan:
-    return signal.to_stream().plan
+    return signal.plan
 
 
 FUSE_SIGNALS = {

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.api.stream import Stream
-from penstock.errors import SignalError
-from penstock.temporal.nodes import Body, Object, Program, Sampled, renamed, sources_of
+from penstock.errors import SchemaMismatchError, SignalError
+from penstock.temporal.nodes import END, START, Body, Object, Program, Sampled, renamed, sources_of
 from penstock.types.time import Time
 
 # The time of a feedback's past results, before they have met the signals it reads.
@@ -89,3 +89,13 @@ def _require_alike(first: Graph, other: Graph) -> None:
 
 def _described(keys: pa.Schema) -> str:
     return ", ".join(f"{each.name!r} ({each.type})" for each in keys) or "nothing"
+
+
+def refuse_clash(taken: Sequence[str], names: Sequence[str]) -> None:
+    """A single value is called `value`; several keep their names, even one in a list."""
+    clash = next((name for name in names if name in {START, END, *taken}), None)
+    if clash is not None:
+        raise SchemaMismatchError(
+            f"the signal would have a value named {clash!r}, which its intervals or keys are called; give it another "
+            "name, to a column in a list, as in signal([pk.col('x').alias('level')])"
+        )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.api.bind import bound
 from penstock.api.expr import Expr, node_of
-from penstock.api.signals.graph import Graph, joined
+from penstock.api.signals.graph import Graph, joined, refuse_clash
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
@@ -81,6 +81,7 @@ def defined(graph: Graph, body: Expression, schemas: dict[str, pa.Schema]) -> Si
 
 def signal_of(graph: Graph, body: Body, schema: pa.Schema) -> Signal:
     """Add an object to a graph, and give its signal."""
+    refuse_clash(graph.keys.names, schema.names)
     from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
 
     return Signal(*graph.defined(body, schema))

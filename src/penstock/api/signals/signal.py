@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,11 +14,12 @@ from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
 from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
 from penstock.api.signals.spans import Spanned, rolled, shifted, windowed
+from penstock.api.signals.together import Together
 from penstock.api.stream import Stream
 from penstock.api.tracing import Function
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
-from penstock.plan.nodes import Intervals
+from penstock.plan.nodes import Intervals, Plan
 from penstock.temporal.nodes import VALUE, At, Chop, Resample, at
 from penstock.types.duration import Duration, to_ticks
 
@@ -63,7 +65,12 @@ class Signal(Operators):
     @property
     def schema(self) -> pa.Schema:
         """The columns of the intervals that `collect` gives."""
-        return self.to_stream().schema
+        return self._stream().schema
+
+    @property
+    def plan(self) -> Plan:
+        """The logical plan of its intervals."""
+        return self._stream().plan
 
     @property
     def values(self) -> pa.Schema:
@@ -105,6 +112,12 @@ class Signal(Operators):
         >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4.0, 9.0]}), time="t").signal("v")
         >>> level.map(lambda v: v.sqrt() + 1).collect()["value"].to_pylist()
         [3.0, 4.0]
+
+        Of several values, the function takes one parameter for each, or one for all:
+
+        >>> both = pk.from_arrow(pa.table({"t": [0], "bid": [4.0], "ask": [5.0]}), time="t").signal(["bid", "ask"])
+        >>> both.map(lambda q: q.ask - q.bid).collect()["value"].to_pylist()
+        [1.0]
         """
         node, columns = self._traced("map", function)
         return expression(self._graph, (At(self._name),), {VALUE: guarded(node, columns)})
@@ -141,11 +154,14 @@ class Signal(Operators):
         return pointwise(lambda own, instead: own.fill_null(instead), (self, other), strict=False)
 
     def _traced(self, role: str, function: Callable[..., object]) -> tuple[nodes.Expr, list[nodes.Expr]]:
-        """Call a user's function with symbols for the values."""
-        traced = Function(role, function)
-        columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in self.values.names]
-        traced.require(len(columns), f"one for each value, {', '.join(self.values.names)}")
-        return traced.node(traced.trace(*(Expr(each) for each in columns)), columns), list(columns)
+        """Call a user's function with symbols for the values: one for each, or one for all."""
+        traced, names = Function(role, function), self.values.names
+        columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in names]
+        symbols: list[object] = [Expr(each) for each in columns]
+        if len(names) > 1 and traced.parameters() == 1:
+            symbols = [Together(dict(zip(names, symbols, strict=True)))]
+        traced.require(len(symbols), f"one for each value, {', '.join(names)}, or one for all")
+        return traced.node(traced.trace(*symbols), columns), list(columns)
 
     def abs(self) -> Signal:
         """Give the absolute value."""
@@ -244,58 +260,65 @@ class Signal(Operators):
     # Running
 
     def to_stream(self, name: str | None = None) -> Stream:
-        """Go on with its intervals as rows: `start, end`, the keys, and its value, named so if a name is given.
+        """Go on with its samples as rows: `start, end`, the keys, and its value, named so if a name is given.
+
+        A row is what a sample holds, until the next one or until the value changes; `collect` joins neighbours of one value.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
         >>> level.to_stream("level").window(10).agg(peak=pk.max("level")).collect()["peak"].to_pylist()
         [9, 1]
         """
+        stream = self._stream(pieces=True)
+        if name is None or name == self.column:
+            return stream
+        return stream.derived(renamed_rows(stream.raw_plan, {self.column: name}))
+
+    def _stream(self, *, pieces: bool = False) -> Stream:
+        """Its intervals as rows."""
         program, streams = self._graph.program(self._name)
         data: dict[str, Any] = {}
         for each in streams:
             data |= each.raw_data
-        plan = Intervals(tuple(each.raw_plan for each in streams), program)
-        stream = Stream(plan, data)
-        if name is None or name == self.column:
-            return stream
-        return stream.derived(renamed_rows(plan, {self.column: name}))
+        return Stream(
+            Intervals(tuple(each.raw_plan for each in streams), replace(program, pieces=pieces)), data
+        )
 
     def collect(self, data: Any = None, **bindings: Any) -> pa.Table:
         """Run over all data, and give the intervals on which it has one value: `start, end`, keys, `value`."""
-        return self.to_stream().collect(data, **bindings)
+        return self._stream().collect(data, **bindings)
 
     def run(self, batches: Any = None, /, **options: Any) -> Run:
         """Run incrementally: record batches in, intervals out as they end."""
-        return self.to_stream().run(batches, **options)
+        return self._stream().run(batches, **options)
 
     def open(self, state: object = None, **options: Any) -> Live:
         """Open it for pushing batches into it by hand."""
-        return self.to_stream().open(state, **options)
+        return self._stream().open(state, **options)
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first intervals."""
-        return self.to_stream().head(n, data, **bindings)
+        return self._stream().head(n, data, **bindings)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> Any:
         """Run, and give the intervals as a Polars data frame."""
-        return self.to_stream().to_polars(data, **bindings)
+        return self._stream().to_polars(data, **bindings)
 
     def to_pandas(self, data: Any = None, /, **bindings: Any) -> Any:
         """Run, and give the intervals as a pandas data frame."""
-        return self.to_stream().to_pandas(data, **bindings)
+        return self._stream().to_pandas(data, **bindings)
 
     def to_spark(self, spark: Any, data: Any = None, /, **options: Any) -> Any:
         """Give the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
-        return self.to_stream().to_spark(spark, data, **options)
+        return self._stream().to_spark(spark, data, **options)
 
     def explain(self, stage: str | None = None) -> Explanation:
         """Show what it becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
-        return self.to_stream().explain(stage)
+        return self._stream().explain(stage)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Run, and hand the intervals to any library that reads Arrow streams."""
-        return self.to_stream().__arrow_c_stream__(requested_schema)
+        return self._stream().__arrow_c_stream__(requested_schema)
 
 
 def _kept(condition: Expr, value: Expr) -> Expr:

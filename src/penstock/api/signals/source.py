@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.api.bind import flat, row_fields
 from penstock.api.expr import Expr, column_or_node
-from penstock.api.signals.graph import sampled
+from penstock.api.signals.graph import refuse_clash, sampled
 from penstock.api.signals.signal import Signal
 from penstock.api.stream import Stream
 from penstock.api.windowed import keyed
@@ -18,7 +18,7 @@ from penstock.expr.nodes import Aggregate, Column, Field
 from penstock.expr.typing import column_type, type_of
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, time_of
-from penstock.temporal.nodes import DURATION, END, START, VALUE, Hold, Sampled
+from penstock.temporal.nodes import DURATION, START, VALUE, Hold, Sampled
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
@@ -30,7 +30,7 @@ def signal(
     values: object,
     by: object,
     lasting: Duration | None,
-    interval: tuple[str, str] | None,
+    interval: str | Sequence[str] | None,
     resolve: str | None,
 ) -> Signal:
     """Make a signal of a stream's rows, checking it against the stream's columns and time."""
@@ -43,7 +43,7 @@ def signal(
         )
     fields = _fields(values, schema, time)
     typed = pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
-    _refuse_clash([START, END, *keys], typed.names)
+    refuse_clash([*keys, DURATION], typed.names)
     hold = Hold(_lasting(lasting, interval, time), until, _resolve(resolve, typed))
     own = stream if plan is stream.raw_plan else stream.derived(plan)
     body = Sampled(f"stream {id(own.raw_plan)}", keys, fields, hold)
@@ -62,14 +62,16 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
     return row_fields(several, {}, schema, time, "signal")
 
 
-def _between(plan: Plan, interval: tuple[str, str] | None) -> tuple[Plan, str | None]:
+def _between(plan: Plan, interval: str | Sequence[str] | None) -> tuple[Plan, str | None]:
     """Read interval= as the column that is the time of samples, and the one they hold until."""
     if interval is None:
         return plan, None
-    if isinstance(interval, str) or not isinstance(interval, Sequence) or len(interval) != 2:
+    schema, time = schema_of(plan), time_of(plan)
+    if isinstance(interval, str):
+        interval = (time.column, interval)
+    if not isinstance(interval, Sequence) or len(interval) != 2:
         raise SignalError(f"interval= names two columns, such as ('start', 'end'), not {interval!r}")
     start, end = interval
-    schema, time = schema_of(plan), time_of(plan)
     for name in (start, end):
         if column_type(name, schema) != time.type:
             raise SchemaMismatchError(
@@ -112,13 +114,3 @@ def _resolve(resolve: str | None, values: pa.Schema) -> str | None:
                 f"resolve={resolve!r} makes {made} of {each.name!r}, which is {each.type}; cast it to {made} first"
             )
     return resolve
-
-
-def _refuse_clash(taken: list[str], names: list[str]) -> None:
-    """A single value is called `value`; several keep their names, even one in a list."""
-    clash = next((name for name in names if name in {*taken, DURATION}), None)
-    if clash is not None:
-        raise SchemaMismatchError(
-            f"the signal would have a value named {clash!r}, which its intervals or keys are called; rename the "
-            "column, or give the value in a list under another name, as in signal([pk.col('x').alias('level')])"
-        )

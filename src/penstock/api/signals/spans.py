@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
@@ -56,8 +57,22 @@ class Spanned(Reducible["Signal"]):
         self._signal = signal
         self._span = span
 
-    def agg(self, reduction: object) -> Signal:
-        """Reduce by an expression of aggregates over the signal's columns, or by one that `pk.aggregate` made."""
+    def agg(self, reduction: object = None, /, **named: object) -> Signal:
+        """Reduce by an expression of aggregates over the signal's columns, or by one that `pk.aggregate` made.
+
+        Several, by name, make a signal of several values:
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4.0, 9.0]}), time="t").signal("v")
+        >>> level.per(10).agg(most=pk.max("value"), n=pk.count()).collect().to_pylist()
+        [{'start': 0, 'end': 10, 'most': 9.0, 'n': 2}]
+        """
+        if reduction is not None and named:
+            raise ExpressionTypeError("agg takes one expression of aggregates, or several by name, not both")
+        asked = named or {VALUE: reduction}
+        return _reduced(self._signal, self._span, {name: self._node(each) for name, each in asked.items()})
+
+    def _node(self, reduction: object) -> nodes.Expr:
         if isinstance(reduction, CustomAggregate):
             reduction = reduction(self._signal.column)
         if not isinstance(reduction, Expr) or not nodes.has_aggregate(reduction.node):
@@ -65,7 +80,7 @@ class Spanned(Reducible["Signal"]):
                 "agg takes an expression of aggregates, such as pk.max('value') - pk.min('value'), "
                 "or an aggregate that pk.aggregate made"
             )
-        return _reduced(self._signal, self._span, reduction.node)
+        return reduction.node
 
     def _aggregated(self, function: str, *others: object, where: object, **options: object) -> Signal:
         return self.agg(aggregate(function, self._signal.column, *others, where=where, **options))
@@ -101,11 +116,13 @@ class Spanned(Reducible["Signal"]):
                 return _reduced(
                     _pieces(self._signal, Chop(self._signal.name, gcd(size, every), None, True)),
                     self._span,
-                    value.node,
+                    {VALUE: value.node},
                 )
             case Per(size=size):
                 return _reduced(
-                    _pieces(self._signal, Chop(self._signal.name, size, None, True)), self._span, value.node
+                    _pieces(self._signal, Chop(self._signal.name, size, None, True)),
+                    self._span,
+                    {VALUE: value.node},
                 )
 
     def _looking_back(self, size: int, value: Expr) -> Signal:
@@ -114,7 +131,7 @@ class Spanned(Reducible["Signal"]):
         chopped = _pieces(
             self._signal, Chop(self._signal.name, None, None if size >= FOREVER else cuts, True)
         )
-        made = _reduced(chopped, self._span, value.node, shift=1)  # pieces that begin before t
+        made = _reduced(chopped, self._span, {VALUE: value.node}, shift=1)  # pieces that begin before t
         return signal_of(made.graph, Held(made.name, self._signal.name), made.values)
 
     def __repr__(self) -> str:
@@ -151,8 +168,8 @@ def _pieces(signal: Signal, chop: Chop) -> Signal:
     return signal_of(signal.graph, chop, chopped_schema(chop, signal.values))
 
 
-def _reduced(signal: Signal, span: Span, node: nodes.Expr, shift: int = 0) -> Signal:
-    """Make the signal of an expression of aggregates over a span; null where the span holds no sample."""
+def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift: int = 0) -> Signal:
+    """Make the signal of expressions of aggregates over a span; null where the span holds no sample."""
     graph = signal.graph
     reductions: list[Over] = []
 
@@ -164,8 +181,8 @@ def _reduced(signal: Signal, span: Span, node: nodes.Expr, shift: int = 0) -> Si
             reductions.append(over)
         return nodes.Reduced(reductions.index(over))
 
-    resolved = bound(node, signal.values, graph.time)
-    fields = (Field(VALUE, nodes.rewrite(resolved, rule)),)
+    resolved = {name: bound(node, signal.values, graph.time) for name, node in asked.items()}
+    fields = tuple(Field(name, nodes.rewrite(node, rule)) for name, node in resolved.items())
     schemas = {name: each.schema for name, each in graph.objects.items()}
     return defined(graph, Expression((), tuple(reductions), fields), schemas)
 

@@ -60,6 +60,7 @@ class DenseProgram(Protocol):
     grid: int
     phase: int
     sequential: bool
+    marks: tuple[int, int] | None
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
         """The kernel for what is known of the samples."""

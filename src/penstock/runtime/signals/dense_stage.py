@@ -120,8 +120,8 @@ class DenseStage:
                 self.samples[port] = Samples(each.rows.slice(drop), each.base + drop)
 
     def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
-        """Cut results where they change; the last run stays open."""
-        places, values, valid = self._runs(columns)
+        """Cut results where they change, and at marks if asked to; the last run stays open."""
+        places, values, valid = self._runs(columns, self._cut(first, len(columns[0].values)))
         starts = self.clock.origin + (first + places) * self.clock.stride
         if self.run is not None:
             starts = np.concatenate([[self.run.start], starts])
@@ -134,13 +134,27 @@ class DenseStage:
         )
         return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
 
-    def _runs(self, columns: Sequence[Column]) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        if len(columns) == 1:
+    def _cut(self, first: int, rows: int) -> slice:
+        """The results that are samples, of so many from the first on; none where only changes count."""
+        marks, before = self.signals.program.marks, self.signals.program.outputs_before
+        if marks is None:
+            return slice(0, 0)
+        lo, hi = before(marks[0]) - first, before(self.samples[0].total + marks[1]) - first
+        return slice(min(max(lo, 0), rows), min(max(hi, 0), rows))
+
+    def _runs(
+        self, columns: Sequence[Column], cut: slice
+    ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        rows = len(columns[0].values)
+        if len(columns) == 1 and cut.start == cut.stop:
             return self._single(columns[0])
-        begins = np.zeros(len(columns[0].values), np.bool_)
+        if cut == slice(0, rows):
+            return np.arange(rows), [c.values for c in columns], [_flags(c) for c in columns]
+        begins = np.zeros(rows, np.bool_)
         for place, each in enumerate(columns):
             found, _, _ = self._single(each, place)
             begins[found] = True
+        begins[cut] = True
         places = np.flatnonzero(begins)
         return places, [c.values[places] for c in columns], [_flags(c)[places] for c in columns]
 

@@ -39,17 +39,18 @@ def no_runs(schema: pa.Schema) -> Runs:
     return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
 
 
-def advance(open_runs: Runs, points: Points, emitted: np.ndarray) -> tuple[Runs, Runs]:
+def advance(open_runs: Runs, points: Points, emitted: np.ndarray, pieces: bool = False) -> tuple[Runs, Runs]:
     """Follow open runs by the points that have become final; give the runs that ended, and those still open.
 
-    Neighbours of one value are one run. Points before `emitted` have been seen, in full knowledge of the past.
+    Neighbours of one value are one run, but in pieces, where each mark begins another. Points before `emitted` have been seen, in full knowledge of the past.
     """
     if not len(open_runs) and (emitted == NEVER).all() and (points.until == FOREVER).all():
-        begun = _Begun(points.bounds, points.times, points.columns)
+        begun = _Begun(points.bounds, points.times, points.marks, points.columns)
     else:
         begun = _followed(open_runs, points, emitted)
     bounds, starts = begun.bounds, begun.starts
-    first = np.flatnonzero(changes(list(begun.columns.values()), bounds[:-1]))
+    cuts = changes(list(begun.columns.values()), bounds[:-1])
+    first = np.flatnonzero(cuts | begun.marks.view(np.bool_) if pieces else cuts)
     columns = {name: taken(column, first) for name, column in begun.columns.items()}
     runs_of = np.searchsorted(first, bounds)
     lanes = np.repeat(np.arange(len(bounds) - 1), np.diff(runs_of))
@@ -72,6 +73,7 @@ class _Begun:
 
     bounds: np.ndarray
     starts: np.ndarray
+    marks: np.ndarray
     columns: Mapping[str, pa.Array]
 
 
@@ -81,15 +83,16 @@ def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
     places = np.flatnonzero((points.times >= emitted[lane]) & (points.times < points.until[lane]))
     lanes = np.concatenate([open_runs.lane, lane[places]])
     starts = np.concatenate([open_runs.start, points.times[places]])
+    marks = np.concatenate([np.ones(len(open_runs), np.uint8), points.marks[places]])
     columns = {
         name: pa.concat_arrays([_like(open_runs.columns[name], column), taken(column, places)])
         for name, column in points.columns.items()
     }
     if (lanes[1:] < lanes[:-1]).any():
         order = np.argsort(lanes, kind="stable")  # what is open comes before what follows it
-        lanes, starts = lanes[order], starts[order]
+        lanes, starts, marks = lanes[order], starts[order], marks[order]
         columns = {name: taken(column, order) for name, column in columns.items()}
-    return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, columns)
+    return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, marks, columns)
 
 
 def _like(column: pa.Array, other: pa.Array) -> pa.Array:

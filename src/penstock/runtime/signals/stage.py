@@ -55,6 +55,7 @@ class Layout:
     schema: pa.Schema
     output: str
     reach: int
+    pieces: bool
 
 
 @dataclass
@@ -131,7 +132,7 @@ class SignalStage:
         for name, step in self.steps.items():
             objects[name] = step.points(objects)
         made = objects[self.layout.output]
-        ended, self.runs = advance(self.runs, made, self.emitted)
+        ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces)
         self.emitted = np.maximum(self.emitted, made.until)
         self._forget(released, numbers)
         return interval_batch(ended, self._keys(), self.layout.schema, self.sorter)

@@ -223,6 +223,9 @@ def _steps(program: Program) -> tuple[dict[str, int], frozenset[str]]:
             _require(this.name not in gridded, "a feedback, or what is resampled, reads windows on a grid")
         if this.name in gridded:
             _require(not is_lenient(program, this), "a constant fills in where windows on a grid are empty")
+    if program.pieces:
+        _require(len(program.inputs) == 1, "samples of several inputs are asked for one by one")
+        _require(program.output not in gridded, "samples on a grid are asked for one by one")
     return steps, frozenset(gridded)
 
 

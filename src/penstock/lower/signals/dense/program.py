@@ -9,7 +9,7 @@ asked about where samples begin and end. The kernel for an *edge* asks, and is r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -80,11 +80,17 @@ class Dense:
 
     @property
     def shortest(self) -> int:
-        """With fewer samples, those that a feedback or a resampling reads leave gaps between their copies."""
+        """With fewer samples, those that are read one by one leave gaps between their copies."""
         program = self.positions.program
         read = [each.name for each in program.objects if isinstance(each.body, Feedback | Resample)]
-        spans = [marks_of(program, name) for name in read]
+        spans = [marks_of(program, name) for name in (*read, *([program.output] if program.pieces else ()))]
         return max((last - first for first, last in spans), default=1) or 1
+
+    @property
+    def marks(self) -> tuple[int, int] | None:
+        """How many positions before or after the input's samples its own begin and end, if it is cut at them."""
+        program = self.positions.program
+        return marks_of(program, program.output) if program.pieces else None
 
     @property
     def step(self) -> int:
@@ -139,7 +145,7 @@ def _named(program: Program) -> Program:
         return program
     fields = tuple(Field(name, Column(at(0, name))) for name in this.schema.names)
     shown = Object(f"{this.name}'", Expression((At(this.name),), (), fields), this.schema)
-    return Program((*program.objects, shown), shown.name, program.keys, program.time)
+    return replace(program, objects=(*program.objects, shown), output=shown.name)
 
 
 class _Dense:
