@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 
 import penstock as pk
 from penstock.bench.figures import Figure
-from penstock.bench.measure import best_seconds
+from penstock.bench.scale.processors import FamilyClock, worked
 from penstock.passes.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
 from penstock.spark.own_way import consume
@@ -26,18 +25,21 @@ FEW, MANY = 2, 34
 TASK_ROWS = 1_000
 
 
-def planning_figure(folder: Path, row_groups: int = ROW_GROUPS) -> Figure:
+def planning_figures(folder: Path, row_groups: int = ROW_GROUPS) -> list[Figure]:
     """Time the whole planning over footers, and once more the cutting of a lake that is in order.
 
     The files are one, by many names: writing a hundred thousand row groups takes minutes, and a footer is read from
     each name all the same.
     """
     query = _counts(_linked(folder / "planning", row_groups // GROUPS_A_FILE))
-    begin = time.perf_counter()
-    planned(query.compiled(), query.data, None, PLANNED_TASKS)
-    time_slices(_in_order(row_groups), Halo(9_999, 0), PLANNED_TASKS)
-    took = time.perf_counter() - begin
-    return Figure(f"planning {row_groups:,} row groups, footers and slices", took, 10.0, False, "s")
+    ordered = _in_order(row_groups)
+
+    def plan() -> None:
+        planned(query.compiled(), query.data, None, PLANNED_TASKS)
+        time_slices(ordered, Halo(9_999, 0), PLANNED_TASKS)
+
+    title = f"planning {row_groups:,} row groups, footers and slices"
+    return _figures(title, *worked(plan), 10.0, "s")
 
 
 def _linked(folder: Path, files: int) -> Path:
@@ -76,19 +78,29 @@ def _in_order(row_groups: int) -> list[Piece]:
     ]
 
 
-def task_figure(spark: Any, folder: Path, cores: int, repeat: int = 3) -> Figure:
+def task_figures(spark: Any, folder: Path, cores: int, repeat: int = 3) -> list[Figure]:
     """Time a job of few tasks and one of many over the same few rows: what they differ in is the cost of tasks."""
     lake = folder / "tasks"
     lake.mkdir()
     pq.write_table(_rows(MANY * TASK_ROWS), lake / "0.parquet", row_group_size=TASK_ROWS)
-    query = _counts(lake)
+    query, family = _counts(lake), FamilyClock()
 
-    def run(tasks: int) -> float:
+    def run(tasks: int) -> tuple[float, float]:
         def job() -> None:
             consume(query.to_spark(spark, strategy="slices", tasks=tasks))
 
         job()
-        return best_seconds(job, repeat)
+        clocks, work = zip(*(worked(job, family) for _ in range(repeat)), strict=True)
+        return min(clocks), min(work)
 
-    each = (run(MANY) - run(FEW)) * cores / (MANY - FEW)
-    return Figure("a task costs beside its work", max(each, 0.0) * 1e3, 50.0, False, "ms")
+    (long, much), (short, little) = run(MANY), run(FEW)
+    each = 1e3 / (MANY - FEW)
+    return _figures(
+        "a task costs beside its work", (long - short) * cores * each, (much - little) * each, 50.0, "ms"
+    )
+
+
+def _figures(title: str, clock: float, work: float, target: float, unit: str) -> list[Figure]:
+    """Give what the clock says, which has a target, and what processors say, whom neighbours disturb less."""
+    by_clock = Figure(title, max(clock, 0.0), target, at_least=False, unit=unit)
+    return [by_clock, Figure("  the same by processor time", max(work, 0.0), unit=unit)]

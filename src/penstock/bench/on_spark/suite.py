@@ -12,7 +12,7 @@ import penstock as pk
 from penstock.bench.figures import Case, Figure, ratio
 from penstock.bench.measure import Contender, Outcome, compare
 from penstock.bench.on_spark.lake import write_lake
-from penstock.bench.on_spark.overheads import planning_figure, task_figure
+from penstock.bench.on_spark.overheads import planning_figures, task_figures
 from penstock.bench.on_spark.questions import (
     HERE,
     ON_SPARK,
@@ -56,9 +56,9 @@ class Bench:
     def overheads(self) -> list[Figure]:
         """Take the figures that belong to no question."""
         self.progress("planning")
-        planning = planning_figure(self.folder)
+        planning = planning_figures(self.folder)
         self.progress("many small tasks")
-        return [planning, task_figure(self.spark, self.folder, self.options.cores)]
+        return [*planning, *task_figures(self.spark, self.folder, self.options.cores)]
 
     def _asked(self, question: Question) -> Case:
         """Ask one question of everybody, Spark perhaps over a smaller lake, where we are asked too to check the answer."""
