@@ -47,18 +47,26 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Rows of history before a time, then those of a live source from it on."""
+    """Rows of history before a time, then those of a live source from it on, once it is known."""
 
     history: Bound
-    live: Bound
+    live: Bound | None
     time: str
     at: int
+    schema: pa.Schema
 
     endless: ClassVar[bool] = True
 
+    def followed_by(self, live: Bound) -> Backfill:
+        """Go on with other data than was declared."""
+        return replace(self, live=live)
+
     @property
-    def schema(self) -> pa.Schema:
-        return self.live.schema
+    def after(self) -> Bound:
+        """The live source."""
+        if self.live is None:
+            raise BindingError("no data is bound that follows the history; pass it by the name of the stream")
+        return self.live
 
     @property
     def rows(self) -> int | None:
@@ -76,24 +84,29 @@ class Backfill:
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, and what is there of the live side."""
+        after = self.after
         yield from self._history()
-        if isinstance(self.live, Present):
-            given: Iterable[Arrived] = self.live.present(time, on_bad)
+        if isinstance(after, Present):
+            given: Iterable[Arrived] = after.present(time, on_bad)
         else:
-            given = map(Arrived, self.live.batches())
+            given = map(Arrived, self._live())
         yield from map(self._from_then_on, given)
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, then live rows as they come. Between the two, time has come as far as `at`."""
         nothing = pa.RecordBatch.from_pylist([], self.schema)
+        going = getattr(self.after, "arrivals", None)
         yield from self._history()
         yield Arrived(nothing, HISTORY, upto=self.at)
         yield Arrived(nothing, HISTORY, upto=FOREVER)
-        going = getattr(self.live, "arrivals", None)
-        given = map(Arrived, self.live.batches()) if going is None else going(time, on_bad)
+        given = map(Arrived, self._live()) if going is None else going(time, on_bad)
         for each in map(self._from_then_on, given):
             came = each.batch.num_rows or each.bad or each.out
             yield replace(each, split=LIVE) if each.split is None and came else each
+
+    def _live(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.after.batches(self.schema.names):
+            yield conformer(batch.schema, self.schema, self.schema.names, "what follows the history")(batch)
 
     def _from_then_on(self, given: Arrived) -> Arrived:
         kept = Side(self.time, self.at, before=False)(given.batch)
@@ -152,26 +165,29 @@ def _first(fragments: Sequence[Fragment]) -> int | None:
 def backfilled(history: Stream, live: Stream, at: object) -> Stream:
     """Make one stream of two: the history's rows before a time, and the other's from it on."""
     past, future = _source(history, "the history"), _source(live, "what follows it")
+    if not history.raw_data:
+        raise BindingError("the history has no data; begin with pk.scan or pk.from_arrow")
     check(past.schema, future.schema, "the history")
     if past.time.column != future.time.column or future.time.implied or past.time.implied:
         raise BindingError(
             f"the history tells time by {past.time.column!r}, what follows by {future.time.column!r}; both must have it in one column"
         )
-    (before,), (after,) = history.raw_data.values(), live.raw_data.values()
+    (before,) = history.raw_data.values()
+    after = next(iter(live.raw_data.values()), None)
     if not hasattr(before, "batches") or hasattr(before, "endless"):
         raise UnsupportedError(
             "the history never ends; begin with files (pk.scan) or tables, then go on live"
         )
     moment = instant(at, future.time, "the time from which on rows are live")
-    data = Backfill(before, after, future.time.column, moment)
+    data = Backfill(before, after, future.time.column, moment, future.schema)
     return type(live)(future, {future.name: data})
 
 
 def _source(stream: Stream, what: str) -> Source:
     plan = stream.raw_plan
-    if not isinstance(plan, Source) or not stream.raw_data:
+    if not isinstance(plan, Source):
         raise BindingError(
-            f"{what} must be a source with its data, such as pk.scan or pk.scan_stream, and nothing done to it yet; "
+            f"{what} must be a source, such as pk.scan or pk.scan_stream, and nothing done to it yet; "
             "write the query behind then()"
         )
     return plan

@@ -110,7 +110,8 @@ def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[
 def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
     """Find the data of every stream, checking names and schemas before any row is read."""
     sources = {source.name: source for source in sources_of(stream.plan)}
-    given = {**stream.data, **named_bindings(tuple(sources), data, bindings)}
+    known, passed = stream.data, named_bindings(tuple(sources), data, bindings)
+    given = {**known, **{name: following(known.get(name), each) for name, each in passed.items()}}
     missing = [name for name in sources if name not in given]
     if missing:
         raise BindingError(
@@ -122,6 +123,11 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
     for name, source in sources.items():
         check(bound[name].schema, source.schema, f"the data of stream {name!r}")
     return bound
+
+
+def following(known: Any, given: Any) -> Any:
+    """Let data that is passed to a stream with a history follow it; else it takes the place of what is known."""
+    return known.followed_by(as_bound(given)) if hasattr(known, "followed_by") else given
 
 
 def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:

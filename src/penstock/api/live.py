@@ -14,7 +14,7 @@ from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
-from penstock.errors import BindingError, StateError
+from penstock.errors import BindingError, StateError, UnsupportedError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
@@ -188,7 +188,7 @@ def run(
     final: bool,
 ) -> Run:
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
-    given = named_bindings(stream.names, batches, sources)
+    given = _behind_history(stream, named_bindings(stream.names, batches, sources))
     lazy = {name: _lazily(each) for name, each in given.items()}
     live = Live(stream, engine, state, _clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
@@ -200,6 +200,17 @@ def run(
             name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
         }
     return Run(live, inputs, final)
+
+
+def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what is passed to a stream with a history as one of its sides, however it comes."""
+    known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
+    return {name: _side(each, known[name]) if name in known else each for name, each in given.items()}
+
+
+def _side(data: Any, history: Any) -> Any:
+    lazy = _lazily(data)
+    return as_bound(data) if lazy is None else Once(lazy, history.schema)
 
 
 def _is_there(data: Any) -> bool:
@@ -244,6 +255,11 @@ def _parts(data: Any) -> Iterable[pa.RecordBatch]:
 
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
     """Open a query for pushing."""
+    for name, each in stream.data.items():
+        if hasattr(each, "followed_by"):
+            raise UnsupportedError(
+                f"the stream {name!r} begins with a history, which a push would leave out; use run()"
+            )
     return Live(stream, engine, state, clock)
 
 

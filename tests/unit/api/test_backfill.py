@@ -87,6 +87,21 @@ def test_windows_of_history_leave_as_soon_as_files_say_that_nothing_older_comes(
     assert pk.scan(tmp_path / "past", time="t").then(live, at=40).name == "events"
 
 
+def test_what_follows_may_be_passed_when_the_query_runs_and_never_takes_the_place_of_history(
+    tmp_path: Path,
+) -> None:
+    put(tmp_path / "past", [table([1, 8]), table([44])])
+    declared = pk.stream("s", {"t": "int64", "v": "int64"}, time="t", lateness=5)
+    query = pk.scan(tmp_path / "past", time="t").then(declared, at=40).window(10).agg(n=pk.count())
+    new = table([39, 41, 52])
+    ways = [new, iter(new.to_batches()), new.to_batches(), pk.from_arrow(new, time="t")]
+    for live in ways:
+        run = query.run(s=live)
+        assert [n for each in run for n in each["n"].to_pylist()] == [2, 1, 1]
+        assert (run.metrics.read, run.metrics.filtered) == (6, 2)
+    assert query.collect(s=new)["n"].to_pylist() == [2, 1, 1]
+
+
 def test_files_that_do_not_tell_their_times_stay_in_their_order(tmp_path: Path) -> None:
     put(tmp_path / "past", [table([25]), table([None]), table([1])])
     parts = in_order(Dataset.of(tmp_path / "past", time="t"))
@@ -102,10 +117,15 @@ def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> No
     put(tmp_path / "past", [table([1])])
     past = pk.scan(tmp_path / "past", time="t")
     live = pk.scan_stream(tmp_path / "past", time="t")
-    with pytest.raises(pk.BindingError, match="what follows it must be a source with its data"):
+    with pytest.raises(pk.BindingError, match="what follows it must be a source, such as"):
         past.then(live.filter(pk.col("v") > 0), at=3)
-    with pytest.raises(pk.BindingError, match="what follows it must be a source"):
-        past.then(pk.stream("s", {"t": "int64", "v": "int64"}, time="t"), at=3)
+    declared = pk.stream("s", {"t": "int64", "v": "int64"}, time="t")
+    with pytest.raises(pk.BindingError, match="the history has no data"):
+        declared.then(live, at=3)
+    with pytest.raises(pk.BindingError, match="no data is bound that follows the history"):
+        list(asked(past.then(declared, at=3)).run())
+    with pytest.raises(pk.UnsupportedError, match="'s' begins with a history, which a push would leave out"):
+        asked(past.then(declared, at=3)).open()
     with pytest.raises(pk.UnsupportedError, match="the history never ends"):
         live.then(live, at=3)
     with pytest.raises(pk.SchemaMismatchError, match="the history has no column 'w'"):

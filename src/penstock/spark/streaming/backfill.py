@@ -224,11 +224,11 @@ def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, ta
         "tasks": tasks,
         "most": most,
     }
-    match data.live:
-        case LiveFiles():
-            given["files"] = file_options(data.live)
-        case LiveTopic():
-            given["topic"] = topic_options(data.live)
+    match data.after:
+        case LiveFiles() as live:
+            given["files"] = file_options(live)
+        case LiveTopic() as live:
+            given["topic"] = topic_options(live)
         case _:
             raise UnsupportedError(
                 f"what follows the history of stream {stream!r} does not go on; on Spark it must be "
