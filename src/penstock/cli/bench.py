@@ -35,7 +35,7 @@ from penstock.cli.joins import run_joins
 QUICK_PART = 10
 QUIET_LOAD = 0.5
 WINDOW_REPEAT = 3
-STREAM_REPEAT = 1
+STREAM_REPEAT = 2
 
 
 @dataclass(frozen=True, slots=True)
