@@ -57,6 +57,22 @@ def test_a_worker_killed_halfway_changes_nothing(
     assert_same(query.collect(), result, strategy)
 
 
+def test_workers_do_not_look_through_all_that_is_loaded_after_every_task(spark: Any, tmp_path: Path) -> None:
+    query = pk.scan(lake(tmp_path / "lake", TABLE), time="ts").window("10s").agg(n=pk.count())
+
+    def frozen(batches: Any) -> Any:  # by value: workers know no tests
+        import gc
+
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch({"n": [gc.get_freeze_count()]})
+
+    query.to_spark(spark, tasks=2).toArrow()
+    counts = spark.range(0, 2, 1, 2).mapInArrow(frozen, "n long").toArrow()
+    assert max(counts["n"].to_pylist()) > 10_000
+
+
 def test_a_file_damaged_after_planning_is_named(spark: Any, tmp_path: Path) -> None:
     folder = lake(tmp_path / "lake", TABLE)
     frame = pk.scan(folder, time="ts").window("10s", by="k").agg(t=pk.sum("v")).to_spark(spark, tasks=2)
