@@ -171,7 +171,7 @@ def electrocardiogram(seconds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_pan_tompkins_finds_the_beats(seed: int) -> None:
     x, times = electrocardiogram(60, seed)
     ecg = pk.from_arrow(pa.table({"mv": x}), time=pk.every("5ms")).signal("mv")
-    found = beats(ecg).to_stream("beat").filter(pk.col("beat")).collect()
+    found = beats(ecg).where(lambda beat: beat).collect()
     starts = np.array([each.value / 1e6 for each in found["start"]])
     starts = starts[(starts > times[0] - 0.3) & (starts < times[-1] + 0.5)]
     delay = float(np.median([np.min(np.abs(starts - beat)) for beat in times]))
