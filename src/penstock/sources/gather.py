@@ -7,8 +7,8 @@ from itertools import islice
 
 import pyarrow as pa
 
-ENOUGH = 1 << 16  # rows, whose work by far exceeds the cost of a push
-SINGLY = 32
+ENOUGH = 1 << 18  # rows, whose work by far exceeds the cost of a push
+SINGLY = 8
 
 
 def gathered(
