@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.api.backfill import LIVE, Backfill, Side, in_order
@@ -25,33 +25,26 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.paths import Found
-from penstock.spark.exchange import SPARK_SCHEMA, Parcel, packed
+from penstock.spark.exchange import Parcel, packed
 from penstock.spark.slices import Part, as_json
 from penstock.spark.streaming.files import FilePartition, FileReader, file_options, files_of, offset
 from penstock.spark.streaming.kafka import KafkaReader, topic_options
 from penstock.spark.streaming.scatter import MARK, Mark, Scatter
+from penstock.spark.streaming.source import ParcelSource
 
-FORMAT = "penstock_backfill"
 NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
 _AT_ONCE = 100  # files of history in a batch, unless the stream says how many
 
 
-class BackfillSource(DataSource):
-    """History and a live source, sent to shards. Options are data: no code is read from them."""
+class BackfillSource(ParcelSource):
+    """History and a live source."""
 
-    @classmethod
-    def name(cls) -> str:
-        """The name after `format`."""
-        return FORMAT
-
-    def schema(self) -> str:
-        """The columns of parcels."""
-        return SPARK_SCHEMA
+    FORMAT = "penstock_backfill"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        scatter, stream = Scatter.from_json(self.options["scatter"]), self.options["stream"]
+        scatter, stream = self.asked()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
         found = tuple(Found(path, tuple(map(tuple, folders))) for path, folders in past["found"])
@@ -234,5 +227,5 @@ def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, ta
                 f"what follows the history of stream {stream!r} does not go on; on Spark it must be "
                 "pk.scan_stream or pk.scan_kafka"
             )
-    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
+    reader = spark.readStream.format(BackfillSource.FORMAT).option("scatter", scatter.to_json())
     return reader.option("stream", stream).option("secret", json.dumps(given)).load()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -29,31 +29,21 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
 from penstock.sources.paths import Found
-from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
 from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
+from penstock.spark.streaming.source import ParcelSource, SplitReader
 
-FORMAT = "penstock_files"
 
+class FileSource(ParcelSource):
+    """The files of a stream."""
 
-class FileSource(DataSource):
-    """The files of a stream, sent to shards. Options are data: no code is read from them."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name after `format`."""
-        return FORMAT
-
-    def schema(self) -> str:
-        """The columns of parcels."""
-        return SPARK_SCHEMA
+    FORMAT = "penstock_files"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        scatter, files = Scatter.from_json(self.options["scatter"]), json.loads(self.options["files"])
-        return FileReader.of(scatter, self.options["stream"], files, int(self.options["tasks"]))
+        return FileReader.of(*self.asked(), json.loads(self.options["files"]), int(self.options["tasks"]))
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,7 @@ class FilePartition(InputPartition):
     part: str
 
 
-class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Which files a batch reads, and the reading."""
 
     def __init__(self, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, most: int | None) -> None:
@@ -115,13 +105,6 @@ class FileReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         texts = (json.dumps(as_json(joined_part(part))) for part in parts if part.pieces)
         return [FilePartition(number, text) for number, text in enumerate(texts)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the files of a task and send their rows on."""
-        bad: list[Bad] = []
-        task, split = self.place(partition)
-        rows = self.rows(partition, bad)
-        return packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
-
     def place(self, partition: InputPartition) -> tuple[int, str]:
         """Number a task, and name the split it reads: files have none."""
         assert isinstance(partition, FilePartition)
@@ -165,7 +148,11 @@ def files_of(given: dict[str, str]) -> frozenset[str]:
 def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int) -> Any:
     """Give the parcels of a stream of files."""
     spark.dataSource.register(FileSource)
-    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json()).option("stream", stream)
+    reader = (
+        spark.readStream.format(FileSource.FORMAT)
+        .option("scatter", scatter.to_json())
+        .option("stream", stream)
+    )
     return reader.option("files", json.dumps(file_options(files))).option("tasks", str(tasks)).load()
 
 

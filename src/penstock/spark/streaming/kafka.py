@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -22,30 +22,20 @@ from pyspark.sql.streaming.datasource import (
 from penstock.sources.bad import Bad
 from penstock.sources.kafka import LiveTopic, Range, Topic
 from penstock.sources.kafka_values import Decoder
-from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
+from penstock.spark.streaming.source import ParcelSource, SplitReader
 
-FORMAT = "penstock_kafka"
 
+class KafkaSource(ParcelSource):
+    """The messages of a topic."""
 
-class KafkaSource(DataSource):
-    """The messages of a topic, sent to shards. Options are data: no code is read from them."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The name after `format`."""
-        return FORMAT
-
-    def schema(self) -> str:
-        """The columns of parcels."""
-        return SPARK_SCHEMA
+    FORMAT = "penstock_kafka"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        scatter, given = Scatter.from_json(self.options["scatter"]), json.loads(self.options["secret"])
-        return KafkaReader.of(scatter, self.options["stream"], given)
+        return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]))
 
 
 @dataclass(frozen=True)
@@ -57,7 +47,7 @@ class KafkaPartition(InputPartition):
     end: int
 
 
-class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Which offsets a batch reads, and the reading."""
 
     def __init__(
@@ -104,13 +94,6 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if each[0] < each[1] and not (number in new and ends[number][0] >= each[1])
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the messages of a task and send their rows on."""
-        bad: list[Bad] = []
-        task, split = self.place(partition)
-        rows = self.rows(partition, bad)
-        return packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
-
     def place(self, partition: InputPartition) -> tuple[int, str]:
         """Number a task, and name the split it reads."""
         assert isinstance(partition, KafkaPartition)
@@ -154,7 +137,7 @@ def _end(begin: int, high: int, share: int | None) -> int:
 def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic) -> Any:
     """Give the parcels of a stream of messages. Spark hides what is named a secret from its logs and plans."""
     spark.dataSource.register(KafkaSource)
-    reader = spark.readStream.format(FORMAT).option("scatter", scatter.to_json())
+    reader = spark.readStream.format(KafkaSource.FORMAT).option("scatter", scatter.to_json())
     return reader.option("stream", stream).option("secret", json.dumps(topic_options(live))).load()
 
 
