@@ -15,6 +15,8 @@ import numpy as np
 from penstock.bench.measure import best_seconds
 
 PACKAGES = ("penstock", "numpy", "pyarrow", "llvmlite", "polars", "duckdb", "pandas", "pyspark")
+FAST_MEMORY = 25e9
+"""Bytes a second: absolute bars are for a core that reads so fast, and are scaled to the one at hand."""
 FEATURES = ("sse4_2", "avx", "avx2", "fma", "bmi2", "avx512f", "avx512bw", "avx512vl", "neon", "asimd", "sve")
 
 

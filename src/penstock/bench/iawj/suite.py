@@ -14,12 +14,11 @@ from penstock.bench.iawj.field import JoinField, Measured, measure
 from penstock.bench.iawj.knobs import Turned, knobs
 from penstock.bench.iawj.sweeps import Sweep, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Workload
+from penstock.bench.machine import FAST_MEMORY
 from penstock.runtime.adapt.choose_join import JoinChooser
 
 Progress = Callable[[str], None]
 
-FAST_MEMORY = 25e9
-"""Bytes a second: the targets are for a core that reads this much."""
 PROBES = 5
 RESTING = (9, 10, 11, 13)
 REST = (

@@ -17,6 +17,7 @@ import pyarrow as pa
 import penstock as pk
 from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
 from penstock.bench.figures import Case, Figure, named, ratio
+from penstock.bench.machine import FAST_MEMORY
 from penstock.bench.measure import Contender, Outcome, compare
 from penstock.bench.peers import failing
 from penstock.bench.reference import NoCompilerError, single_chunk
@@ -29,8 +30,6 @@ PAPER = "C++ as in the paper"
 READ = "C++ only reading"
 KERNEL = "kernel"
 COLLECT = "collect()"
-FAST_MEMORY = 25e9
-"""Bytes a second: bars are for a core that reads this much."""
 ANSWER = "m"
 POISON = 0xA5
 

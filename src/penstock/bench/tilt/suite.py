@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -13,6 +12,7 @@ import pyarrow as pa
 import penstock as pk
 from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
 from penstock.bench.figures import Case, Figure, named, ratio
+from penstock.bench.machine import FAST_MEMORY
 from penstock.bench.measure import Contender, Outcome, best_seconds, compare
 from penstock.bench.peers import PEER_GROUP, failing
 from penstock.bench.reference import NoCompilerError, Reference, load_reference
@@ -23,7 +23,6 @@ from penstock.bench.tilt.peers import PEERS, Maker
 from penstock.bench.tilt.unfused import unfused_run
 
 KERNEL, UNFUSED, CPP, COLLECT, RUN = "kernel", "operator by operator", "C++", "collect()", "run()"
-FAST_MEMORY = 25e9
 COLLECT_PART = 10
 """`collect()` makes a table of intervals, most of them one sample long: it is asked about a part of the rows."""
 BATCHES = (10, 100, 1_000, 10_000, 100_000, 1_000_000)
@@ -194,13 +193,15 @@ def batch_cases(rows: int, options: TiltOptions, progress: Progress) -> list[Cas
         few = min(rows, size * MOST_BATCHES)
         batches = tables[0].slice(0, few).to_batches(max_chunksize=size)
         seconds = best_seconds(partial(whole_run, signal, batches), options.repeat)
-        outcome = Outcome(RUN, PENSTOCK_GROUP, 1, seconds=[seconds], agrees=True)
+        agrees = whole_run(signal, batches).equals(signal.collect(tables[0].slice(0, few)))
+        outcome = Outcome(RUN, PENSTOCK_GROUP, 1, seconds=[seconds], agrees=agrees)
         cases.append(Case(f"{size:,}", few, 1, (outcome,), (), "trend, by batch", size))
     return cases
 
 
-def whole_run(signal: pk.Signal, batches: Sequence[pa.RecordBatch]) -> None:
-    deque(signal.run(batches, engine=pk.Engine(threads=1)), 0)
+def whole_run(signal: pk.Signal, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    """All intervals, batch by batch."""
+    return pa.Table.from_batches(signal.run(batches, engine=pk.Engine(threads=1)), signal.schema)
 
 
 def batch_figure(cases: Sequence[Case]) -> Figure:
