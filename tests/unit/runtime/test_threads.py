@@ -1,0 +1,56 @@
+"""Threads that stay: all work is done once, whatever fails is told, and a fork has threads of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from penstock.runtime.threads import run_on_threads
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2, 7])
+@pytest.mark.parametrize("count", [0, 1, 2, 20])
+def test_all_work_is_done_once(count, threads):
+    done = []
+    run_on_threads([lambda place=place: done.append(place) for place in range(count)], threads)
+    assert sorted(done) == list(range(count))
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_what_one_raises_is_raised_when_the_others_have_ended(place):
+    done = []
+
+    def work(number):
+        if number == place:
+            raise ValueError(f"number {number}")
+        done.append(number)
+
+    with pytest.raises(ValueError, match=f"number {place}"):
+        run_on_threads([lambda number=number: work(number) for number in range(4)])
+    assert len(done) == len(set(done)) <= 3
+
+
+def test_work_may_itself_run_on_threads():
+    done = []
+    inner = [lambda place=place: done.append(place) for place in range(3)]
+    run_on_threads([lambda: run_on_threads(inner) for _ in range(300)])
+    assert len(done) == 900
+
+
+def test_two_run_at_the_same_time():
+    met = threading.Barrier(2, timeout=30)
+    run_on_threads([met.wait, met.wait])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_has_threads_of_its_own():
+    run_on_threads([int, int])
+    child = os.fork()
+    if child == 0:
+        done = []
+        run_on_threads([lambda: done.append(1), lambda: done.append(2)])
+        os._exit(len(done))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
