@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.radix import DIGIT_BITS, pack_words, radix_pass, radix_words
-from penstock.kernels.sort.ranks import assign_ranks, float_words
+from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
+from penstock.kernels.sort.ranks import assign_places, assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.loop.nodes import Kernel
@@ -146,7 +146,7 @@ class LaneReducers:
             first.where,
             tuple((question.kind, each.type) for question, (_, each) in zip(questions, group, strict=True)),
             call,
-            len({question.kind for question in questions}),
+            len({question.kind for question in questions} - {"quantile"}),
             memory_length,
             bits_length,
             self.sorter,
@@ -189,9 +189,9 @@ def sorter(workshop: Workshop) -> Sorter:
         DIGIT_BITS,
         made(float_words),
         made(assign_ranks),
+        made(assign_places),
         made(falls),
-        made(pack_words),
-        made(radix_words),
+        made(sort_words),
     )
 
 

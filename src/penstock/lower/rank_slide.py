@@ -15,7 +15,7 @@ from penstock.kernels.swag.order_statistics import (
 )
 from penstock.kernels.swag.rank_cursors import RankCursors
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I64, U64, Kernel, Type, Value, select
+from penstock.loop.nodes import F64, I32, I64, U8, U64, Kernel, Type, Value, select
 
 _S = TypeVar("_S", RankPeaks, RankCounts)
 
@@ -31,8 +31,9 @@ class Question:
 def build_rank_slide(questions: tuple[Question, ...]) -> Kernel:
     """Write the kernel that answers some questions, with one structure for all that need the same.
 
-    Results go to `out` buffers in the order of the questions: for a quantile its value, interpolated between
-    `values` by rank, and whether there is one; else the one answer, a mode of nothing being -1.
+    Quantiles ask for the `places` of rows, each its own, and are interpolated between the `values` there; the others
+    ask for `ranks`, which equal values share. Results go to `out` buffers in the order of the questions: for a
+    quantile its value, and whether there is one; else the one answer, a mode of nothing being -1.
     """
     return _RankSlide(questions).write()
 
@@ -42,21 +43,23 @@ class _RankSlide:
     questions: tuple[Question, ...]
     k: KernelBuilder = field(default_factory=lambda: KernelBuilder("rank_slide"))
     structures: dict[str, Structure] = field(default_factory=dict)
+    cursors: RankCursors | None = None
 
     def write(self) -> Kernel:
         k = self.k
         frames = k.buffer("lo", I64), k.buffer("hi", I64)
-        span = k.scalar("begin"), k.scalar("end")
-        ranks, self.distinct = k.buffer("ranks", I64), k.scalar("distinct")
-        self.values = k.buffer("values", F64)
+        span, base = (k.scalar("begin"), k.scalar("end")), k.scalar("base")
+        self.distinct, self.many = k.scalar("distinct"), k.scalar("many")
         answers = [self._answer(each) for each in self.questions]
-        columns = [Ranked(ranks, list(self.structures.values()))]
+        columns = [Ranked(k.buffer("places", I64), [self.cursors])] if self.cursors else []
+        if self.structures:
+            columns.append(Ranked(k.buffer("ranks", I64), list(self.structures.values())))
 
         def emit(frame: Value) -> None:
             for answer in answers:
                 answer(frame)
 
-        order_statistics(k, frames, span, columns, emit)
+        order_statistics(k, frames, span, columns, emit, base)
         k.ret(0)
         return k.build()
 
@@ -78,20 +81,18 @@ class _RankSlide:
         def values() -> list[Value]:
             lower, upper, between = cursors.neighbours(cursor)
             some = self.k.var("some", cursors.count > 0)
-            low, high = (self.k.var("value", self.values[select(some, rank, 0)]) for rank in (lower, upper))
+            low, high = (self.k.var("value", self.values[select(some, place, 0)]) for place in (lower, upper))
             exact = between.eq(0.0) | low.eq(high)  # of infinite neighbours too
-            return [select(exact, low, low + (high - low) * between), some.to(I64)]
+            return [select(exact, low, low + (high - low) * between), some.to(U8)]
 
-        return self._written(values, [F64, I64])
+        return self._written(values, [F64, U8])
 
     def _cursors(self) -> RankCursors:
-        """One count of ranks for all quantiles."""
-        if "cursors" not in self.structures:
-            memory, bits = self.k.buffer("memory", I32), self.k.buffer("bits", U64)
-            self.structures["cursors"] = RankCursors(self.k, self.distinct, memory, bits)
-        found = self.structures["cursors"]
-        assert isinstance(found, RankCursors)
-        return found
+        """One set of places for all quantiles."""
+        if self.cursors is None:
+            self.values = self.k.buffer("values", F64)
+            self.cursors = RankCursors(self.k, self.many, self.k.buffer("bits", U64))
+        return self.cursors
 
     def _structure(self, name: str, kind: type[_S]) -> _S:
         if name not in self.structures:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.compile import backend_named
 from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.radix import DIGIT_BITS, pack_words, radix_pass, radix_words
-from penstock.kernels.sort.ranks import assign_ranks, float_words
+from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
+from penstock.kernels.sort.ranks import assign_places, assign_ranks, float_words
 from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter
 
 MANY = 300_000
@@ -23,9 +23,8 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 def sorter() -> Sorter:
     native = backend_named("native")
-    ranking = native(float_words()), native(assign_ranks())
-    packed = native(pack_words()), native(radix_words())
-    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()), *packed)
+    ranking = native(float_words()), native(assign_ranks()), native(assign_places())
+    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()), native(sort_words()))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -89,3 +88,13 @@ def test_sums_of_floats_forget_what_was_huge_or_not_finite() -> None:
             assert abs(found - math.fsum(window)) <= 1e-12 * math.fsum(map(abs, window))
         else:
             assert math.isnan(found) if any(map(math.isnan, window)) else found == math.inf
+
+
+@pytest.mark.parametrize("outlier", [0, 1 << 40, 1 << 62, -(1 << 63), (1 << 63) - 1])
+@pytest.mark.parametrize("spread", [1, 1000, 1 << 30, 1 << 50])
+def test_keys_that_lie_close_together_beside_one_far_away_are_sorted(outlier: int, spread: int) -> None:
+    keys = np.random.default_rng(5).integers(0, spread, 3 * FEW)
+    keys[FEW] = outlier
+    places, order = sorter().places(keys)
+    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+    assert places[order].tolist() == list(range(len(keys)))

@@ -6,8 +6,10 @@ of 64 bits together, they move as one: the key above, the row number below.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, U64, Kernel
+from penstock.loop.nodes import BOOL, I64, U64, Buffer, Kernel, Value, maximum
 
 DIGIT_BITS = 8
 DIGITS = 1 << DIGIT_BITS
@@ -41,39 +43,99 @@ def radix_pass() -> Kernel:
     return k.build()
 
 
-def pack_words() -> Kernel:
-    """Write words of (key - least), without its lowest `drop` bits, above the row number in `bits` bits."""
-    k = KernelBuilder("pack_words")
-    keys, words, rows = k.buffer("keys", I64), k.buffer("words", I64), k.scalar("rows")
+def sort_words() -> Kernel:
+    """Write row numbers in the order of their keys to `words`. Return 1, or 0 where it was not found.
+
+    A word is (key - least) without its lowest `drop` bits, above the row number in `bits` bits. The bits of words from
+    `low` to `high` are sorted by, two digits at a time; the few that differ only below are put in order by insertion,
+    which is given up after `patience` steps. Keys that differ in the bits dropped may be found to be out of order.
+    """
+    k = KernelBuilder("sort_words")
+    keys, rows, mask = k.buffer("keys", I64), k.scalar("rows"), k.scalar("mask")
+    words, spare = k.buffer("words", I64), k.buffer("spare", I64)
+    low, high, patience = k.scalar("low"), k.scalar("high"), k.scalar("patience")
+    _pack(k, keys, words, rows)
+    shift = k.var("shift", low)
+    counts = k.local("low_counts", I64, DIGITS), k.local("high_counts", I64, DIGITS)
+    with k.while_(shift < high):
+        _count_digits(k, words, rows, shift, counts)
+        _carry_by_digit(k, words, spare, rows, lambda word: word >> shift, counts[0])
+        _carry_by_digit(k, spare, words, rows, lambda word: (word >> shift) >> DIGIT_BITS, counts[1])
+        k.set(shift, shift + 2 * DIGIT_BITS)
+    settled = _settled(k, words, rows, patience)
+    fallen = _unpacked(k, words, keys, rows, mask)
+    k.ret((settled & ~fallen).to(I64))
+    return k.build()
+
+
+def _pack(k: KernelBuilder, keys: Buffer, words: Buffer, rows: Value) -> None:
     least, drop, bits = k.scalar("least"), k.scalar("drop", U64), k.scalar("bits", U64)
     with k.for_(0, rows, "i") as i:
         key = ((keys[i] - least).to(U64) >> drop) << bits
         k.store(words, i, (key | i.to(U64)).to(I64))
-    k.ret(0)
-    return k.build()
 
 
-def radix_words() -> Kernel:
-    """Reorder words by the digit at `shift`."""
-    k = KernelBuilder("radix_words")
-    words, ordered = k.buffer("words", I64), k.buffer("ordered", I64)
-    rows, shift = k.scalar("rows"), k.scalar("shift")
-    counts = k.local("counts", I64, DIGITS)
+def _count_digits(
+    k: KernelBuilder, words: Buffer, rows: Value, shift: Value, counts: tuple[Buffer, Buffer]
+) -> None:
+    """Find where each digit's words begin, for two digits at once."""
     with k.for_(0, DIGITS, "d") as d:
-        k.store(counts, d, 0)
+        for each in counts:
+            k.store(each, d, 0)
     with k.for_(0, rows, "i") as i:
-        digit = k.var("digit", (words[i] >> shift) & (DIGITS - 1))
-        k.store(counts, digit, counts[digit] + 1)
-    total = k.var("total", 0)
+        word = k.var("word", words[i] >> shift)
+        for place, each in enumerate(counts):
+            digit = k.var("digit", (word >> (place * DIGIT_BITS)) & (DIGITS - 1))
+            k.store(each, digit, each[digit] + 1)
+    totals = [k.var("total", 0) for _ in counts]
     with k.for_(0, DIGITS, "d") as d:
-        here = k.var("here", counts[d])
-        k.store(counts, d, total)
-        k.set(total, total + here)
+        for total, each in zip(totals, counts, strict=True):
+            here = k.var("here", each[d])
+            k.store(each, d, total)
+            k.set(total, total + here)
+
+
+def _carry_by_digit(
+    k: KernelBuilder,
+    source: Buffer,
+    target: Buffer,
+    rows: Value,
+    shifted: Callable[[Value], Value],
+    places: Buffer,
+) -> None:
     with k.for_(0, rows, "i") as i:
+        word = k.var("word", source[i])
+        digit = k.var("digit", shifted(word) & (DIGITS - 1))
+        place = k.var("place", places[digit])
+        k.store(target, place, word)
+        k.store(places, digit, place + 1)
+
+
+def _settled(k: KernelBuilder, words: Buffer, rows: Value, patience: Value) -> Value:
+    """Put words in order that nearly are; whether patience was enough."""
+    i, last, left = k.var("i", 1), k.var("last", words[0]), k.var("left", patience)
+    with k.while_((i < rows) & (left >= 0)):
         word = k.var("word", words[i])
-        digit = k.var("digit", (word >> shift) & (DIGITS - 1))
-        place = k.var("place", counts[digit])
-        k.store(ordered, place, word)
-        k.store(counts, digit, place + 1)
-    k.ret(0)
-    return k.build()
+        with k.if_(word < last):
+            place = k.var("place", i)
+            with k.while_((place > 0) & (words[maximum(place - 1, 0)] > word)):
+                k.store(words, place, words[place - 1])
+                k.set(place, place - 1)
+            k.store(words, place, word)
+            k.set(left, left - (i - place))
+        with k.else_():
+            k.set(last, word)
+        k.set(i, i + 1)
+    return k.var("settled", left >= 0)
+
+
+def _unpacked(k: KernelBuilder, words: Buffer, keys: Buffer, rows: Value, mask: Value) -> Value:
+    """Leave the row number in each word; whether keys are out of order."""
+    fallen, before = k.var("fallen", False, BOOL), k.var("before", keys[words[0] & mask])
+    with k.for_(0, rows, "i") as i:
+        row = k.var("row", words[i] & mask)
+        key = k.var("key", keys[row])
+        k.set(fallen, fallen | (key < before))
+        k.set(before, key)
+        k.store(words, i, row)
+    return fallen

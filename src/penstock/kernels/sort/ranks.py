@@ -1,4 +1,4 @@
-"""Ranks from a sort: equal keys share one, and the smallest has 0."""
+"""Ranks from a sort: equal keys share one, and the smallest has 0. Places: every row has its own."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def float_words() -> Kernel:
 def assign_ranks() -> Kernel:
     """Give each row the rank of its key, and each rank the first row that has it; return how many ranks there are."""
     k = KernelBuilder("assign_ranks")
-    keys, order = k.buffer("sorted_keys", I64), k.buffer("sorted_order", I64)
+    keys, order = k.buffer("keys", I64), k.buffer("sorted_order", I64)
     ranks, first, rows = k.buffer("ranks", I64), k.buffer("first", I64), k.scalar("rows")
     found, before = k.var("found", 0), k.var("before", 0)
     with k.for_(0, rows, "i") as i:
-        key, row = k.var("key", keys[i]), k.var("row", order[i])
+        row = k.var("row", order[i])
+        key = k.var("key", keys[row])
         new = k.var("new", (i.eq(0) | key.ne(before)).to(I64))
         k.set(found, found + new)
         k.store(ranks, row, found - 1)
@@ -39,4 +40,14 @@ def assign_ranks() -> Kernel:
             k.store(first, found - 1, row)
         k.set(before, key)
     k.ret(found)
+    return k.build()
+
+
+def assign_places() -> Kernel:
+    """Give each row its place in the order."""
+    k = KernelBuilder("assign_places")
+    order, places, rows = k.buffer("sorted_order", I64), k.buffer("places", I64), k.scalar("rows")
+    with k.for_(0, rows, "i") as i:
+        k.store(places, order[i], i)
+    k.ret(0)
     return k.build()

@@ -72,12 +72,16 @@ def order_statistics(
     span: tuple[Value, Value],
     columns: Sequence[Ranked],
     emit: Callable[[Value], None],
+    base: Value | int = 0,
 ) -> None:
-    """Write the loop over the frames [span): rows leave and enter, then `emit` asks the structures."""
+    """Write the loop over the frames [span): rows leave and enter, then `emit` asks the structures.
+
+    `base` is the number that frames give the first of the rows.
+    """
     lows, highs = frames
     first, last = k.var("first", 0), k.var("last", 0)  # the rows that are counted
     with k.for_(*span, "f") as f:
-        lo, hi = k.var("lo", lows[f]), k.var("hi", highs[f])
+        lo, hi = k.var("lo", lows[f] - base), k.var("hi", highs[f] - base)
         with k.if_(lo >= last):
             _leave(k, columns, first, last)
             k.set(first, lo)

@@ -1,12 +1,12 @@
 """The k-th smallest of the rows in a frame, by cursors that move a step at a time.
 
-When a row enters or leaves, the place of a quantile moves by one at most. So a cursor that stands at the rank
-of its place has never far to go: from one rank that occurs to the next. Which ranks occur is kept in bits, 64
-to a word, with further bits that say which words are not empty, and so on: a step looks at two words a level,
-mostly at one.
+Every row has a *place* of its own: where it would stand if all rows were sorted, equal ones in the order they
+came. When a row enters or leaves, a quantile moves by one row at most, so a cursor that stands at its place has
+never far to go: to the next place that is taken, or the one before. Which places are taken is kept in bits, 64 to
+a word, with further bits that say which words are not empty, and so on: a step mostly looks at one word.
 
-Cost: a count and a bit for each row that enters or leaves, and a step or none for an answer, whatever the
-window's size. Memory: a count and a little more than a bit for each rank, all zeros before and after.
+Cost: a bit for each row that enters or leaves, and a step or none for an answer, whatever the window's size.
+Memory: a little more than a bit for each row, all zeros before and after.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I64, U64, Bitcast, Buffer, Unary, Value, Var, const, select
+from penstock.loop.nodes import BOOL, F64, I64, U64, Bitcast, Buffer, Unary, Value, Var, const, select
 
 _BITS = 6
-_LEVELS = 5  # words of words …: more than 2 ** 30 ranks
+_LEVELS = 5  # words of words …: more than 2 ** 30 places
 
 
-def bits_length(distinct: int) -> int:
-    """Give the words that the bits of that many ranks take, on all levels.
+def bits_length(places: int) -> int:
+    """Give the words that the bits of that many places take, on all levels.
 
     >>> bits_length(1), bits_length(64), bits_length(65)
     (5, 5, 6)
     """
-    words, total = distinct, 0
+    words, total = places, 0
     for _ in range(_LEVELS):
         words = max(-(-words >> _BITS), 1)
         total += words
@@ -35,25 +35,25 @@ def bits_length(distinct: int) -> int:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Stands at a rank; `before` counts the rows whose ranks are smaller."""
+    """Stands at a place; `before` counts the rows at smaller ones."""
 
     fraction: float
-    rank: Var
+    place: Var
     before: Var
 
 
 class RankCursors:
-    """Counts ranks, and finds the ranks at the places of some quantiles."""
+    """Marks places that are taken, and finds those of some quantiles."""
 
-    def __init__(self, k: KernelBuilder, distinct: Value, memory: Buffer, bits: Buffer) -> None:
-        self.k, self.ranks, self.memory, self.bits = k, distinct, memory, bits
+    def __init__(self, k: KernelBuilder, places: Value, bits: Buffer) -> None:
+        self.k, self.places, self.bits = k, places, bits
         self.count = k.var("count", 0)
         self.cursors: list[_Cursor] = []
         self.base = self._lay_out()
 
     def _lay_out(self) -> list[Value]:
         """Where the words of each level begin."""
-        k, words = self.k, self.ranks
+        k, words = self.k, self.places
         bases: list[Value] = [const(0, I64)]
         for _ in range(_LEVELS):
             words = k.var("words", (words + 63) >> _BITS)
@@ -64,127 +64,139 @@ class RankCursors:
 
     def cursor(self, fraction: float) -> _Cursor:
         """Follow the quantile at a fraction; before any row enters."""
-        made = _Cursor(fraction, self.k.var("rank", 0), self.k.var("before", 0))
+        made = _Cursor(fraction, self.k.var("at", 0), self.k.var("before", 0))
         self.cursors.append(made)
         return made
 
     # -- rows ------------------------------------------------------------------------------------------
 
-    def add(self, rank: Value) -> None:
-        """Count a rank that enters."""
+    def add(self, place: Value) -> None:
+        """Take the place of a row that enters."""
         k = self.k
-        old = k.var("old", self.memory[rank])
-        k.store(self.memory, rank, old + 1)
-        new = k.var("new", old.eq(0))
+        new = k.var("new", True, BOOL)
         for level, base in enumerate(self.base):
             with k.if_(new):  # where a word has had a bit, those above know
-                word = k.var("word", base + (rank >> (_BITS * (level + 1))))
+                word = k.var("word", base + (place >> (_BITS * (level + 1))))
                 before = k.var("before", self.bits[word])
-                k.store(self.bits, word, before | _bit(rank >> (_BITS * level)))
+                k.store(self.bits, word, before | _bit(place >> (_BITS * level)))
                 k.set(new, before.eq(0))
-        self._counted(rank, 1)
+        self._counted(place, 1)
 
-    def remove(self, rank: Value) -> None:
-        """Count a rank that leaves."""
+    def remove(self, place: Value) -> None:
+        """Give back the place of a row that leaves."""
         k = self.k
-        left = k.var("left", self.memory[rank] - 1)
-        k.store(self.memory, rank, left)
-        empty = k.var("empty", left.eq(0))
+        empty = k.var("empty", True, BOOL)
         for level, base in enumerate(self.base):
             with k.if_(empty):
-                word = k.var("word", base + (rank >> (_BITS * (level + 1))))
-                rest = k.var("rest", self.bits[word] & ~_bit(rank >> (_BITS * level)))
+                word = k.var("word", base + (place >> (_BITS * (level + 1))))
+                rest = k.var("rest", self.bits[word] & ~_bit(place >> (_BITS * level)))
                 k.store(self.bits, word, rest)
                 k.set(empty, rest.eq(0))
-        self._counted(rank, -1)
+        self._counted(place, -1)
 
-    def _counted(self, rank: Value, by: int) -> None:
+    def _counted(self, place: Value, by: int) -> None:
         k = self.k
         k.set(self.count, self.count + by)
         for each in self.cursors:
-            k.set(each.before, each.before + select(rank < each.rank, const(by, I64), const(0, I64)))
+            k.set(each.before, each.before + select(place < each.place, const(by, I64), const(0, I64)))
 
     def length(self) -> Value:
-        return self.ranks
+        return self.places
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Give back all places."""
         k = self.k
-        with k.for_(0, self.ranks, "i") as i:
-            k.store(self.memory, i, 0)
         with k.for_(0, self.end, "i") as i:
             k.store(self.bits, i, 0)
         k.set(self.count, 0)
         for each in self.cursors:
             k.set(each.before, 0)
-            k.set(each.rank, 0)
+            k.set(each.place, 0)
 
     # -- answers ---------------------------------------------------------------------------------------
 
     def neighbours(self, cursor: _Cursor) -> tuple[Var, Var, Var]:
-        """Find the ranks on either side of a quantile's place, and how far the place lies between them.
+        """Find the places on either side of a quantile, and how far it lies between them.
 
-        Of n ranks the place is fraction * (n - 1). Without meaning where nothing is counted.
+        Of n rows in order it is at fraction * (n - 1). Without meaning where there is no row.
         """
         k = self.k
         exact = k.var("exact", (self.count - 1).to(F64) * cursor.fraction)
         whole = k.var("whole", Unary("floor", exact))
-        place, between = k.var("place", whole.to(I64)), k.var("between", exact - whole)
-        upper = k.var("upper", cursor.rank)
+        wanted, between = k.var("wanted", whole.to(I64)), k.var("between", exact - whole)
+        upper = k.var("upper", cursor.place)
         with k.if_(self.count > 0):
-            self._move(cursor, place)
-            k.set(upper, cursor.rank)
-            here = self.memory[cursor.rank].to(I64)
-            with k.if_((between > 0.0) & (cursor.before + here <= place + 1)):
-                k.set(upper, self._next(cursor.rank))
-        return cursor.rank, upper, between
+            self._move(cursor, wanted)
+            k.set(upper, cursor.place)
+            with k.if_(between > 0.0):
+                k.set(upper, self._next(cursor.place))
+        return cursor.place, upper, between
 
-    def _move(self, cursor: _Cursor, place: Value) -> None:
+    def _move(self, cursor: _Cursor, wanted: Value) -> None:
         k = self.k
-        with k.while_(cursor.before > place):
-            k.set(cursor.rank, self._previous(cursor.rank))
-            k.set(cursor.before, cursor.before - self.memory[cursor.rank].to(I64))
-        here = k.var("here", self.memory[cursor.rank].to(I64))
-        with k.while_(cursor.before + here <= place):
+        with k.while_(cursor.before > wanted):
+            k.set(cursor.place, self._previous(cursor.place))
+            k.set(cursor.before, cursor.before - 1)
+        here = k.var("here", self._taken(cursor.place))
+        with k.while_(cursor.before + here <= wanted):
             k.set(cursor.before, cursor.before + here)
-            k.set(cursor.rank, self._next(cursor.rank))
-            k.set(here, self.memory[cursor.rank].to(I64))
+            k.set(cursor.place, self._next(cursor.place))
+            k.set(here, 1)
 
-    def _next(self, rank: Value) -> Value:
-        """The next rank that occurs; there is one."""
-        return self._neighbour(rank, upwards=True)
+    def _taken(self, place: Value) -> Value:
+        """1 where a place is taken, else 0."""
+        word = self.bits[place >> _BITS]
+        return Bitcast((word >> Bitcast(place & 63, U64)) & const(1, U64), I64)
 
-    def _previous(self, rank: Value) -> Value:
-        """The rank before that occurs; there is one."""
-        return self._neighbour(rank, upwards=False)
+    def _next(self, place: Value) -> Value:
+        """The next place that is taken; there is one."""
+        return self._neighbour(place, upwards=True)
 
-    def _neighbour(self, rank: Value, upwards: bool) -> Value:
-        """Go up the levels to a word that has a bit beside the rank's own, and down again to the nearest rank."""
+    def _previous(self, place: Value) -> Value:
+        """The place before that is taken; there is one."""
+        return self._neighbour(place, upwards=False)
+
+    def _neighbour(self, place: Value, upwards: bool) -> Value:
+        """Look in the word of a place; elsewhere, go up the levels to a word with a bit beside its own, and down again."""
         k = self.k
-        node, level = k.var("node", rank), k.var("level", 0)
-        found = k.var("found", const(0, U64))
+        node = k.var("node", place)
+        found = k.var("found", self._beside(const(0, I64), node, upwards))
+        with k.if_(found.ne(0)):
+            k.set(node, _child(node, found, upwards))
+        with k.else_():
+            self._climb(node, found, upwards)
+        return node
+
+    def _beside(self, base: Value, node: Value, upwards: bool) -> Value:
+        """The bits of a node's word on one side of its own."""
+        word = self.k.var("word", self.bits[base + (node >> _BITS)])
+        if not upwards:
+            return word & (_bit(node) - const(1, U64))
+        # Shifting by one more separately: a shift by 64 would be a shift by 0.
+        return (word >> Bitcast(node & 63, U64)) >> const(1, U64)
+
+    def _climb(self, node: Var, found: Var, upwards: bool) -> None:
+        k, level = self.k, self.k.var("level", 0)
         base = k.local("level_base", I64, _LEVELS)
         for place, each in enumerate(self.base):
             k.store(base, place, each)
         with k.while_(found.eq(0)):
-            word = k.var("word", self.bits[base[level] + (node >> _BITS)])
-            inside = Bitcast(node & 63, U64)
-            # Shifting by one more separately: a shift by 64 would be a shift by 0.
-            beyond = (word >> inside) >> const(1, U64) if upwards else word & (_bit(node) - const(1, U64))
-            k.set(found, beyond)
-            with k.if_(found.eq(0)):
-                k.set(node, node >> _BITS)
-                k.set(level, level + 1)
-        if upwards:
-            k.set(node, node + 1 + Bitcast(Unary("ctz", found), I64))
-        else:
-            k.set(node, ((node >> _BITS) << _BITS) + _highest(found))
+            k.set(node, node >> _BITS)
+            k.set(level, level + 1)
+            k.set(found, self._beside(base[level], node, upwards))
+        k.set(node, _child(node, found, upwards))
         with k.while_(level > 0):
             k.set(level, level - 1)
             down = k.var("down", self.bits[base[level] + node])
             child = Bitcast(Unary("ctz", down), I64) if upwards else _highest(down)
             k.set(node, (node << _BITS) + child)
-        return node
+
+
+def _child(node: Value, beside: Value, upwards: bool) -> Value:
+    """The nearest node among the bits on one side of another."""
+    if upwards:
+        return node + 1 + Bitcast(Unary("ctz", beside), I64)
+    return ((node >> _BITS) << _BITS) + _highest(beside)
 
 
 def _bit(node: Value) -> Value:

@@ -19,8 +19,7 @@ from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 
-# What is kept for so many rows fits the second-level cache.
-BLOCK = 1 << 16
+# A block has several times the rows of a frame.
 FRAMES_A_BLOCK = 4
 
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
@@ -48,14 +47,14 @@ class Frames:
     def chosen(self, which: np.ndarray) -> Frames:
         return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
 
-    def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
         """Give the frames begin … end as they lie, all at once or so many rows at a time."""
-        cuts = self.cuts(begin, end, BLOCK) if by_blocks else [begin, end]
+        cuts = [begin, end] if block is None else self._cuts(begin, end, block)
         for first, last in pairwise(cuts):
             lo, hi = self.lo[first:last], self.hi[first:last]
             yield Stretch(first, lo, hi, int((hi - lo).max()))
 
-    def cuts(self, begin: int, end: int, rows: int) -> list[int]:
+    def _cuts(self, begin: int, end: int, rows: int) -> list[int]:
         """Cut frames after so many rows: more than a frame has, or most rows would be met twice."""
         if begin == end:
             return []

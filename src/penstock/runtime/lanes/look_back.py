@@ -95,10 +95,10 @@ class Behind(Frames):
 
     end = start
 
-    def sweep(self, begin: int, end: int, by_blocks: bool) -> Iterator[Stretch]:
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
         """Find the frames begin … end block by block, each in the memory of the one before."""
         lo, hi = room(2 * MOST).reshape(2, MOST)
-        block = BLOCK
+        block = block or BLOCK
         while begin < end:
             rows = min(block, end - begin)
             longest = self._find(begin, begin + rows, lo, hi)

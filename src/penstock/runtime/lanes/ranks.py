@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, to_arrow, values_view
 from penstock.runtime.lanes.sorting import Sorter
+
+_Values = TypeVar("_Values", pa.Array, np.ndarray)
 
 # Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
 SPARSEST = 2
@@ -17,15 +22,31 @@ def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple
 
     NaN is one value and the largest; 0.0 stands for -0.0.
     """
-    whole = plain(column)
-    places = np.arange(len(whole)) if counts is None else np.flatnonzero(counts)
-    known = whole if counts is None else whole.take(indices(places))
-    numbers, values = _numbered(known, sorter)
+    return _where(counts, plain(column), lambda known: _numbered(known, sorter))
+
+
+def placed(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple[np.ndarray, np.ndarray]:
+    """Give each row its place in the order of numbers, -1 where it does not count, and the numbers in that order."""
+
+    def numbers(known: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+        values = _numbers(known)
+        places, order = sorter.places(_ordered_words(values, sorter))
+        return places, values[order]
+
+    return _where(counts, plain(column), numbers)
+
+
+def _where(
+    counts: np.ndarray | None, column: pa.Array, number: Callable[[pa.Array], tuple[np.ndarray, _Values]]
+) -> tuple[np.ndarray, _Values]:
+    """Number the rows that count, and give the others -1."""
     if counts is None:
-        return numbers, values
-    ranks = np.full(len(whole), -1, np.int64)
-    ranks[places] = numbers
-    return ranks, values
+        return number(column)
+    rows = np.flatnonzero(counts)
+    known, values = number(column.take(indices(rows)))
+    numbers = np.full(len(column), -1, np.int64)
+    numbers[rows] = known
+    return numbers, values
 
 
 def plain(column: pa.Array) -> pa.Array:
@@ -38,10 +59,7 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     dtype = column.type
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return _of_texts(column)
-    if pa.types.is_boolean(dtype):
-        values = column.to_numpy(zero_copy_only=False).astype(np.uint8)
-    else:
-        values = values_view(column)
+    values = _numbers(column)
     if values.dtype.kind == "f":
         ranks, distinct = _of_numbers(values, dtype, sorter)
         return ranks, distinct
@@ -50,6 +68,13 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
         numbers = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
         return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
     return _of_numbers(values, dtype, sorter)
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    if pa.types.is_boolean(column.type):
+        bits: np.ndarray = column.to_numpy(zero_copy_only=False)
+        return bits.astype(np.uint8)
+    return values_view(column)
 
 
 def _of_numbers(values: np.ndarray, dtype: pa.DataType, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:

@@ -30,6 +30,8 @@ from penstock.runtime.worker import OVERFLOW
 
 # Fewer rows and frames than this are not worth a second thread.
 WORK_PER_THREAD = 1 << 16
+# What is kept for so many rows fits the second-level cache.
+BLOCK = 1 << 15
 # The first call of a kernel over regular frames has so many rows, and so many times those of a frame.
 FEWEST_ROWS, SEVERAL = 1 << 17, 8
 
@@ -72,9 +74,9 @@ class SlideCall:
     scratch: tuple[Cells, ...]
 
     @property
-    def by_blocks(self) -> bool:
-        """Whether few rows a call are better than many."""
-        return any(each.whole for each in self.scratch)
+    def block(self) -> int | None:
+        """How many rows a call should have, where few are better than many."""
+        return BLOCK if any(each.whole for each in self.scratch) else None
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ def _sweep(
     """Run a kernel over the frames begin … end, in memory that grows with the longest."""
     head, scratch = np.zeros(WORDS, np.int64), {}
     longest = rows = -1
-    for stretch in frames.sweep(begin, end, kernel.by_blocks):
+    for stretch in frames.sweep(begin, end, kernel.block):
         if stretch.longest > longest or stretch.rows > rows:
             longest, rows = 2 * stretch.longest, 2 * stretch.rows
             scratch = {each.parameter: each.made(longest, rows) for each in kernel.scratch}

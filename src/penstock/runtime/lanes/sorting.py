@@ -19,24 +19,27 @@ MANY = 4
 STRETCH = 1 << 19
 # Bits of a word, but for its sign; and how many of a key's lowest bits may be left out of it.
 WORD, MOST_DROPPED = 63, 20
+# Keys of up to so many rows are sorted by their highest 32 bits first: few stay alike, and those few are put in
+# order by insertion, which is given up after so many steps a row.
+SORTED_BITS, MOST_ROWS, PATIENCE = 32, 1 << 24, 2
 
 
 @dataclass(frozen=True)
 class Sorter:
     """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
 
-    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted; `falls` tells
-    whether a number is less than the one before. `pack_words` and `radix_words` do the same as `radix_pass` with keys and
-    row numbers in one word.
+    `float_words` makes whole numbers of floats, in their order; `assign_ranks` and `assign_places` number what is sorted;
+    `falls` tells whether a number is less than the one before. `sort_words` does all at once, where keys and row numbers
+    fit a word together.
     """
 
     radix_pass: Call
     digit_bits: int
     float_words: Call
     assign_ranks: Call
+    assign_places: Call
     falls: Call
-    pack_words: Call
-    radix_words: Call
+    sort_words: Call
 
     def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
         """Whether times never fall; each thread looks at a stretch of them."""
@@ -58,17 +61,17 @@ class Sorter:
         """The places of rows by the first key, then the next ones; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
-        sorted_key, order = self._by(keys[0])
+        order = self._by(keys[0])
         if len(keys) == 1:
             return order
-        alike = _in_runs(sorted_key)
+        alike = _in_runs(keys[0][order])
         if MANY * len(alike) < len(order):  # the other keys matter for few rows only
             rows = order[alike]
             order[alike] = rows[np.lexsort([key[rows] for key in reversed(keys)])]
             return order
-        _, order = self._by(keys[-1])
+        order = self._by(keys[-1])
         for key in reversed(keys[:-1]):
-            order = order[self._by(key[order])[1]]
+            order = order[self._by(key[order])]
         return order
 
     def ranks(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,15 +80,15 @@ class Sorter:
         ranks, first = room(rows), room(rows)
         if not rows:
             return ranks, first
-        sorted_keys, order = self._by(keys)
-        given = {
-            "sorted_keys": sorted_keys,
-            "sorted_order": order,
-            "ranks": ranks,
-            "first": first,
-            "rows": rows,
-        }
+        given = {"keys": np.ascontiguousarray(keys), "sorted_order": self._by(keys), "rows": rows}
+        given |= {"ranks": ranks, "first": first}
         return ranks, first[: self.assign_ranks(given)]
+
+    def places(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each row in the order of its keys, and the rows in that order."""
+        order, places = self.order(keys), room(len(keys))
+        self.assign_places({"sorted_order": order, "places": places, "rows": len(keys)})
+        return places, order
 
     def words(self, floats: np.ndarray) -> np.ndarray:
         """Whole numbers in the order of floats."""
@@ -93,8 +96,8 @@ class Sorter:
         self.float_words({"values": floats, "words": words, "rows": len(floats)})
         return words
 
-    def _by(self, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The keys in order, and their places."""
+    def _by(self, key: np.ndarray) -> np.ndarray:
+        """The places of rows by one key."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
         found = self._packed(key, least, (most - least).bit_length())
@@ -107,27 +110,31 @@ class Sorter:
             self.radix_pass({**given, "shift": shift})
             spare = (room(len(key)), room(len(key))) if now[0] is key else now
             now, then = then, spare
-        return now
+        return now[1]
 
-    def _packed(self, key: np.ndarray, least: int, span: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Sort keys of `span` bits in words they share with their places: the keys in order, and their places.
+    def _packed(self, key: np.ndarray, least: int, span: int) -> np.ndarray | None:
+        """Sort keys of `span` bits in words they share with their places, and give those.
 
         A key that is too long loses its lowest bits. None if that leaves keys out of order, or would be likely to.
         """
-        bits = (len(key) - 1).bit_length()
+        rows = len(key)
+        bits = (rows - 1).bit_length()
         drop = max(span + bits - WORD, 0)
         if drop > MOST_DROPPED:
             return None
-        words, spare = room(len(key)), room(len(key))
-        self.pack_words(
-            {"keys": key, "words": words, "rows": len(key), "least": least, "drop": drop, "bits": bits}
-        )
-        for shift in range(bits, bits + span - drop, self.digit_bits):
-            self.radix_words({"words": words, "ordered": spare, "rows": len(key), "shift": shift})
-            words, spare = spare, words
-        places = np.bitwise_and(words, (1 << bits) - 1, out=words)
-        ordered = np.take(key, places, out=spare, mode="clip")  # the default would go through another array
-        return (ordered, places) if drop == 0 or self.in_order(ordered) else None
+        words, high = room(rows), bits + span - drop
+        given = {
+            "keys": key,
+            "rows": rows,
+            "least": least,
+            "drop": drop,
+            "bits": bits,
+            "mask": (1 << bits) - 1,
+        }
+        given |= {"words": words, "spare": room(rows), "high": high, "patience": PATIENCE * rows}
+        lows = {bits, max(high - SORTED_BITS, bits)} if rows <= MOST_ROWS else {bits}
+        found = any(self.sort_words({**given, "low": low}) for low in sorted(lows, reverse=True))
+        return words if found else None
 
 
 def _in_runs(key: np.ndarray) -> np.ndarray:

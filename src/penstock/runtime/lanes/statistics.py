@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import room, to_arrow, values_view
-from penstock.runtime.lanes.framing import Frames
+from penstock.runtime.buffers import room, to_arrow
+from penstock.runtime.lanes.framing import Frames, Stretch
 from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.ranks import ranked
-from penstock.runtime.lanes.reducers import KernelPass, active, chosen
+from penstock.runtime.lanes.ranks import placed, ranked
+from penstock.runtime.lanes.reducers import KernelPass, active, chosen, parts
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
 # Of so many rows ranks, counts and bits stay in the cache, and few words of bits are empty.
-BLOCK = 1 << 15
+BLOCK = 1 << 14
 
 _PER_QUESTION = {"quantile": 2, "mode": 1, "count_distinct": 1}
 
@@ -31,8 +32,8 @@ class RankReducer:
     """Quantiles, mode and count of distinct values of one column, in one pass over the frames.
 
     The kernel writes what `lower/rank_slide.py` says for each of the `questions`, given with the types of
-    their results, and works in `structures` memories of `memory_length(distinct values)` counts, and in
-    `bits_length(distinct values)` words of bits.
+    their results, and works in `structures` memories of `memory_length(distinct values)` counts, and, for
+    quantiles, in `bits_length(rows)` words of bits.
     """
 
     places: tuple[int, ...]
@@ -51,29 +52,23 @@ class RankReducer:
         """Rank and count a stretch of rows at a time, so that what is counted fits a cache."""
         column = lanes.column(self.column)
         counts = active(lanes, (self.column,), self.where)
-        blocks = list(pairwise(frames.cuts(0, len(frames), BLOCK)))
-        answers: list[list[pa.Array]] = [[] for _ in blocks]
+        ranges = parts(len(frames), len(column) + len(frames), self.threads)
+        answers: list[list[list[pa.Array]]] = [[] for _ in ranges]
 
-        def work(begin: int) -> None:
-            for place in range(begin, len(blocks), self.threads):
-                answers[place] = self._block(column, counts, frames, *blocks[place])
+        def work(place: int) -> None:
+            for stretch in frames.sweep(*ranges[place], BLOCK):
+                answers[place].append(self._answers(column, counts, stretch))
 
-        run_on_threads([partial(work, begin) for begin in range(min(self.threads, len(blocks)))])
-        return [pa.concat_arrays(each) for each in zip(*answers, strict=True)]
+        run_on_threads([partial(work, place) for place in range(len(ranges))])
+        return [pa.concat_arrays(each) for each in zip(*chain(*answers), strict=True)]
 
-    def _block(
-        self, column: pa.Array, counts: np.ndarray | None, frames: Frames, begin: int, end: int
-    ) -> list[pa.Array]:
-        first, last = int(frames.lo[begin]), int(frames.hi[end - 1])
-        some = None if counts is None else counts[first:last]
-        ranks, values = ranked(column.slice(first, last - first), some, self.sorter)
-        outputs, length = self._outputs(end - begin), self.memory_length(len(values))
-        memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
-        bounds = {"lo": frames.lo[begin:end] - first, "hi": frames.hi[begin:end] - first}
-        given = {**bounds, "ranks": ranks, "distinct": len(values), "begin": 0, "end": end - begin}
-        given["values"] = self._numbers(values)
-        bits = {"bits": np.zeros(self.bits_length(len(values)), np.uint64)}
-        self.call({**given, **memories, **bits, **outputs})
+    def _answers(self, column: pa.Array, counts: np.ndarray | None, stretch: Stretch) -> list[pa.Array]:
+        first, last = int(stretch.lo[0]), int(stretch.hi[-1])
+        rows = column.slice(first, last - first), None if counts is None else counts[first:last]
+        outputs = self._outputs(len(stretch.lo))
+        bounds = {"lo": stretch.lo, "hi": stretch.hi, "base": first, "begin": 0, "end": len(stretch.lo)}
+        ranks, values = self._ranks(*rows)
+        self.call({**bounds, **self._places(*rows), **ranks, **outputs})
         columns = iter(outputs.values())
         found = []
         for kind, dtype in self.questions:
@@ -81,11 +76,23 @@ class RankReducer:
             found.append(_ANSWERS[kind](values, dtype, *answer))
         return found
 
-    def _numbers(self, values: pa.Array) -> np.ndarray:
-        """The values by rank, where they are interpolated."""
-        if len(values) and any(kind == "quantile" for kind, _ in self.questions):
-            return _as_floats(values)
-        return np.zeros(1)
+    def _places(self, column: pa.Array, counts: np.ndarray | None) -> dict[str, Any]:
+        """What quantiles are found by: each row's place in the order."""
+        if all(kind != "quantile" for kind, _ in self.questions):
+            return {"many": 0}
+        places, values = placed(column, counts, self.sorter)
+        bits = np.zeros(self.bits_length(len(values)), np.uint64)
+        numbers = values.astype(np.float64, copy=False) if len(values) else np.zeros(1)
+        return {"places": places, "values": numbers, "many": len(values), "bits": bits}
+
+    def _ranks(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], pa.Array | None]:
+        """What the others are found by: ranks that equal values share; and the values by rank."""
+        if not self.structures:
+            return {"distinct": 0}, None
+        ranks, values = ranked(column, counts, self.sorter)
+        length = self.memory_length(len(values))
+        memories = {numbered("memory", place): np.zeros(length, np.int32) for place in range(self.structures)}
+        return {"ranks": ranks, "distinct": len(values), **memories}, values
 
     def _outputs(self, frames: int) -> dict[str, np.ndarray]:
         count = sum(_PER_QUESTION[kind] for kind, _ in self.questions)
@@ -94,20 +101,13 @@ class RankReducer:
         at = 0
         for kind, _ in self.questions:
             if kind == "quantile":
-                made[names[at]] = room(frames, np.float64)
+                made |= {names[at]: room(frames, np.float64), names[at + 1]: room(frames, np.uint8)}
             at += _PER_QUESTION[kind]
         return made
 
 
-def _quantile(values: pa.Array, dtype: pa.DataType, found: np.ndarray, some: np.ndarray) -> pa.Array:
-    return to_arrow(found, some != 0, dtype)
-
-
-def _as_floats(values: pa.Array) -> np.ndarray:
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    floats: np.ndarray = values_view(values).astype(np.float64)
-    return floats
+def _quantile(values: None, dtype: pa.DataType, found: np.ndarray, some: np.ndarray) -> pa.Array:
+    return to_arrow(found, some, dtype)
 
 
 def _most_frequent(values: pa.Array, dtype: pa.DataType, rank: np.ndarray) -> pa.Array:

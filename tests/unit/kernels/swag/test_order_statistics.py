@@ -29,6 +29,7 @@ from tests.unit.kernels.swag.subjects import PROGRAMS, bounds, end, fifo, frame_
 
 FRACTIONS = (0.3, 0.5, 1.0)
 ANSWERS = ("count", "distinct", "mode", *(f"{side} {q}" for q in FRACTIONS for side in ("low", "high")))
+FIXED = 3  # answers that are no quantiles
 RANKS = (1, 2, 16, 17, 300, 5000)
 
 
@@ -39,7 +40,8 @@ def kernel_of(type: Type) -> Kernel:
     frames = frame_buffers(k)
     many, distinct = k.scalar("many"), k.scalar("distinct")
     ranks, out, parts = k.buffer("ranks", type), k.buffer("out", I64), k.buffer("parts", F64)
-    cursors = RankCursors(k, distinct, k.buffer("places", I32), k.buffer("bits", U64))
+    places = k.buffer("places", type)
+    cursors = RankCursors(k, k.scalar("rows"), k.buffer("bits", U64))
     quantiles = [cursors.cursor(fraction) for fraction in FRACTIONS]
     peaks = RankPeaks(k, distinct, k.buffer("peaks", I32))
     counts = RankCounts(k, distinct, k.buffer("counts", I32))
@@ -53,7 +55,7 @@ def kernel_of(type: Type) -> Kernel:
         for place, value in enumerate(found):
             k.store(out, f * len(ANSWERS) + place, value)
 
-    columns = [Ranked(ranks, (cursors, peaks, counts))]
+    columns = [Ranked(places, (cursors,)), Ranked(ranks, (peaks, counts))]
     order_statistics(k, frames, (k.var("begin", 0), many), columns, emit)
     return k.build()
 
@@ -61,15 +63,30 @@ def kernel_of(type: Type) -> Kernel:
 def answers(type: Type, ranks: list[int], distinct: int, frames: Frames) -> tuple[list[Any], list[Any]]:
     """Give the answers of every frame, and where quantiles lie between their ranks."""
     memory = bounds(frames) | {"many": len(frames), "distinct": distinct}
-    memory |= {"ranks": np.array([*ranks, -1], np.int32 if type == I32 else np.int64)}
+    machine = np.int32 if type == I32 else np.int64
+    places, in_order = placed(ranks)
+    memory |= {"ranks": np.array([*ranks, -1], machine), "places": np.array([*places, -1], machine)}
+    memory |= {"rows": len(in_order)}
     memory |= {"out": np.zeros((len(frames) + 1) * len(ANSWERS), np.int64)}
     memory |= {"parts": np.zeros((len(frames) + 1) * len(FRACTIONS))}
-    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("places", "peaks", "counts")}
-    memory |= {"bits": np.zeros(bits_length(distinct), np.uint64)}
+    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("peaks", "counts")}
+    memory |= {"bits": np.zeros(bits_length(len(in_order)), np.uint64)}
     after = run(kernel_of(type), memory)[1]
-    assert not any(after[name].any() for name in ("places", "bits", "peaks", "counts"))
+    assert not any(after[name].any() for name in ("bits", "peaks", "counts"))
     shape = len(frames) + 1, -1
-    return after["out"].reshape(shape).tolist()[:-1], after["parts"].reshape(shape).tolist()[:-1]
+    out = after["out"].reshape(shape).tolist()[:-1]
+    for each in out:  # quantiles are places: say the ranks there
+        each[FIXED:] = [in_order[place] if in_order else -1 for place in each[FIXED:]]
+    return out, after["parts"].reshape(shape).tolist()[:-1]
+
+
+def placed(ranks: list[int]) -> tuple[list[int], list[int]]:
+    """The place of each row in the order of ranks, -1 where it has none, and the ranks in that order."""
+    order = sorted((row for row, rank in enumerate(ranks) if rank >= 0), key=lambda row: ranks[row])
+    places = [-1] * len(ranks)
+    for place, row in enumerate(order):
+        places[row] = place
+    return places, [ranks[row] for row in order]
 
 
 def expected(order: Order) -> list[int]:
