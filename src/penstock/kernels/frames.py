@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum, select
 
+_CHUNK = 64  # rows that are looked at together
+
 
 def grid_frames() -> Kernel:
     """Windows [offset + n * every, … + size), n from `after` up to `upto`, those that hold a row."""
@@ -118,46 +120,105 @@ def look_back_frames(oldest: bool, newest: bool, delayed: bool) -> Kernel:
     zero. The first of the rows lies in lane `lane`, and looks back on nothing before `left` and `right`. Bounds are
     written from the start of `lo` and `hi`. Returns the length of the longest frame.
     """
-    k = KernelBuilder("look_back_frames")
-    times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
-    since, until = k.scalar("since"), k.scalar("until")
-    begin, end, lane = k.scalar("begin"), k.scalar("end"), k.scalar("lane")
-    lo, hi = k.buffer("lo", I64), k.buffer("hi", I64)
-    left, right = k.var("from", k.scalar("left")), k.var("to", k.scalar("right"))
-    longest, at, here = k.var("longest", 0), k.var("at", begin), k.var("here", lane)
+    return _LookBacks(KernelBuilder("look_back_frames"), oldest, newest, delayed).kernel()
 
-    def advance(pointer: Var, limit: Value, including: bool) -> None:
+
+@dataclass
+class _LookBacks:
+    """Two pointers through each lane, a chunk of rows at a time: many chunks turn out to be regular."""
+
+    k: KernelBuilder
+    oldest: bool
+    newest: bool
+    delayed: bool
+
+    def __post_init__(self) -> None:
+        k = self.k
+        self.times, self.bounds = k.buffer("times", I64), k.buffer("bounds", I64)
+        self.since, self.until = k.scalar("since"), k.scalar("until")
+        self.begin, self.end, self.lane = k.scalar("begin"), k.scalar("end"), k.scalar("lane")
+        self.lo, self.hi = k.buffer("lo", I64), k.buffer("hi", I64)
+        self.left, self.right = k.var("from", k.scalar("left")), k.var("to", k.scalar("right"))
+        self.longest = k.var("longest", 0)
+
+    def kernel(self) -> Kernel:
+        k = self.k
+        at, here = k.var("at", self.begin), k.var("here", self.lane)
+        with k.while_(at < self.end):
+            lane_end = k.var("lane_end", self.bounds[here + 1])
+            stop = k.var("stop", minimum(lane_end, self.end))
+            with k.while_(at < stop):
+                self._chunk(at, stop, lane_end)
+            k.set(here, here + 1)
+            k.set(self.left, stop)
+            k.set(self.right, stop)
+        k.ret(self.longest)
+        return k.build()
+
+    def _chunk(self, at: Var, stop: Value, lane_end: Value) -> None:
+        """Write the bounds of some rows, and move to the next."""
+        k, upto = self.k, self.k.var("upto", minimum(at + _CHUNK, stop))
+        if not self.newest or self.delayed:
+            self._one_by_one(at, upto, lane_end)
+        else:
+            self._advance(self.left, self.times[at] - self.since, not self.oldest)
+            with k.if_(self._is_regular(at, upto, lane_end)):
+                self._regular(at)
+            with k.else_():
+                self._one_by_one(at, upto, lane_end)
+        k.set(at, upto)
+
+    def _is_regular(self, at: Value, upto: Value, lane_end: Value) -> Value:
+        """Whether, row by row, one row enters and one leaves."""
+        k, times = self.k, self.times
+        before = k.var(
+            "before", at - self.left + 1
+        )  # the row that leaves last, counted from the one that enters
+        otherwise = k.var("otherwise", ((upto - at).ne(_CHUNK) | (upto >= lane_end)) | self.left.eq(0), BOOL)
+        with k.if_(~otherwise), k.for_(at, upto, "row") as row:
+            oldest = k.var("oldest", times[row] - self.since)
+            gone, kept = times[row - before], times[row - before + 1]
+            leaves = (gone < oldest) & (kept >= oldest) if self.oldest else (gone <= oldest) & (kept > oldest)
+            k.set(otherwise, otherwise | ~(leaves & (times[row + 1] > times[row])))
+        return ~otherwise
+
+    def _regular(self, at: Value) -> None:
+        k = self.k
+        first, place = k.var("first", self.left), k.var("place", at - self.begin)
+        with k.for_(0, _CHUNK, "i") as i:
+            k.store(self.lo, place + i, first + i)
+            k.store(self.hi, place + i, at + 1 + i)
+        k.set(self.longest, maximum(self.longest, at + 1 - first))
+        k.set(self.left, first + (_CHUNK - 1))
+        k.set(self.right, at + _CHUNK)
+
+    def _one_by_one(self, at: Value, upto: Value, lane_end: Value) -> None:
+        k = self.k
+        with k.for_(at, upto, "row") as row:
+            time = k.var("time", self.times[row])
+            if self.newest and not self.delayed:
+                self._pass_equals(row, time, lane_end)
+            else:
+                self._advance(self.right, time - self.until, self.newest)
+            self._advance(self.left, time - self.since, not self.oldest)
+            first = k.var("first", minimum(self.left, self.right))  # before the first row, ends are turned
+            k.store(self.lo, row - self.begin, first)
+            k.store(self.hi, row - self.begin, self.right)
+            k.set(self.longest, maximum(self.longest, self.right - first))
+
+    def _advance(self, pointer: Var, limit: Value, including: bool) -> None:
         """Move past rows up to a time: the row that looks back is later, or the first not to be passed."""
+        k, times = self.k, self.times
         bound = k.var("bound", limit)
         with k.while_(times[pointer] <= bound if including else times[pointer] < bound):
             k.set(pointer, pointer + 1)
 
-    def pass_equals(row: Value, time: Value, lane_end: Value) -> None:
+    def _pass_equals(self, row: Value, time: Value, lane_end: Value) -> None:
         """Move past a row and all of its time; whether it moves is a branch, so that no row waits for the last."""
+        k, right = self.k, self.right
         k.set(right, maximum(right, row + 1))
-        with k.while_((right < lane_end) & (times[minimum(right, lane_end - 1)] <= time)):
+        with k.while_((right < lane_end) & (self.times[minimum(right, lane_end - 1)] <= time)):
             k.set(right, right + 1)
-
-    with k.while_(at < end):
-        stop = k.var("stop", minimum(bounds[here + 1], end))
-        lane_end = k.var("lane_end", bounds[here + 1])
-        with k.for_(at, stop, "row") as row:
-            time = k.var("time", times[row])
-            if newest and not delayed:
-                pass_equals(row, time, lane_end)
-            else:
-                advance(right, time - until, newest)
-            advance(left, time - since, not oldest)
-            first = k.var("first", minimum(left, right))  # a span before the first row has its ends turned
-            k.store(lo, row - begin, first)
-            k.store(hi, row - begin, right)
-            k.set(longest, maximum(longest, right - first))
-        k.set(at, stop)
-        k.set(here, here + 1)
-        k.set(left, stop)
-        k.set(right, stop)
-    k.ret(longest)
-    return k.build()
 
 
 def session_starts() -> Kernel:

@@ -4,7 +4,8 @@ For counts and integers that is exact. Compensated sums of floats are nearly so,
 is not far smaller than what lies before it; frames are given again by two stacks where it is, or where a value is
 not finite. Prefixes begin anew with every call, so nothing adds up from one to the next.
 
-Cost: a step a row and a difference a frame, which do not wait for each other. Memory: a state a row.
+Cost: a step a row and a difference a frame, which do not wait for each other. Memory: a state a row. Neighbouring
+frames whose ends move row by row, as those of regular time do, are vectors.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from __future__ import annotations
 from penstock.kernels.monoids import Prefix, Values
 from penstock.kernels.swag.slide import Scratch, Slide
 from penstock.kernels.swag.two_stacks import two_stacks
-from penstock.loop.nodes import BOOL, Buffer, Value, Var, select
+from penstock.loop.nodes import BOOL, Buffer, Value, Var, minimum, select
 
 # Prefixes of more rows than this may have lost too much, however alike the rows are.
 MOST_ROWS = 1 << 19
+# So many frames are looked at together.
+CHUNK = 64
 
 
 def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
@@ -69,18 +72,43 @@ def _store(
 
 def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doubt: Var) -> None:
     k = slide.k
-    with k.for_(slide.begin, slide.end, "f") as f:
+    f = k.var("chunk", slide.begin)
+    with k.while_(f < slide.end):
+        stop = k.var("stop", minimum(f + CHUNK, slide.end))
         lo, hi = k.var("lo", slide.lo[f] - first), k.var("hi", slide.hi[f] - first)
-        found: list[Values] = []
-        for place, buffers in enumerate(memory):
-            ends = tuple(tuple(k.var("prefix", buffer[at]) for buffer in buffers) for at in (hi, lo))
-            values, lost = _prefix_of(slide, place).between(k, *ends)
-            nothing = slide.monoids[place].states
-            found.append(
-                tuple(
-                    k.var("between", select(lo < hi, value, state.identity))
-                    for value, state in zip(values, nothing, strict=True)
-                )
+        with k.if_(_move_by_rows(slide, f, stop)), k.for_(0, CHUNK, "i") as i:
+            _frame(slide, memory, k.var("f", f + i), (lo + i, hi + i), doubt)
+        with k.else_(), k.for_(f, stop, "f") as each:
+            _frame(slide, memory, each, (slide.lo[each] - first, slide.hi[each] - first), doubt)
+        k.set(f, stop)
+
+
+def _move_by_rows(slide: Slide, f: Value, stop: Value) -> Value:
+    """Whether a whole chunk of frames is one frame moved row by row."""
+    k = slide.k
+    otherwise = k.var("otherwise", (stop - f).ne(CHUNK), BOOL)
+    with k.if_(~otherwise):
+        lo, hi = k.var("lo", slide.lo[f] - f), k.var("hi", slide.hi[f] - f)
+        with k.for_(f, f + CHUNK, "f") as each:
+            k.set(otherwise, otherwise | (slide.lo[each] - each).ne(lo) | (slide.hi[each] - each).ne(hi))
+    return ~otherwise
+
+
+def _frame(
+    slide: Slide, memory: list[tuple[Buffer, ...]], f: Value, bounds: tuple[Value, Value], doubt: Var
+) -> None:
+    k = slide.k
+    lo, hi = (k.var("bound", each) for each in bounds)
+    found: list[Values] = []
+    for place, buffers in enumerate(memory):
+        ends = tuple(tuple(k.var("prefix", buffer[at]) for buffer in buffers) for at in (hi, lo))
+        values, lost = _prefix_of(slide, place).between(k, *ends)
+        nothing = slide.monoids[place].states
+        found.append(
+            tuple(
+                k.var("between", select(lo < hi, value, state.identity))
+                for value, state in zip(values, nothing, strict=True)
             )
-            k.set(doubt, doubt | (lost & (lo < hi)))
-        slide.emit(f, found)
+        )
+        k.set(doubt, doubt | (lost & (lo < hi)))
+    slide.emit(f, found)

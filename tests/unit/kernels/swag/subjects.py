@@ -254,8 +254,8 @@ def sawtooth(tooth: int, teeth: int) -> Frames:
     return frames
 
 
-def sliding(size: int, every: int, many: int) -> Frames:
-    return [(f * every, f * every + size) for f in range(many)]
+def sliding(size: int, every: int, many: int, first: int = 0) -> Frames:
+    return [(first + f * every, first + f * every + size) for f in range(many)]
 
 
 PROGRAMS: dict[str, Frames] = {
@@ -265,6 +265,7 @@ PROGRAMS: dict[str, Frames] = {
     "thirds": sliding(9, 3, 12),
     "thirds of many rows": sliding(99, 33, 7),
     "row by row": sliding(5, 1, 30),
+    "row by row for long, with a stumble": [*sliding(5, 1, 150), (152, 158), *sliding(6, 1, 70, 160)],
     "side by side": sliding(4, 4, 6),
     "with gaps": sliding(3, 5, 6),
     "the same again": [(1, 6)] * 4 + [(2, 6)] * 3 + [(6, 6)] * 2,
