@@ -1,6 +1,7 @@
 """The kernels of the eight intra-window join algorithms, by name (Zhang et al., SIGMOD 2021, section 3).
 
-    npj     npj_insert npj_count npj_starts npj_fill npj_probe; in order: fill_places find_runs expand_runs
+    npj     npj_insert npj_count npj_starts npj_fill npj_probe
+            in order: fill_places find_runs expand_runs, or of unique keys mark_singles find_singles
     prj     prj_histogram prj_scatter prj_join
     mway    sort_run merge_many match_sorted
     mpass   sort_run merge_two match_sorted
@@ -22,6 +23,7 @@ from penstock.kernels.joins.npj import npj_count, npj_fill, npj_insert, npj_prob
 from penstock.kernels.joins.ordered import expand_runs, fill_places, find_runs
 from penstock.kernels.joins.prj import prj_histogram, prj_join, prj_scatter
 from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_push
+from penstock.kernels.joins.singles import find_singles, mark_singles
 from penstock.kernels.joins.sorting import sort_run
 from penstock.kernels.joins.words import range_of
 from penstock.loop.joins import JoinSpec
@@ -39,6 +41,9 @@ KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {
     "find_runs_outer": partial(find_runs, outer=True),
     "expand_runs": lambda _: expand_runs(),
     "expand_runs_outer": lambda _: expand_runs(outer=True),
+    "mark_singles": mark_singles,
+    "find_singles": find_singles,
+    "find_singles_outer": partial(find_singles, outer=True),
     "prj_histogram": prj_histogram,
     "prj_scatter": prj_scatter,
     "prj_join": prj_join,

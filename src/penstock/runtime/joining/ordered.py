@@ -37,6 +37,9 @@ class InOrder(NoPartitioning):
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
         window = self._survey(left, right, threads)
+        singles = self._singles(window)
+        if singles is not None:
+            return self._beside(window, singles, outer)
         runs, counts = self._runs_of(window, outer)
         return self._expanded(window, runs, counts, outer)
 
@@ -54,6 +57,36 @@ class InOrder(NoPartitioning):
             )
         window = survey(self.kernels, left, right, True, threads)
         return replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
+
+    def _singles(self, window: Window) -> np.ndarray | None:
+        """Who is at each code, where codes index an array and nobody shares one; None elsewhere."""
+        if not window.spec.dense or len(window.build) > window.span + 1:
+            return None
+        given = {"codes": window.build, "least": window.least, "lo": 0, "hi": len(window.build)}
+        given["singles"] = singles = self.arena.array("singles", window.span + 1, np.uint32)
+        mark, twice = self.kernels("mark_singles", window.spec), []
+        with self.phase("build"):
+            on_portions(
+                len(singles),
+                window.threads,
+                lambda low, high: twice.append(mark({**given, "from": low, "to": high})),
+            )
+        return None if any(twice) else singles
+
+    def _beside(self, window: Window, singles: np.ndarray, outer: bool) -> Pairs:
+        """Each left row with the only one it can meet."""
+        rows = len(window.probe)
+        own, other = room(rows, np.int32), room(rows, np.int32)
+        find = self.kernels("find_singles_outer" if outer else "find_singles", window.spec)
+        given = {"codes": window.probe, "least": window.least, "singles": singles, "own": own, "other": other}
+        ends: dict[int, int] = {}
+
+        def search(lo: int, hi: int) -> None:
+            ends[lo] = find({**given, "lo": lo, "hi": hi})
+
+        with self.phase("probe"):
+            on_portions(rows, window.threads, search)
+        return _closed_up(own, ends), _closed_up(other, ends)
 
     def _runs_of(self, window: Window, outer: bool) -> tuple[Runs, list[int]]:
         """Build and search; beside the runs, how many pairs each thread's portion of left rows has."""
@@ -92,6 +125,17 @@ class InOrder(NoPartitioning):
         with self.phase("probe"):
             run_on_threads(_parts(expand, given, places, counts))
         return own, other
+
+
+def _closed_up(array: np.ndarray, ends: dict[int, int]) -> np.ndarray:
+    """Move the parts that begin and end at some places to where the part before them ends."""
+    used = 0
+    for begin in sorted(ends):
+        count = ends[begin] - begin
+        if used != begin:
+            array[used : used + count] = array[begin : ends[begin]]
+        used += count
+    return array[:used]
 
 
 def _parts(

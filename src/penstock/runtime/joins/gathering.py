@@ -51,6 +51,17 @@ class Gather:
         return out, lambda lo, hi: call({**given, "lo": lo, "hi": hi})
 
 
+def later_of(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Work]:
+    """Room for the later of times that lie side by side, and the work that fills it."""
+    out = room(len(left))
+    return out, lambda lo, hi: np.maximum(left[lo:hi], right[lo:hi], out=out[lo:hi])
+
+
+def same_memory(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two arrays are the same numbers at the same place."""
+    return one.dtype == other.dtype and one.__array_interface__["data"] == other.__array_interface__["data"]
+
+
 def place_type(places: np.ndarray) -> Type:
     """The machine type of places."""
     return I32 if places.dtype == np.int32 else I64

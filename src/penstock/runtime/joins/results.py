@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
-from penstock.runtime.joins.gathering import Gather, Work, is_plain, share_out
+from penstock.runtime.joins.gathering import Gather, Work, is_plain, later_of, same_memory, share_out
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
 from penstock.runtime.lanes.results import check_range
@@ -71,7 +71,9 @@ class Shape:
         if not self.columns:
             return pa.RecordBatch.from_struct_array(pa.nulls(len(results), pa.struct([])))
         sides = _Picked(left, results.left), _Picked(right, results.right)
-        due = [self._due(column, results, *sides) for column in self.columns]
+        due = [
+            self._due(column, results, *sides) for column in self.columns
+        ]  # what is fetched comes before times
         share_out([work for _, work in due if work is not None], len(results), threads)
         arrays: list[pa.Array] = [None] * len(due)
 
@@ -108,14 +110,21 @@ class Shape:
             return lambda: array, None
         if side.there is not None or not is_plain(array):
             return partial(side.taken, name), None
-        out, work = self.gather.column(values_view(array), side.places)
+        values = values_view(array)
+        out, work = self.gather.column(values, side.places)
+        if same_memory(values, side.rows.times):
+            side.fetched_times = out
         return partial(to_arrow, out, None, array.type), work
 
     def _later(self, left: _Picked, right: _Picked, dtype: pa.DataType) -> _Due:
         if left.there is not None or right.there is not None:
             return lambda: time_array(np.maximum(left.times(), right.times()), dtype), None
-        times = np.ascontiguousarray(left.rows.times), np.ascontiguousarray(right.rows.times)
-        out, work = self.gather.later_of(times, (left.places, right.places))
+        at_hand = left.times_at_hand(), right.times_at_hand()
+        if at_hand[0] is not None and at_hand[1] is not None:
+            out, work = later_of(at_hand[0], at_hand[1])
+        else:
+            times = np.ascontiguousarray(left.rows.times), np.ascontiguousarray(right.rows.times)
+            out, work = self.gather.later_of(times, (left.places, right.places))
         return partial(time_array, out, dtype), work
 
 
@@ -134,6 +143,7 @@ class _Picked:
     def __init__(self, rows: Rows, places: np.ndarray) -> None:
         self.rows, self.places = rows, np.ascontiguousarray(places)
         self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
+        self.fetched_times: np.ndarray | None = None  # where a column of the result is the times
 
     @cached_property
     def index(self) -> pa.Array:
@@ -159,6 +169,10 @@ class _Picked:
             return np.full(len(self.places), np.iinfo(np.int64).min)
         times = self.rows.times[self.places]
         return times if self.there is None else np.where(self.there, times, np.iinfo(np.int64).min)
+
+    def times_at_hand(self) -> np.ndarray | None:
+        """The times of all pairs, if nothing is to be fetched for them that is not fetched anyway."""
+        return self.rows.times if self.are_all else self.fetched_times
 
     def or_else(self, name: str, other: _Picked, partner: str) -> pa.Array:
         if self.there is None:
