@@ -26,6 +26,7 @@ from penstock.errors import (
     SchemaMismatchError,
     SignalError,
     SourceError,
+    SqlError,
     StateError,
     UnknownColumnError,
     UnsupportedError,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
     from penstock.api.sources import from_arrow, scan, stream, table
+    from penstock.api.sql.query import sql
     from penstock.api.stream import Stream
     from penstock.api.times import every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
@@ -98,6 +100,7 @@ __all__ = [
     "Signal",
     "SignalError",
     "SourceError",
+    "SqlError",
     "State",
     "StateError",
     "Stream",
@@ -148,6 +151,7 @@ __all__ = [
     "skew",
     "sliding",
     "spark_session",
+    "sql",
     "std",
     "stream",
     "streaming_problem",
@@ -170,6 +174,7 @@ _NAMES = {
     "api.join": "left right",
     "api.laws": "check_aggregate",
     "api.sources": "from_arrow scan stream table",
+    "api.sql.query": "sql",
     "api.stream": "Stream",
     "api.times": "every",
     "api.windows": "rows session sliding tumbling unbounded",

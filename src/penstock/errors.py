@@ -38,6 +38,10 @@ class SignalError(PenstockError, ValueError):
     """A signal is made of what cannot be one: other keys, other clocks, or two values at one instant."""
 
 
+class SqlError(PenstockError, ValueError):
+    """SQL text cannot be read, or asks for what is not there; the message says at which line and column."""
+
+
 class BindingError(PenstockError, ValueError):
     """A stream of the query has no data bound to it, or data is bound to no stream."""
 

@@ -14,6 +14,7 @@ from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import named, names_of, table_names_of
+from penstock.api.relations import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
 from penstock.plan.nodes import Plan
@@ -226,6 +227,26 @@ class Stream(JoinVerbs):
     def with_other(self, plan: Plan, other: Stream) -> Stream:
         """Make the stream of a plan over the data of two streams."""
         return _single_named(Stream(plan, _together(self._data, other.raw_data)))
+
+    # Relations and streams
+
+    def rstream(self) -> Stream:
+        """Give the rows of every window, each time: what a windowed result is anyway (CQL's RStream)."""
+        require_windows(self._plan, "rstream")
+        return self
+
+    def istream(self) -> Stream:
+        """Give the rows of a window's result that the window before did not have (CQL's IStream).
+
+        Rows are compared by all columns but the window's bounds. A window without rows has no result, so what follows it is new.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> events = pk.from_arrow(pa.table({"t": [1, 2, 6, 11], "k": ["a", "b", "a", "a"]}), time="t")
+        >>> events.window(5, by="k").agg(n=pk.count()).istream().collect().select(["window_end", "k"]).to_pydict()
+        {'window_end': [5, 5], 'k': ['a', 'b']}
+        """
+        columns = fresh_columns(self._plan, self.schema.names)
+        return self.derived(fresh(self._plan, columns))
 
     # Running
 

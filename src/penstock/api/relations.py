@@ -1,0 +1,171 @@
+"""From relations back to streams: which rows of a window's result are new (SABER section 2.4, CQL)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import lcm
+
+import pyarrow as pa
+
+from penstock.errors import UnsupportedError, WindowError
+from penstock.expr.nodes import Aggregate as Reduction
+from penstock.expr.nodes import Call, Column, Field, Literal
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    Apply,
+    AsofJoin,
+    Attach,
+    CarriedWindow,
+    Distinct,
+    Filter,
+    InWindow,
+    Join,
+    Lookback,
+    Plan,
+    Project,
+    RollingJoin,
+    TimeWindow,
+    TopK,
+    Union,
+    Window,
+)
+from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
+from penstock.types.arrow import kind_of
+from penstock.types.joins import Lookup
+from penstock.types.windows import LookBack, Unbounded
+
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+def require_windows(plan: Plan, what: str) -> None:
+    """Refuse rows that belong to no window."""
+    if not carries_window(plan):
+        raise WindowError(
+            f"{what} is about the results of windows, and these rows carry none; use .window(...) first"
+        )
+
+
+def fresh_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
+    """Leave out the columns that tell windows apart: by them every row would be new."""
+    bounds = _bounds(plan)
+    return tuple(dict.fromkeys(name for name in columns if name not in bounds))
+
+
+def _bounds(plan: Plan) -> dict[str, str]:
+    """Name the columns that hold a bound of the window, also under other names, and which."""
+    own = {name: name for name in _BOUNDS}
+    match plan:
+        case Project(input=inner, fields=fields):
+            before = _bounds(inner)
+            copied = {
+                each.name: before.get(each.expr.name) for each in fields if isinstance(each.expr, Column)
+            }
+            return {name: bound for name, bound in copied.items() if bound is not None}
+        case Filter(input=inner) | TopK(input=inner) | Distinct(input=inner):
+            return _bounds(inner)
+        case Aggregate(fields=fields):
+            return own | {
+                each.name: each.expr.name
+                for each in fields
+                if isinstance(each.expr, Column) and each.expr.name in own
+            }
+        case _:
+            return own
+
+
+def fresh(plan: Plan, columns: Sequence[str]) -> Plan:
+    """Keep the rows whose columns no row of the window before has.
+
+    A window's results have its last tick for their time. So, one slide back, there are just those of the window before:
+    a look-back by all columns counts the equal ones among them. Of rows with times of their own (joins),
+    a window's different ones are taken first.
+    """
+    require_windows(plan, "istream")
+    step = step_of(plan)
+    if step == 0:  # one window, and none before it
+        return plan
+    if step is None:
+        raise UnsupportedError(
+            "istream compares a window with the one before it: that is known of tumbling and sliding windows, "
+            "not of sessions, windows of rows and calendars"
+        )
+    _refuse_keys(plan, columns)
+    hidden = _free("equal", schema_of(plan).names)
+    count = (Field(hidden, Reduction("count", ())),)
+    if time_of(plan).column != WINDOW_END:
+        plan = _different(plan, columns, hidden)
+    seen = Lookback(plan, (LookBack(size=step, closed="left"),), tuple(columns), (count,), rows=True)
+    new = Filter(seen, Call("eq", (Column(hidden), Literal(0, pa.int64()))))
+    names = [name for name in schema_of(plan).names if name != hidden]
+    return Project(new, tuple(Field(name, Column(name)) for name in names), time_of(plan).column)
+
+
+def _different(plan: Plan, columns: Sequence[str], hidden: str) -> Plan:
+    """Bring the rows of each window down to different ones."""
+    rows = (Field(hidden, Reduction("count", ())),)
+    bounds = _bounds(plan)
+    kept = [name for name in schema_of(plan).names if name in columns or name in bounds]
+    fields = tuple(Field(name, Column(bounds.get(name, name))) for name in kept)
+    return Project(Aggregate(plan, CarriedWindow(), tuple(columns), rows), fields, WINDOW_END)
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _refuse_keys(plan: Plan, columns: Sequence[str]) -> None:
+    schema = schema_of(plan)
+    if not columns:
+        raise WindowError("istream compares rows by their values, and these have only a time")
+    for name in columns:
+        if kind_of(schema.field(name).type) in ("other", "null"):
+            raise UnsupportedError(
+                f"istream compares rows, and the column {name!r} of type {schema.field(name).type} cannot be compared; drop it first"
+            )
+
+
+def step_of(plan: Plan) -> int | None:
+    """Tell how many ticks lie between the windows that rows carry; 0 for one window only, None if that differs."""
+    match plan:
+        case (
+            Aggregate(window=window, input=inner)
+            | Attach(window=window, input=inner)
+            | Apply(window=window, input=inner)
+        ):
+            return _step(window, inner)
+        case Join(pairing=InWindow(left=first, right=second)):
+            steps = [_step(first, plan.left), _step(second, plan.right)]
+            return None if None in steps else lcm(*(each or 0 for each in steps))
+        case Join(pairing=Lookup()):
+            return step_of(plan.left if sources_of(plan.left) else plan.right)
+        case Join(left=left) | AsofJoin(left=left) | RollingJoin(left=left):
+            return step_of(left)
+        case Union(inputs=several):
+            steps = [step_of(each) for each in several]
+            return steps[0] if len(set(steps)) == 1 else None
+        case (
+            Filter(input=inner)
+            | Project(input=inner)
+            | Distinct(input=inner)
+            | TopK(input=inner)
+            | Lookback(input=inner)
+        ):
+            return step_of(inner)
+        case _:
+            return None
+
+
+def _step(window: Window, inner: Plan) -> int | None:
+    match window:
+        case TimeWindow(every=every):
+            return every
+        case CarriedWindow():
+            return step_of(inner)
+        case Unbounded():
+            return 0
+        case _:
+            return None

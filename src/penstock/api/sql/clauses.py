@@ -1,0 +1,161 @@
+"""Window clauses: the grammar between the brackets behind a stream, as in CQL and SABER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sqlglot.tokens import Token, TokenType
+
+from penstock.api.sql.lengths import UNITS, Length, spelled
+from penstock.api.sql.places import Text
+from penstock.api.windows import AnyWindow, rows, session, sliding, tumbling, unbounded
+from penstock.errors import SqlError
+from penstock.types.time import Time
+
+_HOW = (
+    "write [range 60 slide 1], [range '10s'], [rows 100 slide 10], [partition by k rows 1], [session 30] "
+    "or [range unbounded]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A window that was written, and where. `kind` is range, rows, session or unbounded."""
+
+    kind: str
+    size: Length = Length()  # noqa: RUF009 - frozen
+    slide: Length | None = None
+    count: int = 0
+    every: int | None = None
+    partition: tuple[str, ...] = ()
+    start: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
+
+    def window(self, time: Time) -> AnyWindow:
+        """Make the window of the fluent API for a stream's time."""
+        match self.kind:
+            case "range" if self.slide is None:
+                return tumbling(self.size.on(time))
+            case "range":
+                assert self.slide is not None
+                return sliding(self.size.on(time), self.slide.on(time))
+            case "rows":
+                return rows(self.count, self.every)
+            case "session":
+                return session(self.size.on(time))
+            case _:
+                return unbounded()
+
+    @property
+    def counts(self) -> bool:
+        """Whether rows are counted: then a filter behind the window is not one before it."""
+        return self.kind == "rows"
+
+
+def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Clause:
+    """Read what stands between `[` and `]`."""
+    reader = _Reader(list(tokens), start, end, text)
+    clause = reader.clause()
+    if reader.tokens:
+        raise reader.wrong("is too much here")
+    return clause
+
+
+@dataclass
+class _Reader:
+    """The tokens not read yet."""
+
+    tokens: list[Token]
+    start: int
+    end: int
+    text: Text
+
+    def clause(self) -> Clause:
+        partition = self._partition()
+        match self._word():
+            case "range" if not partition:
+                if self._next_is("unbounded"):
+                    self._word()
+                    return Clause("unbounded", start=self.start, end=self.end)
+                size = self._length()
+                slide = self._length() if self._take("slide") else None
+                return Clause("range", size, slide, start=self.start, end=self.end)
+            case "rows":
+                count = self._count()
+                every = self._count() if self._take("slide") else None
+                return Clause(
+                    "rows", count=count, every=every, partition=partition, start=self.start, end=self.end
+                )
+            case "session" if not partition:
+                return Clause("session", self._length(), start=self.start, end=self.end)
+            case _:
+                raise self.text.error_at(f"this is not a window; {_HOW}", self.start, self.end)
+
+    def _partition(self) -> tuple[str, ...]:
+        if not self._next_is("partition by") and not self._next_is("partition"):
+            return ()
+        if self._word() == "partition" and not self._take("by"):
+            raise self.wrong("stands where BY is expected")
+        names = [self._name()]
+        while self.tokens and self.tokens[0].token_type == TokenType.COMMA:
+            self.tokens.pop(0)
+            names.append(self._name())
+        return tuple(names)
+
+    def _length(self) -> Length:
+        token = self._pop()
+        if token.text.lower() == "interval":
+            token = self._pop()
+        unit = self._unit()
+        if token.token_type == TokenType.NUMBER:
+            return Length(bare=token.text) if unit is None else Length(duration=f"{token.text}{unit}")
+        found = spelled(f"{token.text} {unit or ''}") if token.token_type == TokenType.STRING else None
+        if found is None:
+            self.tokens.insert(0, token)
+            raise self.wrong("is not a length of time")
+        return Length(duration=found)
+
+    def _unit(self) -> str | None:
+        if self.tokens and self.tokens[0].token_type != TokenType.STRING:
+            found = UNITS.get(self.tokens[0].text.lower())
+            if found is not None:
+                self.tokens.pop(0)
+            return found
+        return None
+
+    def _count(self) -> int:
+        token = self._pop()
+        if token.token_type != TokenType.NUMBER or not token.text.isdigit() or len(token.text) > 18:
+            self.tokens.insert(0, token)
+            raise self.wrong("is not a number of rows")
+        return int(token.text)
+
+    def _name(self) -> str:
+        token = self._pop()
+        if token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.COMMA):
+            self.tokens.insert(0, token)
+            raise self.wrong("is not the name of a column")
+        return str(token.text)
+
+    def _word(self) -> str:
+        token = self._pop()
+        return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else str(token.text).lower()
+
+    def _pop(self) -> Token:
+        if not self.tokens:
+            raise self.text.error_at(f"the window ends too early; {_HOW}", self.start, self.end)
+        return self.tokens.pop(0)
+
+    def _next_is(self, word: str) -> bool:
+        return bool(self.tokens) and " ".join(self.tokens[0].text.lower().split()) == word
+
+    def _take(self, word: str) -> bool:
+        taken = self._next_is(word)
+        if taken:
+            self.tokens.pop(0)
+        return taken
+
+    def wrong(self, why: str) -> SqlError:
+        token = self.tokens[0]
+        return self.text.error_at(f"{token.text[:40]!r} {why}; {_HOW}", token.start, token.end)

@@ -1,0 +1,285 @@
+"""Expressions: each node of the syntax tree that is allowed becomes one of the fluent API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.api.expr import Expr
+from penstock.api.functions import col, lit, when
+from penstock.api.sql import aggregates, scalars
+from penstock.api.sql.lengths import as_timedelta, interval
+from penstock.api.sql.patterns import like
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import Names
+from penstock.types.arrow import kind_of
+
+_TYPES = {
+    **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
+    **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
+    "SMALLINT": pa.int16(),
+    "TINYINT": pa.int8(),
+    "UBIGINT": pa.uint64(),
+    "UINT": pa.uint32(),
+    "USMALLINT": pa.uint16(),
+    "UTINYINT": pa.uint8(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), pa.string()),
+    "BOOLEAN": pa.bool_(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+}
+_ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
+    exp.Add: lambda a, b: a + b,
+    exp.Sub: lambda a, b: a - b,
+    exp.Mul: lambda a, b: a * b,
+    exp.And: lambda a, b: a & b,
+    exp.Or: lambda a, b: a | b,
+    exp.Xor: lambda a, b: a ^ b,
+    exp.Pow: lambda a, b: a**b,
+}
+_COMPARISONS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
+    exp.EQ: lambda a, b: a == b,
+    exp.NEQ: lambda a, b: a != b,
+    exp.LT: lambda a, b: a < b,
+    exp.LTE: lambda a, b: a <= b,
+    exp.GT: lambda a, b: a > b,
+    exp.GTE: lambda a, b: a >= b,
+    exp.NullSafeEQ: lambda a, b: (a == b).fill_null(a.is_null() & b.is_null()),
+    exp.NullSafeNEQ: lambda a, b: ~(a == b).fill_null(a.is_null() & b.is_null()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Translator:
+    """Translates over the columns that names can mean.
+
+    `outer` finds what a name means outside of aggregates where that is something else, such as an alias; None where
+    it knows none. Without `reducing`, aggregates are refused.
+    """
+
+    names: Names
+    reducing: bool = False
+    outer: Callable[[exp.Column], Expr | None] | None = None
+
+    @property
+    def text(self) -> Text:
+        return self.names.text
+
+    def inside(self) -> Translator:
+        """Translate the arguments of an aggregate: single rows."""
+        return Translator(replace(self.names, grouped=False))
+
+    def __call__(self, node: exp.Expression) -> Expr:
+        if type(node) in _ARITHMETIC:
+            return _ARITHMETIC[type(node)](self(node.this), self(node.expression))
+        if type(node) in _COMPARISONS:
+            return _COMPARISONS[type(node)](*self._alike(node.this, node.expression))
+        match node:
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal() | exp.Boolean() | exp.Null():
+                return self._literal(node)
+            case exp.Paren():
+                return self(node.this)
+            case exp.Neg():
+                return lit(-_number(node.this, self.text)) if _is_number(node.this) else -self(node.this)
+            case exp.Not():
+                return ~self(node.this)
+            case exp.Div():
+                return scalars.divided(self(node.this), self(node.expression), self.names)
+            case exp.IntDiv():
+                return scalars.whole_divided(self(node.this), self(node.expression), self.names)
+            case exp.Mod():
+                return scalars.remainder(self(node.this), self(node.expression), self.names)
+            case exp.Interval():
+                return lit(as_timedelta(interval(node, self.text), self.text, node))
+            case _:
+                return self._further(node)
+
+    def _further(self, node: exp.Expression) -> Expr:
+        match node:
+            case exp.Is():
+                return self._is(node)
+            case exp.In():
+                return self._among(node)
+            case exp.Between():
+                low, high = node.args["low"], node.args["high"]
+                above, below = self._alike(node.this, low), self._alike(node.this, high)
+                return (above[0] >= above[1]) & (below[0] <= below[1])
+            case exp.Like() | exp.ILike():
+                return like(self(node.this), node, self.text)
+            case exp.Case() | exp.If():
+                return self._choice(node)
+            case exp.Cast():
+                return self._cast(node)
+            case exp.DPipe():
+                return self(node.this).str.concat(self(node.expression))
+            case exp.Anonymous() | exp.Filter() | exp.IgnoreNulls() | exp.RespectNulls() | exp.WithinGroup():
+                return self._call(node)
+            case exp.Extract() | exp.Trim() | exp.Substring() | exp.Ceil() | exp.Floor():
+                return scalars.special(node, self)
+            case _:
+                raise self._refused(node)
+
+    def _column(self, node: exp.Column) -> Expr:
+        if isinstance(node.this, exp.Star):
+            raise self.text.error("a star stands alone in a SELECT list, or in count(*)", node)
+        known = None if self.outer is None else self.outer(node)
+        return col(self.names.column(node)) if known is None else known
+
+    def _literal(self, node: exp.Expression) -> Expr:
+        match node:
+            case exp.Null():
+                return lit(None)
+            case exp.Boolean():
+                return lit(bool(node.this))
+            case exp.Literal(is_string=True):
+                return lit(str(node.this))
+            case _:
+                return lit(_number(node, self.text))
+
+    def _alike(self, first: exp.Expression, second: exp.Expression) -> tuple[Expr, Expr]:
+        """Translate two sides of a comparison; a text beside a time is read as one."""
+        a, b = self(first), self(second)
+        return self._as_time(first, a, b), self._as_time(second, b, a)
+
+    def _as_time(self, node: exp.Expression, own: Expr, other: Expr) -> Expr:
+        dtype = self.names.type_of(other)
+        if dtype is None or kind_of(dtype) not in ("timestamp", "date") or not _instant_text(node):
+            return own
+        text = str(node.this if isinstance(node, exp.Literal) else node.this.this)
+        zone = dtype.tz if pa.types.is_timestamp(dtype) else None
+        return lit(_instant(text, node, self.text, zone is not None))
+
+    def _is(self, node: exp.Is) -> Expr:
+        value = self(node.this)
+        match node.expression:
+            case exp.Null():
+                return value.is_null()
+            case exp.Boolean(this=truth):
+                return (value if truth else ~value).fill_null(lit(False))
+            case _:
+                raise self.text.error("after IS stands NULL, TRUE or FALSE", node)
+
+    def _among(self, node: exp.In) -> Expr:
+        values = node.args.get("expressions") or []
+        if not values or node.args.get("query"):
+            raise self.text.error(
+                "IN takes a list of constants; join with the other stream instead of a sub-query", node
+            )
+        if all(isinstance(each, exp.Literal | exp.Boolean | exp.Neg) and _constant(each) for each in values):
+            pairs = [self._alike(node.this, each) for each in values]
+            return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
+        found = [a == b for a, b in (self._alike(node.this, each) for each in values)]
+        whole = found[0]
+        for each in found[1:]:
+            whole |= each
+        return whole
+
+    def _choice(self, node: exp.Case | exp.If) -> Expr:
+        branches = [node] if isinstance(node, exp.If) else node.args.get("ifs") or []
+        subject = None if isinstance(node, exp.If) else node.this
+        made = None
+        for each in branches:
+            first, second = (None, None) if subject is None else self._alike(subject, each.this)
+            condition = self(each.this) if first is None else first == second
+            made = (when(condition) if made is None else made.when(condition)).then(self(each.args["true"]))
+        if made is None:
+            raise self.text.error("this CASE has no WHEN", node)
+        default = node.args.get("false" if isinstance(node, exp.If) else "default")
+        return made if default is None else made.otherwise(self(default))
+
+    def _cast(self, node: exp.Cast) -> Expr:
+        if isinstance(node, exp.TryCast):
+            raise self._refused(node)
+        target = node.args["to"]
+        dtype = None if target.args.get("expressions") else _TYPES.get(getattr(target.this, "name", ""))
+        if dtype is None:
+            raise self.text.error(f"there is no cast to this type; there are {', '.join(_TYPES)}", node)
+        if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
+            instant = _instant(str(node.this.this), node, self.text, getattr(dtype, "tz", None) is not None)
+            return lit(instant.date() if pa.types.is_date(dtype) else instant)
+        return self(node.this).cast(dtype)
+
+    def _call(self, node: exp.Expression) -> Expr:
+        reduction = aggregates.read(node, self.text)
+        if reduction is None:
+            return scalars.call(node, self)
+        if not self.reducing:
+            raise self.text.error(
+                "an aggregate stands in SELECT, HAVING or ORDER BY, and never inside another; "
+                "a sub-query can aggregate first", node,
+            )  # fmt: skip
+        return aggregates.made(reduction, self.inside())
+
+    def _refused(self, node: exp.Expression) -> Exception:
+        what = type(node).__name__
+        if isinstance(node, exp.Window):
+            return self.text.error(
+                "OVER is not part of streaming SQL; put a window behind the stream, [range …], or use .rolling(...)",
+                node,
+            )
+        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
+            return self.text.error("a sub-query stands in FROM only; join with it there", node)
+        return self.text.error(f"this syntax ({what}) is not part of streaming SQL", node)
+
+
+def _is_number(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
+def _number(node: exp.Expression, text: Text) -> int | float:
+    written = str(node.this)
+    try:
+        return int(written) if written.isdigit() else float(written)
+    except ValueError:
+        raise text.error("this number cannot be read", node) from None
+
+
+def _constant(node: exp.Expression) -> bool:
+    return not isinstance(node, exp.Neg) or _is_number(node.this)
+
+
+def constant_of(expr: Expr) -> object:
+    """Give back the value of a literal, as `is_in` takes it."""
+    literal = expr.node
+    value = getattr(literal, "value", None)
+    dtype = getattr(literal, "type", pa.null())
+    return value if kind_of(dtype) not in ("timestamp", "date") else _scalar(value, dtype)
+
+
+def _scalar(ticks: object, dtype: pa.DataType) -> object:
+    """Times in literals are ticks; lists of constants take them as values."""
+    from datetime import UTC, timedelta  # noqa: PLC0415 - only lists of times need it
+
+    assert isinstance(ticks, int)
+    if pa.types.is_date(dtype):
+        return date(1970, 1, 1) + timedelta(days=ticks)
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    found = start + timedelta(microseconds=ticks)
+    return found if dtype.tz else found.replace(tzinfo=None)
+
+
+def _instant_text(node: exp.Expression) -> bool:
+    inner = node.this if isinstance(node, exp.Cast) else node
+    return isinstance(inner, exp.Literal) and bool(inner.is_string)
+
+
+def _instant(written: str, node: exp.Expression, text: Text, zoned: bool) -> datetime:
+    """Read a time; without a zone of its own it is in UTC."""
+    from datetime import UTC  # noqa: PLC0415
+
+    try:
+        found = datetime.fromisoformat(written.strip())
+    except ValueError:
+        raise text.error("this is not a time; write one like '2026-01-31 12:00:00'", node) from None
+    if zoned:
+        return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)

@@ -1,0 +1,221 @@
+"""GROUP BY: windows, keys and aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from penstock.api.aggregates import count
+from penstock.api.expr import Expr
+from penstock.api.functions import col
+from penstock.api.sql.clauses import Clause
+from penstock.api.sql.expressions import Translator
+from penstock.api.sql.joins import attached
+from penstock.api.sql.lengths import length
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import BOUNDS, Names, Output, Relation, free_name
+from penstock.api.stream import Stream
+from penstock.api.windows import unbounded
+from penstock.expr import nodes as ex
+from penstock.expr.nodes import Column
+from penstock.plan.nodes import WINDOW_END, WINDOW_START
+
+_WINDOWS = ("tumble", "hop", "session", "window", "session_window")
+_EDGES = {
+    **{f"{name}_start": WINDOW_START for name in ("tumble", "hop", "session", "window")},
+    **{f"{name}_end": WINDOW_END for name in ("tumble", "hop", "session", "window")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A value to group by: of single rows, and the column it becomes."""
+
+    node: ex.Expr
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """The rows to group, in what window and by which keys."""
+
+    relation: Relation
+    keys: tuple[Key, ...]
+    text: Text
+
+    def outer(self, expr: Expr, node: exp.Expression) -> Expr:
+        """Say of what stands outside of aggregates which key or bound of the window it is."""
+        names = Names(self.relation, self.text)
+        known = {key.node: Column(key.column) for key in self.keys}
+
+        def replaced(part: ex.Expr) -> ex.Expr:
+            if part in known:
+                return known[part]
+            if isinstance(part, ex.Aggregate):
+                return part
+            if isinstance(part, Column) and part.name not in BOUNDS:
+                if names.is_time(part.name):
+                    return Column(WINDOW_END)
+                raise self.text.error(
+                    f"{_called(part.name, self.relation)!r} has many values in a window; aggregate it, or add it to GROUP BY",
+                    node,
+                )
+            return ex.with_children(part, tuple(map(replaced, ex.children(part))))
+
+        return Expr(replaced(expr.node))
+
+
+def _called(column: str, relation: Relation) -> str:
+    return next((each.name for each in relation.columns if each.column == column), column)
+
+
+def grouping(
+    select: exp.Select, relation: Relation, aliases: dict[str, exp.Expression], text: Text
+) -> Grouping:
+    """Read GROUP BY: names, positions and expressions are keys; TUMBLE, HOP, SESSION and window(…) are windows."""
+    group = select.args.get("group")
+    if group is not None and any(
+        group.args.get(each) for each in ("grouping_sets", "cube", "rollup", "all", "totals")
+    ):
+        raise text.error("GROUP BY takes values; GROUPING SETS, CUBE, ROLLUP and ALL are not known", group)
+    keys: list[tuple[Expr, exp.Expression]] = []
+    for node in [] if group is None else group.expressions:
+        meant = _meant(node, select, aliases, relation, text)
+        if isinstance(meant, exp.Anonymous) and str(meant.this).lower() in _WINDOWS:
+            relation = _with_window(meant, relation, text)
+        else:
+            with text.at(node):
+                keys.append((Translator(Names(relation, text))(meant), node))
+    return _keyed(relation, keys, text)
+
+
+def _meant(
+    node: exp.Expression,
+    select: exp.Select,
+    aliases: dict[str, exp.Expression],
+    relation: Relation,
+    text: Text,
+) -> exp.Expression:
+    """Follow a position, or an alias that is no column, to its item of the SELECT list."""
+    if isinstance(node, exp.Literal) and not node.is_string:
+        place = int(node.this) if str(node.this).isdigit() else 0
+        if not 1 <= place <= len(select.expressions):
+            raise text.error(f"there is no item {node.this} in the SELECT list", node)
+        item = select.expressions[place - 1]
+        return item.this if isinstance(item, exp.Alias) else item
+    if isinstance(node, exp.Column) and not node.table and Names(relation, text).found(node) is None:
+        return aliases.get(node.name.lower(), node)
+    return node
+
+
+def _keyed(relation: Relation, keys: Sequence[tuple[Expr, exp.Expression]], text: Text) -> Grouping:
+    found: list[Key] = []
+    taken = {*relation.schema.names, *BOUNDS}
+    stream = relation.stream
+    for expr, node in keys:
+        if any(key.node == expr.node for key in found):
+            continue
+        if isinstance(expr.node, Column) and expr.node.name not in BOUNDS:
+            found.append(Key(expr.node, expr.node.name))
+            continue
+        if expr.node in (Column(WINDOW_START), Column(WINDOW_END)):
+            continue  # groups are of one window anyway
+        name = free_name(f"key {len(found)}", taken)
+        taken.add(name)
+        with text.at(node):
+            stream = stream.with_columns(expr.alias(name))
+        found.append(Key(expr.node, name))
+    return Grouping(relation.over(stream), tuple(found), text)
+
+
+# --- windows as functions -------------------------------------------------------------------------------
+
+
+def _with_window(node: exp.Anonymous, relation: Relation, text: Text) -> Relation:
+    """Read TUMBLE(ts, size), HOP(ts, slide, size), SESSION(ts, gap), window(ts, size[, slide])."""
+    name, given = str(node.this).lower(), node.expressions
+    if relation.window is not None or relation.carries:
+        raise text.error("these rows have a window already; write one", node)
+    if (
+        not given
+        or not isinstance(given[0], exp.Column)
+        or Names(relation, text).column(given[0]) != relation.time.column
+    ):
+        raise text.error(f"the first argument of {name} is the time column of the stream", node)
+    lengths = [length(each, text) for each in given[1:]]
+    match name, lengths:
+        case "tumble" | "window", [size]:
+            clause = Clause("range", size)
+        case "hop", [slide, size]:
+            clause = Clause("range", size, slide)
+        case "window", [size, slide]:
+            clause = Clause("range", size, slide)
+        case "session" | "session_window", [gap]:
+            clause = Clause("session", gap)
+        case _:
+            raise text.error(
+                "write TUMBLE(ts, size), HOP(ts, slide, size), SESSION(ts, gap) or window(ts, size, slide)",
+                node,
+            )
+    return replace(relation, window=clause)
+
+
+def edge(node: exp.Expression) -> str | None:
+    """Read TUMBLE_START(…) and its like as the bound of the window that they name."""
+    return _EDGES.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
+
+
+# --- aggregates -------------------------------------------------------------------------------------
+
+
+def aggregated(
+    grouping: Grouping,
+    outputs: Sequence[Output],
+    conditions: Sequence[Expr],
+    text: Text,
+    node: exp.Expression,
+) -> tuple[Relation, list[Output]]:
+    """Reduce each window and key; give the result and how outputs are read from it.
+
+    Of `conditions`, those of HAVING, only rows stay for which all are true.
+    """
+    relation = grouping.relation
+    keys = [key.column for key in grouping.keys]
+    taken = {*relation.schema.names, *BOUNDS}
+    fields: list[Expr] = []
+    read: list[Output] = []
+    for each in [*outputs, *(Output("having", condition) for condition in conditions)]:
+        if not ex.has_aggregate(each.expr.node):
+            read.append(each)
+            continue
+        name = free_name(each.name, taken)
+        taken.add(name)
+        fields.append(each.expr.alias(name))
+        read.append(Output(each.name, col(name)))
+    with text.at(node):
+        stream = _reduced(relation, keys, fields or [count().alias(free_name("rows", taken))], text, node)
+        having = [each.expr for each in read[len(outputs) :]]
+        stream = stream.filter(*having) if having else stream
+    return replace(relation, stream=stream, window=None, latest=False), read[: len(outputs)]
+
+
+def _reduced(
+    relation: Relation, keys: list[str], fields: list[Expr], text: Text, node: exp.Expression
+) -> Stream:
+    clause = relation.window
+    if clause is None:
+        if relation.carries:
+            return relation.stream.window(by=keys).agg(*fields)
+        return relation.stream.window(unbounded(), by=keys).agg(*fields)
+    counted = {
+        each.column
+        for each in relation.columns
+        if each.name.lower() in {name.lower() for name in clause.partition}
+    }
+    if clause.counts and set(keys) != counted:
+        if not counted <= set(keys):
+            raise text.error("rows are counted by PARTITION BY: add its columns to GROUP BY", node)
+        return attached(relation).stream.window(by=keys).agg(*fields)
+    return relation.stream.window(clause.window(relation.time), by=keys).agg(*fields)

@@ -1,0 +1,107 @@
+"""ORDER BY and LIMIT, where they mean something: which rows of each window stay.
+
+Results are in the order of their windows anyway. The order of rows inside a window is not promised, but with a limit
+it decides which of them there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.api.expr import Expr
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import BOUNDS, Names, Relation, free_name
+from penstock.expr.nodes import Column
+from penstock.types.arrow import kind_of
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the rows of a window are ordered by."""
+
+    expr: Expr
+    descending: bool
+    node: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """ORDER BY and LIMIT as they were written."""
+
+    parts: tuple[exp.Expression, ...]
+    limit: int | None
+    node: exp.Expression | None
+
+    @staticmethod
+    def read(select: exp.Select, text: Text) -> Order:
+        order, limit = select.args.get("order"), select.args.get("limit")
+        parts = () if order is None else tuple(order.expressions)
+        return Order(parts, None if limit is None else _number(limit, text), order or limit)
+
+    def key(
+        self, translate: Callable[[exp.Expression], Expr], items: Sequence[exp.Expression], text: Text
+    ) -> Key | None:
+        """Find what decides which rows stay; None if nothing does."""
+        keys = [self._key(part, translate, items, text) for part in self.parts]
+        values = [key for key in keys if key.expr.node not in [Column(name) for name in BOUNDS]]
+        backwards = [key for key in keys if key not in values and key.descending]
+        if backwards:
+            raise text.error("results come in the order of time, never backwards", backwards[0].node)
+        if self.limit is None and values:
+            raise text.error(
+                "the order of rows inside a window is not promised: sort what .collect() gives, or add LIMIT",
+                values[0].node,
+            )
+        if self.limit is not None and len(values) != 1:
+            raise text.error(
+                "LIMIT keeps so many rows of each window: ORDER BY one value says which", self.node
+            )
+        return values[0] if values else None
+
+    @staticmethod
+    def _key(
+        part: exp.Expression,
+        translate: Callable[[exp.Expression], Expr],
+        items: Sequence[exp.Expression],
+        text: Text,
+    ) -> Key:
+        node = part.this if isinstance(part, exp.Ordered) else part
+        if isinstance(node, exp.Literal) and not node.is_string:
+            place = int(node.this) if str(node.this).isdigit() else 0
+            if not 1 <= place <= len(items):
+                raise text.error(f"there is no item {node.this} in the SELECT list", node)
+            node = items[place - 1]
+        with text.at(part):
+            return Key(translate(node), bool(part.args.get("desc")), part)
+
+
+def _number(limit: exp.Expression, text: Text) -> int:
+    given = limit.expression if isinstance(limit, exp.Limit) else None
+    written = str(given.this) if isinstance(given, exp.Literal) else ""
+    if not written.isdigit() or len(written) > 18:
+        raise text.error("LIMIT takes a whole number of rows", limit)
+    return int(written)
+
+
+def limited(relation: Relation, key: Key, order: Order, text: Text) -> Relation:
+    """Keep the first rows of each window."""
+    assert order.limit is not None
+    hidden = free_name("order", relation.schema.names)
+    stream = relation.stream.with_columns(_falling(relation, key, text).alias(hidden))
+    return relation.over(stream.top_k(order.limit, by=hidden))
+
+
+def _falling(relation: Relation, key: Key, text: Text) -> Expr:
+    """Turn the order round if it rises: the largest stay."""
+    if key.descending:
+        return key.expr
+    dtype = Names(relation, text).type_of(key.expr)
+    kind = "" if dtype is None else kind_of(dtype)
+    if kind in ("int", "uint", "float", "duration"):
+        return -key.expr
+    if kind in ("timestamp", "date"):
+        return -key.expr.dt.epoch()
+    raise text.error("rising order with LIMIT is known for numbers and times; write DESC", key.node)

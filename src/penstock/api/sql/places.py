@@ -1,0 +1,60 @@
+"""Where in the text something stands, and errors that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from penstock.errors import PenstockError, SqlError
+
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """The text of a query, as errors point into it."""
+
+    sql: str
+
+    def place(self, start: int) -> str:
+        r"""Name a place by line and column, both from 1.
+
+        >>> Text("select a,\n  b").place(12)
+        'line 2, column 3'
+        """
+        before = self.sql[:start]
+        return f"line {before.count(chr(10)) + 1}, column {start - (before.rfind(chr(10)) + 1) + 1}"
+
+    def error(self, message: str, node: exp.Expression | None = None) -> SqlError:
+        """Make an error about a node of the tree."""
+        span = None if node is None else span_of(node)
+        return SqlError(message) if span is None else self.error_at(message, *span)
+
+    def error_at(self, message: str, start: int, end: int) -> SqlError:
+        """Make an error about a piece of the text."""
+        piece = self.sql[start : end + 1]
+        shown = piece if len(piece) <= _SHOWN else piece[: _SHOWN - 3] + "..."
+        return SqlError(f"{self.place(start)}, at {shown!r}: {message}")
+
+    @contextmanager
+    def at(self, node: exp.Expression) -> Iterator[None]:
+        """Say of errors that the fluent API raises where in the text they come from."""
+        try:
+            yield
+        except PenstockError as error:
+            span = span_of(node)
+            if span is None or isinstance(error, SqlError) or str(error).startswith("line "):
+                raise
+            raise type(error)(f"{self.place(span[0])}: {error}") from None
+
+
+def span_of(node: exp.Expression) -> tuple[int, int] | None:
+    """Find the first word of a node that knows where it stands; its parents' if it has none."""
+    metas = [each.meta for each in node.walk() if each.meta.get("start") is not None]
+    if metas:
+        first = min(metas, key=lambda meta: int(meta["start"]))
+        return int(first["start"]), int(first["end"])
+    return None if node.parent is None else span_of(node.parent)

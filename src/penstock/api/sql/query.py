@@ -1,0 +1,171 @@
+"""The door: `pk.sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from penstock.api.expr import Expr
+from penstock.api.functions import col
+from penstock.api.names import Unnamed
+from penstock.api.sql.reading import Reading, read
+from penstock.api.sql.scope import BOUNDS, Relation, Visible
+from penstock.api.sql.selecting import select
+from penstock.api.sql.sources import Environment
+from penstock.api.sql.streamed import SqlQuery
+from penstock.api.stream import Stream
+from penstock.errors import ExpressionTypeError, SchemaMismatchError, SqlError
+from penstock.expr.nodes import Column, Field
+from penstock.expr.rules import Operand, common_type
+from penstock.plan.nodes import Project, Source, Table
+from penstock.types.arrow import value_type
+
+
+def sql(text: str, /, **streams: Stream) -> Stream:
+    """Write a query in streaming SQL over streams that are passed by name.
+
+    A window stands in brackets behind its stream, as in SABER and CQL. What comes back is a query like any other:
+    `collect`, `run`, `open`, `to_spark`, `explain`.
+
+    >>> import pyarrow as pa, penstock as pk
+    >>> table = pa.table({"t": [1, 2, 12], "category": ["a", "b", "a"], "cpu": [3, 4, 5]})
+    >>> query = pk.sql(
+    ...     "select timestamp, category, sum(cpu) as total from TaskEvents [range 10 slide 10] group by category",
+    ...     TaskEvents=pk.from_arrow(table, time="t"),
+    ... )
+    >>> sorted(query.collect().to_pylist(), key=str)
+    [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
+    """
+    reading = read(text)
+    environment = Environment(reading, _named(streams), {}, set(), _query)
+    try:
+        relation = _query(reading.tree, environment, "")
+    except RecursionError:
+        raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None
+    _refuse_unused(reading, environment.used)
+    return SqlQuery(relation)
+
+
+def _named(streams: Mapping[str, Stream]) -> dict[str, Stream]:
+    """Give streams that have no name yet the one they are passed by."""
+    for name, each in streams.items():
+        if not isinstance(each, Stream):
+            raise ExpressionTypeError(
+                f"{name!r} is a {type(each).__name__}; SQL reads streams: pk.from_arrow(...), pk.scan(...), pk.table(...)"
+            )
+    once = [id(each) for each in streams.values()]
+    return {
+        name: _called(name, each) if once.count(id(each)) == 1 else each for name, each in streams.items()
+    }
+
+
+def _called(name: str, stream: Stream) -> Stream:
+    plan = stream.raw_plan
+    if not isinstance(plan, Source | Table) or not isinstance(plan.name, Unnamed):
+        return stream
+    data = list(stream.raw_data.values())  # of one source: one, or none that is bound yet
+    return Stream(replace(plan, name=name), {name: data[0]} if data else {})
+
+
+def _refuse_unused(reading: Reading, used: set[int]) -> None:
+    for start, clause in reading.clauses.items():
+        if start not in used:
+            raise reading.text.error_at("a window stands behind a stream, in FROM", clause.start, clause.end)
+
+
+def _query(node: exp.Expression, environment: Environment, source: str) -> Relation:
+    """Translate a query: SELECT, UNION ALL, with what WITH names."""
+    text = environment.text
+    environment = _with(node, environment)
+    match node:
+        case exp.Subquery() if not any(node.args.get(each) for each in ("order", "limit", "sample")):
+            return _query(node.this, environment, source)
+        case exp.Select():
+            return select(node, environment, source)
+        case exp.Union() if node.args.get("distinct") is False:
+            return _united(node, environment, source)
+        case exp.Union():
+            raise text.error(
+                "UNION would compare all rows ever; write UNION ALL, or SELECT DISTINCT in a window", node
+            )
+        case _:
+            raise text.error("a query is a SELECT, or several with UNION ALL", node)
+
+
+def _with(node: exp.Expression, environment: Environment) -> Environment:
+    clause = node.args.get("with_")
+    if clause is None:
+        return environment
+    if clause.args.get("recursive"):
+        raise environment.text.error("WITH RECURSIVE is not part of streaming SQL", clause)
+    for each in clause.expressions:
+        alias = each.args["alias"]
+        if alias.args.get("columns"):
+            raise environment.text.error("name columns with AS in the SELECT list, not behind the name", each)
+        name = str(alias.this.this)
+        environment = environment.with_relation(name, _query(each.this, environment, name))
+    return environment
+
+
+# --- UNION ALL ----------------------------------------------------------------------------------------
+
+
+def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
+    """Put the rows of two queries together, column by column."""
+    text = environment.text
+    if any(node.args.get(each) for each in ("order", "limit", "by_name", "on")):
+        raise text.error("behind UNION ALL stands nothing further; put it into a sub-query", node)
+    first, second = (_query(each, environment, source) for each in (node.this, node.expression))
+    if len(first.columns) != len(second.columns):
+        raise text.error(
+            f"UNION ALL takes as many columns on both sides, not {len(first.columns)} and {len(second.columns)}",
+            node,
+        )
+    if first.carries != second.carries or first.window != second.window:
+        raise text.error("both sides of UNION ALL need the same window", node)
+    types = [
+        _common(one, first, other, second) for one, other in zip(first.columns, second.columns, strict=True)
+    ]
+    with text.at(node):
+        sides = [_aligned(each, first.columns, types) for each in (first, second)]
+        stream = sides[0].union(sides[1])
+    columns = tuple(Visible(source, each.name, f"column {place}") for place, each in enumerate(first.columns))
+    return Relation(stream, columns, ((source, _time_name(first)),), first.window)
+
+
+def _common(one: Visible, first: Relation, other: Visible, second: Relation) -> object:
+    types = [first.schema.field(one.column).type, second.schema.field(other.column).type]
+    if types[0] == types[1]:
+        return types[0]
+    found = common_type([Operand(value_type(each)) for each in types])
+    if found is None:
+        raise SchemaMismatchError(
+            f"UNION ALL puts {one.name!r} of type {types[0]} and {other.name!r} of type {types[1]} into one column; cast one"
+        )
+    return found
+
+
+def _time_name(relation: Relation) -> str:
+    return relation.time.column if relation.time.column in BOUNDS else "time'"
+
+
+def _aligned(relation: Relation, columns: Sequence[Visible], types: Sequence[object]) -> Stream:
+    """Call columns by their places, so that both sides agree."""
+    hidden = [Field(name, Column(name)) for name in BOUNDS if relation.carries]
+    time = _time_name(relation)
+    if time not in [each.name for each in hidden]:
+        hidden.append(Field(time, Column(relation.time.column)))
+    stream = relation.stream
+    made = [
+        (f"column {place}", col(own.column), dtype)
+        for place, (own, dtype) in enumerate(zip(relation.columns, types, strict=True))
+    ]
+    stream = stream.with_columns(*(_cast(expr, dtype, relation).alias(name) for name, expr, dtype in made))
+    fields = (*hidden, *(Field(name, Column(name)) for name, _, _ in made))
+    return stream.derived(Project(stream.raw_plan, fields, time))
+
+
+def _cast(expr: Expr, dtype: object, relation: Relation) -> Expr:
+    return expr if relation.schema.field(expr.name or "").type == dtype else expr.cast(dtype)

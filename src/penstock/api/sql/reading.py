@@ -1,0 +1,186 @@
+"""From text to a syntax tree, and the window clauses that stood in it.
+
+The parser knows nothing of windows. They are taken out of the list of tokens before it sees them, and are found
+again by the word they stood behind: the name or the alias of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlglot import exp, parser, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.tokens import Token, TokenType
+
+from penstock.api.sql.clauses import Clause, read_clause
+from penstock.api.sql.places import Text
+from penstock.errors import SqlError
+
+LONGEST = 1_000_000
+_WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
+
+
+class Streaming(Dialect):
+    """Standard SQL in which a function is a name and its arguments: what it means, our catalogues say."""
+
+    class Tokenizer(tokens.Tokenizer):
+        """Knows `//` as well."""
+
+        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012 - how dialects are made
+
+    class Parser(parser.Parser):
+        """Knows functions with a syntax of their own only."""
+
+        FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: made for name, made in parser.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
+        }
+        NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
+        NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
+            name: made
+            for name, made in parser.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name in ("CASE", "IF")
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A query as it was read: its tree, and its windows by the place of the word they belong to."""
+
+    text: Text
+    tree: exp.Expression
+    clauses: Mapping[int, Clause]
+
+
+def read(sql: object) -> Reading:
+    """Read one query."""
+    if not isinstance(sql, str):
+        raise SqlError(f"a query is a text, not a {type(sql).__name__}")
+    if len(sql) > LONGEST:
+        raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
+    text = Text(sql)
+    found, clauses = _without_windows(_tokens(text), text)
+    trees = [tree for tree in _parsed(_relations_first(found), text) if tree is not None]
+    if len(trees) != 1:
+        raise SqlError(f"the text holds {len(trees)} queries; write one")
+    return Reading(text, trees[0], clauses)
+
+
+def _tokens(text: Text) -> list[Token]:
+    try:
+        return list(Streaming().tokenize(text.sql))
+    except (TokenError, ValueError, IndexError) as error:
+        raise SqlError(
+            f"the text cannot be cut into words: a quote or comment is left open ({_first_line(error)})"
+        ) from None
+
+
+def _parsed(found: list[Token], text: Text) -> Sequence[exp.Expression | None]:
+    try:
+        trees: list[exp.Expression | None] = Streaming().parser().parse(found, text.sql)
+    except ParseError as error:
+        raise _refused(error, text) from None
+    except RecursionError:
+        raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None
+    except Exception as error:  # noqa: BLE001 - the parser is not ours: what it trips over is a fault of the text
+        raise SqlError(f"the text is not a query that can be read ({type(error).__name__})") from None
+    return trees
+
+
+def _refused(error: ParseError, text: Text) -> SqlError:
+    first = error.errors[0] if error.errors else {}
+    what = str(first.get("description") or "this cannot be read").rstrip(".")
+    line, column = first.get("line"), first.get("col")
+    if line is None or column is None:
+        return SqlError(f"the text is not a query: {what}")
+    piece = str(first.get("highlight") or "")[:40]
+    return SqlError(f"line {line}, column {max(int(column) - len(piece) + 1, 1)}, at {piece!r}: {what}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:80]
+
+
+# --- windows ----------------------------------------------------------------------------------------
+
+
+def _without_windows(given: list[Token], text: Text) -> tuple[list[Token], dict[int, Clause]]:
+    """Take the bracketed clauses out, each kept under the place of the name it belongs to."""
+    kept: list[Token] = []
+    clauses: dict[int, Clause] = {}
+    rest = list(reversed(given))
+    while rest:
+        token = rest.pop()
+        if token.token_type != TokenType.L_BRACKET:
+            kept.append(token)
+            continue
+        inside, end = _bracketed(token, rest, text)
+        clause = read_clause(inside, token.start, end, text)
+        anchor = _anchor(kept, rest)
+        if anchor is None or anchor in clauses:
+            raise text.error_at("a window stands behind the name of a stream, in FROM", token.start, end)
+        clauses[anchor] = clause
+    return kept, clauses
+
+
+def _bracketed(opening: Token, rest: list[Token], text: Text) -> tuple[list[Token], int]:
+    inside: list[Token] = []
+    while rest:
+        token = rest.pop()
+        if token.token_type == TokenType.R_BRACKET:
+            return inside, token.end
+        inside.append(token)
+    raise text.error_at("this bracket is not closed", opening.start, opening.end)
+
+
+def _anchor(before: list[Token], rest: list[Token]) -> int | None:
+    """The word before a window; behind a sub-query the alias that follows."""
+    if not before:
+        return None
+    if before[-1].token_type != TokenType.R_PAREN:
+        return int(before[-1].start)
+    follows = [token for token in reversed(rest[-2:]) if token.token_type != TokenType.ALIAS]
+    return int(follows[0].start) if follows else None
+
+
+# --- SABER's relations in front -----------------------------------------------------------------------
+
+
+def _relations_first(given: list[Token]) -> list[Token]:
+    """Read `(query) as R select … from R`, as SABER writes it, as `with R as (query) select … from R`."""
+    named: list[Token] = []
+    rest = given
+    while (cut := _relation(rest)) is not None:
+        body, name, rest = cut
+        alias = _word(TokenType.ALIAS, "AS", name)
+        comma = [_word(TokenType.COMMA, ",", name)] if named else []
+        named += [*comma, name, alias, *body]
+    if not named:
+        return given
+    return [_word(TokenType.WITH, "WITH", given[0]), *named, *rest]
+
+
+def _relation(given: list[Token]) -> tuple[list[Token], Token, list[Token]] | None:
+    """Cut `(…) as name` off the front, if a query follows it."""
+    if not given or given[0].token_type != TokenType.L_PAREN:
+        return None
+    depth = 0
+    for place, token in enumerate(given):
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if depth == 0:
+            after = given[place + 1 :]
+            if len(after) > 2 and after[0].token_type == TokenType.ALIAS and _begins(after[2]):
+                return given[: place + 1], after[1], after[2:]
+            return None
+    return None
+
+
+def _begins(token: Token) -> bool:
+    return token.token_type in (TokenType.SELECT, TokenType.L_PAREN)
+
+
+def _word(kind: TokenType, text: str, near: Token) -> Token:
+    return Token(kind, text, line=near.line, col=near.col, start=near.start, end=near.end)

@@ -1,0 +1,224 @@
+"""The catalogue of functions of single rows, by their names in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.api.expr import Expr
+from penstock.api.functions import greatest, least, lit, when
+from penstock.api.sql.scope import Names
+from penstock.expr.nodes import Literal
+from penstock.types.arrow import kind_of
+
+if TYPE_CHECKING:
+    from penstock.api.sql.expressions import Translator
+
+_DAY = timedelta(days=1)
+TRUNCATED = {
+    "microsecond": "1us",
+    "millisecond": "1ms",
+    "second": "1s",
+    "minute": "1m",
+    "hour": "1h",
+    "day": "1d",
+}
+PARTS: dict[str, Callable[[Expr], Expr]] = {
+    "year": lambda x: x.dt.year(),
+    "quarter": lambda x: x.dt.quarter(),
+    "month": lambda x: x.dt.month(),
+    "week": lambda x: x.dt.week(),
+    "day": lambda x: x.dt.day(),
+    "hour": lambda x: x.dt.hour(),
+    "minute": lambda x: x.dt.minute(),
+    "second": lambda x: x.dt.second(),
+    "isoyear": lambda x: x.dt.iso_year(),
+    "isodow": lambda x: x.dt.weekday(),
+    "dow": lambda x: x.dt.weekday() % 7,
+    "dayofweek": lambda x: x.dt.weekday() % 7,
+    "doy": lambda x: x.dt.ordinal_day(),
+    "dayofyear": lambda x: x.dt.ordinal_day(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A function, and how many arguments it takes; with `constants` all but the first are constants."""
+
+    make: Callable[..., Expr]
+    least: int = 1
+    most: int = 1
+    constants: bool = False
+
+
+def _plain(name: str) -> Scalar:
+    return Scalar(lambda x: getattr(x, name)())
+
+
+def _sliced(x: Expr, start: int, length: int | None = None) -> Expr:
+    return x.str.slice(start - 1 if start > 0 else start, length)
+
+
+FUNCTIONS: dict[str, Scalar] = {
+    **{name: _plain(name) for name in ("abs", "sign", "sqrt", "exp", "sin", "cos", "tan", "floor", "ceil")},
+    **{name: _plain(name) for name in ("log2", "log10")},
+    **{name: Scalar(made) for name, made in PARTS.items() if name not in ("doy", "dow")},
+    "ceiling": _plain("ceil"),
+    "ln": _plain("log"),
+    "log": _plain("log10"),
+    "round": Scalar(lambda x, decimals=0: x.round(decimals), 1, 2, constants=True),
+    "isnan": _plain("is_nan"),
+    "pow": Scalar(lambda a, b: a**b, 2, 2),
+    "power": Scalar(lambda a, b: a**b, 2, 2),
+    "coalesce": Scalar(lambda x, *more: x.fill_null(*more), 1, 1000),
+    "ifnull": Scalar(lambda x, y: x.fill_null(y), 2, 2),
+    "nullif": Scalar(lambda a, b: when((a != b).fill_null(lit(True))).then(a), 2, 2),
+    "greatest": Scalar(greatest, 1, 1000),
+    "least": Scalar(least, 1, 1000),
+    "lower": Scalar(lambda x: x.str.to_lowercase()),
+    "upper": Scalar(lambda x: x.str.to_uppercase()),
+    "length": Scalar(lambda x: x.str.len_chars()),
+    "char_length": Scalar(lambda x: x.str.len_chars()),
+    "octet_length": Scalar(lambda x: x.str.len_bytes()),
+    "concat": Scalar(lambda x, *more: x.str.concat(*more), 1, 1000),
+    "substr": Scalar(_sliced, 2, 3, constants=True),
+    "left": Scalar(lambda x, n: x.str.slice(0, n), 2, 2, constants=True),
+    "starts_with": Scalar(lambda x, part: x.str.starts_with(part), 2, 2, constants=True),
+    "ends_with": Scalar(lambda x, part: x.str.ends_with(part), 2, 2, constants=True),
+    "contains": Scalar(lambda x, part: x.str.contains(part), 2, 2, constants=True),
+    "replace": Scalar(lambda x, old, new: x.str.replace_all(old, new), 3, 3, constants=True),
+    "date": Scalar(lambda x: x.dt.date()),
+}
+
+
+def call(node: exp.Expression, translate: Translator) -> Expr:
+    """Translate a function by its name."""
+    text = translate.text
+    if not isinstance(node, exp.Anonymous):
+        raise text.error("FILTER, WITHIN GROUP and IGNORE NULLS belong to aggregates", node)
+    name = str(node.this).lower()
+    arguments = node.expressions
+    if name in ("mod", "date_trunc"):
+        return _special_call(name, arguments, node, translate)
+    known = FUNCTIONS.get(name)
+    if known is None:
+        raise text.error(f"there is no function {name[:40]!r}{_near(name)}", node)
+    if not known.least <= len(arguments) <= known.most:
+        raise text.error(f"{name} does not take {len(arguments)} arguments", node)
+    return known.make(*_arguments(known, arguments, translate))
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+
+    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - which needs this module's neighbours
+
+    near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _arguments(known: Scalar, given: Sequence[exp.Expression], translate: Translator) -> list[object]:
+    """Translate arguments; where constants are asked for, give their values."""
+    first = 1 if known.constants else len(given)
+    made: list[object] = [translate(each) for each in given[:first]]
+    return [*made, *(_constant(each, translate) for each in given[first:])]
+
+
+def _constant(node: exp.Expression, translate: Translator) -> object:
+    found = translate(node).node
+    if not isinstance(found, Literal) or found.value is None:
+        raise translate.text.error("a constant stands here", node)
+    return found.value
+
+
+def _special_call(
+    name: str, arguments: Sequence[exp.Expression], node: exp.Expression, translate: Translator
+) -> Expr:
+    if len(arguments) != 2:
+        raise translate.text.error(f"{name} takes two arguments", node)
+    if name == "mod":
+        return remainder(translate(arguments[0]), translate(arguments[1]), translate.names)
+    unit = str(_constant(arguments[0], translate)).lower()
+    value = translate(arguments[1])
+    if unit == "week":  # 1970-01-01 was a Thursday, weeks begin on Monday
+        return (value + 3 * _DAY).dt.truncate("7d") - 3 * _DAY
+    if unit not in TRUNCATED:
+        raise translate.text.error(f"date_trunc knows {', '.join(TRUNCATED)} and week", node)
+    return value.dt.truncate(TRUNCATED[unit])
+
+
+def special(node: exp.Expression, translate: Translator) -> Expr:
+    """Translate functions with a syntax of their own."""
+    text = translate.text
+    match node:
+        case exp.Extract():
+            part = str(node.this.this).lower() if isinstance(node.this, exp.Var) else ""
+            if part not in PARTS:
+                raise text.error(f"EXTRACT knows {', '.join(PARTS)}", node)
+            return PARTS[part](translate(node.expression))
+        case exp.Trim():
+            if node.args.get("position") or node.args.get("collation"):
+                raise text.error(
+                    "TRIM takes characters off both ends; LEADING and TRAILING are not known", node
+                )
+            inner = node.args.get("expression")
+            characters = None if inner is None else str(_constant(inner, translate))
+            return translate(node.this).str.strip_chars(characters)
+        case exp.Substring():
+            given = [each for each in (node.args.get("start"), node.args.get("length")) if each is not None]
+            return FUNCTIONS["substr"].make(
+                translate(node.this), *(_constant(each, translate) for each in given)
+            )
+        case _:
+            if node.args.get("to") or node.args.get("decimals"):
+                raise text.error("floor and ceil take one argument", node)
+            value = translate(node.this)
+            return value.floor() if isinstance(node, exp.Floor) else value.ceil()
+
+
+# --- division as SQL has it ---------------------------------------------------------------------------
+
+
+def _whole(*values: Expr, names: Names) -> bool:
+    types = [names.type_of(each) for each in values]
+    return all(each is not None and kind_of(each) in ("int", "uint") for each in types)
+
+
+def divided(a: Expr, b: Expr, names: Names) -> Expr:
+    """Divide: integers by integers truncating towards zero, as in standard SQL and in SABER; else as floats."""
+    return whole_divided(a, b, names) if _whole(a, b, names=names) else a / b
+
+
+def whole_divided(a: Expr, b: Expr, names: Names) -> Expr:
+    """Divide and leave the fraction away."""
+    if not _whole(a, b, names=names):
+        return a // b
+    floor = a // b
+    below = _signs_differ(a, b, names)
+    return floor if below is None else when(below & (a % b != 0)).then(floor + 1).otherwise(floor)
+
+
+def remainder(a: Expr, b: Expr, names: Names) -> Expr:
+    """Give the remainder, with the sign of the dividend, as in SQL."""
+    floored = a % b
+    below = _signs_differ(a, b, names)
+    return floored if below is None else when(below & (floored != 0)).then(floored - b).otherwise(floored)
+
+
+def _signs_differ(a: Expr, b: Expr, names: Names) -> Expr | None:
+    """Tell where only one of two numbers is negative; None if that is never so."""
+    possible = [each for each in (a, b) if not _never_negative(each, names)]
+    if not possible:
+        return None
+    return possible[0] < 0 if len(possible) == 1 else (a < 0) ^ (b < 0)
+
+
+def _never_negative(value: Expr, names: Names) -> bool:
+    if isinstance(value.node, Literal) and isinstance(value.node.value, int | float):
+        return value.node.value >= 0
+    dtype = names.type_of(value)
+    return dtype is not None and kind_of(dtype) == "uint"

@@ -1,0 +1,232 @@
+"""What names mean: the columns that a part of a query can see, and how the plan calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.api.bind import bound, row_fields
+from penstock.api.expr import Expr
+from penstock.api.rows import projected
+from penstock.api.sql.clauses import Clause
+from penstock.api.sql.places import Text, span_of
+from penstock.api.stream import Stream
+from penstock.errors import PenstockError, SqlError, UnknownColumnError
+from penstock.expr.nodes import Column, Field
+from penstock.expr.typing import listed, type_of
+from penstock.plan.nodes import WINDOW_END, WINDOW_START
+from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
+from penstock.types.joins import JOIN_TIME
+from penstock.types.time import Time
+
+BOUNDS = (WINDOW_START, WINDOW_END)
+TIMESTAMP = "timestamp"  # what SABER calls the time of every stream
+RESERVED = frozenset({*BOUNDS, JOIN_TIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """A column: of which source, as the text calls it, and as the plan does.
+
+    One that USING has merged into another answers to its qualified name only.
+    """
+
+    source: str
+    name: str
+    column: str
+    merged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """Rows of FROM: a stream, the columns that can be named, and a window that was written but not yet used.
+
+    `times` gives each source's time column. `latest` marks rows that stand for any number of equal ones.
+    """
+
+    stream: Stream
+    columns: tuple[Visible, ...]
+    times: tuple[tuple[str, str], ...]
+    window: Clause | None = None
+    latest: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        return schema_of(self.stream.raw_plan)
+
+    @property
+    def time(self) -> Time:
+        return time_of(self.stream.raw_plan)
+
+    @property
+    def carries(self) -> bool:
+        return carries_window(self.stream.raw_plan)
+
+    @property
+    def is_table(self) -> bool:
+        return not sources_of(self.stream.raw_plan)
+
+    def over(self, stream: Stream) -> Relation:
+        """Keep the names over another stream that has their columns."""
+        return replace(self, stream=stream)
+
+
+def free_name(name: str, taken: Sequence[str] | set[str] | frozenset[str]) -> str:
+    """Find a name for a column that no other has; the text never sees it."""
+    while name in taken:
+        name += "'"
+    return name
+
+
+def relation_of(stream: Stream, source: str) -> Relation:
+    """Take a stream for rows of FROM; its columns must not be taken for those that windows and joins add."""
+    plan = stream.raw_plan
+    names = list(schema_of(plan).names)
+    taken = () if carries_window(plan) else RESERVED
+    columns: dict[str, str] = {}
+    for name in names:
+        columns[name] = free_name(name, {*taken, *columns.values(), *names} - ({name} - set(taken)))
+    if any(name != column for name, column in columns.items()):
+        stream = stream.rename({name: column for name, column in columns.items() if name != column})
+    visible = tuple(Visible(source, name, column) for name, column in columns.items())
+    return Relation(stream, visible, _times(stream, source))
+
+
+def _times(stream: Stream, source: str) -> tuple[tuple[str, str], ...]:
+    time = time_of(stream.raw_plan).column
+    return ((source, time),) if time in schema_of(stream.raw_plan).names else ()
+
+
+def without_window(relation: Relation) -> Relation:
+    """Forget which windows rows carry; their bounds stay as columns like any other."""
+    if not relation.carries:
+        return relation
+    taken = set(relation.schema.names)
+    names = {name: free_name(f"{name}'", taken) for name in BOUNDS}
+    renamed = {each: names.get(each.column, each.column) for each in relation.columns}
+    return replace(
+        relation,
+        stream=relation.stream.rename(names),
+        columns=tuple(replace(each, column=column) for each, column in renamed.items()),
+        times=tuple((source, names.get(column, column)) for source, column in relation.times),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Finds columns of a relation. In `grouped` parts of a query the window's bounds are columns as well."""
+
+    relation: Relation
+    text: Text
+    grouped: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        schema = self.relation.schema
+        if not self.grouped:
+            return schema
+        kept = [field for field in schema if field.name not in BOUNDS]
+        return pa.schema([*kept, *bounds(self.relation.time)])
+
+    def type_of(self, expr: Expr) -> pa.DataType | None:
+        """Give the type of an expression; None where it has none, which whoever uses it will say."""
+        try:
+            return type_of(bound(expr.node, self.schema, self.relation.time), self.schema)
+        except PenstockError:
+            return None
+
+    def column(self, node: exp.Column) -> str:
+        """Find a column by its name, and its source's if that is written."""
+        if node.args.get("db"):
+            raise self.text.error("a column is called by its name, or by stream.name", node)
+        found = self.found(node)
+        if found is not None:
+            return found.column
+        name, source = node.name.lower(), node.table
+        if source.lower() == "window" and name in ("start", "end"):
+            name, source = f"window_{name}", ""
+        if name in BOUNDS and not source and (self.grouped or self.relation.carries):
+            return str(name)
+        if name == TIMESTAMP and (column := self._time(source)) is not None:
+            return column
+        raise self._unknown(node)
+
+    def found(self, node: exp.Column) -> Visible | None:
+        """Find a column among those that can be seen: spelled alike, else but for capitals."""
+        name, source = node.name, node.table
+        quoted = bool(node.this.args.get("quoted"))
+        among = [
+            each for each in self.relation.columns if not source or each.source.lower() == source.lower()
+        ]
+        among = [each for each in among if source or not each.merged]
+        alike = [each for each in among if each.name == name]
+        if not alike and not quoted:
+            alike = [each for each in among if each.name.lower() == name.lower()]
+        if len({each.column for each in alike}) > 1:
+            where = " and ".join(sorted({f"{each.source}.{each.name}" for each in alike}))
+            raise self.text.error(f"{name!r} could be {where}; write which", node)
+        return alike[0] if alike else None
+
+    def _time(self, source: str) -> str | None:
+        times = {name.lower(): column for name, column in self.relation.times}
+        if source:
+            return times.get(source.lower())
+        column = self.relation.time.column
+        return column if column in self.relation.schema.names else None
+
+    def _unknown(self, node: exp.Column) -> PenstockError:
+        sources = {each.source.lower(): each.source for each in self.relation.columns}
+        if node.table and node.table.lower() not in sources:
+            return self.text.error(
+                f"there is no stream {node.table!r} in FROM (there is {listed(list(sources.values()))})", node
+            )
+        names = [each.name for each in self.relation.columns]
+        near = get_close_matches(node.name, names, n=1, cutoff=0.6)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        span = span_of(node)
+        where = "" if span is None else f"{self.text.place(span[0])}: "
+        return UnknownColumnError(f"{where}there is no column {node.name!r}{hint} (columns: {listed(names)})")
+
+    def is_time(self, column: str) -> bool:
+        """Tell whether a column is the time of the rows, which in a window's result is the window's end."""
+        stamps = {each.column for each in self.relation.columns if each.name.lower() == TIMESTAMP}
+        return column in stamps or column == self.relation.time.column
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of a result: its name, and how it is computed of the rows before."""
+
+    name: str
+    expr: Expr
+
+
+def project(relation: Relation, outputs: Sequence[Output], source: str, text: Text) -> Relation:
+    """Compute the columns of a SELECT. Time and window stay with the rows, whether they are seen or not."""
+    plan = relation.stream.raw_plan
+    hidden = dict.fromkeys([*(BOUNDS if relation.carries else ()), relation.time.column])
+    kept = [name for name in relation.schema.names if name in hidden]
+    taken = set(kept)
+    fields, visible = [Field(name, Column(name)) for name in kept], []
+    for each in outputs:
+        own = each.expr.node.name if isinstance(each.expr.node, Column) else ""
+        column = own if own in kept else free_name(each.name, taken)
+        if column not in taken:
+            (made,) = row_fields([each.expr.alias(column)], {}, relation.schema, relation.time, "SELECT")
+            fields.append(made)
+        taken.add(column)
+        visible.append(Visible(source, each.name, column))
+    _refuse_twice(outputs, text)
+    stream = relation.stream.derived(projected(plan, tuple(fields)))
+    return replace(relation, stream=stream, columns=tuple(visible), times=_times(stream, source))
+
+
+def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:
+    names = [each.name for each in outputs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SqlError(f"SELECT gives two columns named {twice!r}; name one of them otherwise, with AS")

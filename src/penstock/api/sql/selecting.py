@@ -1,0 +1,247 @@
+"""SELECT: from the rows of FROM to a relation of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from penstock.api.aggregates import count
+from penstock.api.expr import Expr
+from penstock.api.functions import col
+from penstock.api.sql import aggregates
+from penstock.api.sql.expressions import Translator
+from penstock.api.sql.grouping import Grouping, aggregated, edge, grouping
+from penstock.api.sql.joins import attached
+from penstock.api.sql.ordering import Order, limited
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import Names, Output, Relation, Visible, free_name, project
+from penstock.api.sql.sources import Environment, sources
+
+_KNOWN = frozenset(
+    {
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+        "group",
+        "having",
+        "distinct",
+        "order",
+        "limit",
+        "with_",
+        "kind",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a SELECT list: the name of its column, and what is computed."""
+
+    name: str
+    node: exp.Expression
+
+
+def select(node: exp.Select, environment: Environment, source: str) -> Relation:
+    """Translate a SELECT; `source` is what its columns belong to where it stands in FROM."""
+    text = environment.text
+    _refuse_further(node, text)
+    relation, conditions = sources(node, environment)
+    relation = _filtered(relation, conditions, text)
+    items = _items(node, relation, text)
+    order = Order.read(node, text)
+    if _reduces(node, text):
+        made = _grouped(node, relation, items, order, source, text)
+    else:
+        made = _row_by_row(node, relation, items, order, source, text)
+    if made.latest:
+        raise text.error(
+            "a join with [partition by k rows 1] gives distinct rows only: write SELECT DISTINCT", node
+        )
+    return made
+
+
+def _refuse_further(node: exp.Select, text: Text) -> None:
+    further = [key for key, value in node.args.items() if value and key not in _KNOWN]
+    if further:
+        part = node.args[further[0]]
+        where = part if isinstance(part, exp.Expression) else node
+        raise text.error(f"{further[0].strip('_').upper()} is not part of streaming SQL", where)
+    if node.args.get("kind"):
+        raise text.error("SELECT AS STRUCT and its like are not part of streaming SQL", node)
+
+
+def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Text) -> Relation:
+    """Filter by what is left of WHERE: behind a window that counts rows, else before it."""
+    if conditions and relation.window is not None and relation.window.counts:
+        relation = attached(relation)
+    for each in conditions:
+        with text.at(each):
+            relation = relation.over(relation.stream.filter(Translator(Names(relation, text))(each)))
+    return relation
+
+
+def _reduces(node: exp.Select, text: Text) -> bool:
+    parts = [*node.expressions, node.args.get("having")]
+    return node.args.get("group") is not None or any(
+        aggregates.read(call, text) is not None
+        for part in parts
+        if part is not None
+        for call in part.find_all(exp.Anonymous)
+    )
+
+
+# --- the list ---------------------------------------------------------------------------------------
+
+
+def _items(node: exp.Select, relation: Relation, text: Text) -> list[Item]:
+    found = [item for each in node.expressions for item in _expanded(each, relation, text)]
+    if not found:
+        raise text.error("SELECT has no columns", node)
+    return found
+
+
+def _expanded(node: exp.Expression, relation: Relation, text: Text) -> list[Item]:
+    match node:
+        case exp.Alias():
+            return [Item(str(node.alias), node.this)]
+        case exp.Star() | exp.Column(this=exp.Star()):
+            if any(node.args.get(each) for each in ("except_", "replace", "rename")):
+                raise text.error("a star takes no EXCEPT, REPLACE or RENAME", node)
+            return _all_columns(node, relation, text)
+        case exp.Column():
+            return [Item(_spelled(node, relation, text), node)]
+        case _:
+            return [Item(node.sql(normalize_functions="lower"), node)]
+
+
+def _spelled(node: exp.Column, relation: Relation, text: Text) -> str:
+    """A column keeps the name that it has, however its capitals are written."""
+    found = Names(relation, text).found(node)
+    return node.name if found is None else found.name
+
+
+def _all_columns(node: exp.Expression, relation: Relation, text: Text) -> list[Item]:
+    source = node.args["table"].name.lower() if node.args.get("table") else None
+    among = [each for each in relation.columns if source is None or each.source.lower() == source]
+    among = [each for each in among if source is not None or not each.merged]
+    if not among:
+        raise text.error("there is no such stream in FROM", node)
+    items: list[Item] = []
+    for each in among:
+        name = each.name
+        while name in {item.name for item in items}:
+            name += "_right"
+        items.append(Item(name, _reference(each)))
+    return items
+
+
+def _reference(visible: Visible) -> exp.Column:
+    quoted = [exp.Identifier(this=part, quoted=True) for part in (visible.name, visible.source)]
+    return exp.Column(this=quoted[0], table=quoted[1] if visible.source else None)
+
+
+# --- row by row -------------------------------------------------------------------------------------
+
+
+def _row_by_row(
+    node: exp.Select, relation: Relation, items: Sequence[Item], order: Order, source: str, text: Text
+) -> Relation:
+    if node.args.get("having") is not None:
+        raise text.error("HAVING filters groups; without GROUP BY, write WHERE", node.args["having"])
+    translate = Translator(Names(relation, text))
+    outputs = []
+    for each in items:
+        with text.at(each.node):
+            outputs.append(Output(each.name, translate(each.node)))
+    if node.args.get("distinct") is not None:
+        relation, outputs = _distinct(node, relation, outputs, text)
+    aliases = {each.name.lower(): each.expr for each in outputs}
+    key = order.key(
+        Translator(Names(relation, text), outer=lambda column: aliases.get(column.name.lower())),
+        items_of(items),
+        text,
+    )
+    if order.node is not None and not relation.carries:
+        raise text.error(
+            "rows leave as they come; ORDER BY and LIMIT are about the rows of a window", order.node
+        )
+    with text.at(node):
+        relation = relation if key is None else limited(relation, key, order, text)
+        return project(relation, outputs, source, text)
+
+
+def items_of(items: Sequence[Item]) -> list[exp.Expression]:
+    """List what is computed."""
+    return [each.node for each in items]
+
+
+def _distinct(
+    node: exp.Select, relation: Relation, outputs: list[Output], text: Text
+) -> tuple[Relation, list[Output]]:
+    """Bring the rows of each window down to different ones; without a window, give each when it comes first."""
+    if node.args["distinct"].args.get("on"):
+        raise text.error("DISTINCT ON is not part of streaming SQL; use last(…) and GROUP BY", node)
+    taken = {*relation.schema.names, "window_start", "window_end"}
+    columns: list[Output] = []
+    for each in outputs:
+        name = free_name(f"{each.name}'", taken)
+        taken.add(name)
+        columns.append(Output(name, each.expr))
+    with text.at(node):
+        stream = relation.stream.with_columns(*(each.expr.alias(each.name) for each in columns))
+        names = [each.name for each in columns]
+        relation = relation.over(stream)
+        if relation.window is None and not relation.carries:
+            stream = stream.distinct(names)
+        else:
+            rows = attached(relation) if relation.window is not None and relation.window.counts else relation
+            window = None if rows.window is None else rows.window.window(rows.time)
+            stream = rows.stream.window(window, by=names).agg(count().alias(free_name("rows", taken)))
+    made = [Output(each.name, col(column.name)) for each, column in zip(outputs, columns, strict=True)]
+    return replace(relation, stream=stream, window=None, latest=False), made
+
+
+# --- groups -----------------------------------------------------------------------------------------
+
+
+def _grouped(
+    node: exp.Select, relation: Relation, items: Sequence[Item], order: Order, source: str, text: Text
+) -> Relation:
+    named = {each.name.lower(): each.node for each in items}
+    groups = grouping(node, relation, named, text)
+    outputs = [Output(each.name, _outer(each.node, groups, {}, text)) for each in items]
+    aliases = {each.name.lower(): each.expr for each in outputs}
+    having = node.args.get("having")
+    conditions = [] if having is None else [_outer(having.this, groups, aliases, text)]
+    key = order.key(lambda part: _outer(part, groups, aliases, text), items_of(items), text)
+    further = [] if key is None else [Output("order", key.expr)]
+    made, read = aggregated(groups, [*outputs, *further], conditions, text, node)
+    results = read[: len(outputs)]
+    if node.args.get("distinct") is not None:
+        if key is not None:
+            raise text.error("DISTINCT and LIMIT do not go together; use a sub-query", node)
+        made, results = _distinct(node, made, results, text)
+    with text.at(node):
+        made = made if key is None else limited(made, replace(key, expr=read[-1].expr), order, text)
+        return project(made, results, source, text)
+
+
+def _outer(node: exp.Expression, groups: Grouping, aliases: dict[str, Expr], text: Text) -> Expr:
+    """Translate what is computed of groups."""
+    names = Names(groups.relation, text, grouped=True)
+    bound = edge(node)
+    if bound is not None:
+        return col(bound)
+    keys = {key.column for key in groups.keys}
+
+    def alias(column: exp.Column) -> Expr | None:
+        known = None if column.table else aliases.get(column.name.lower())
+        found = names.found(column)
+        return known if known is not None and (found is None or found.column not in keys) else None
+
+    with text.at(node):
+        translated = Translator(names, reducing=True, outer=alias)(node)
+        return groups.outer(translated, node)

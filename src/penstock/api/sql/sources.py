@@ -1,0 +1,218 @@
+"""FROM: streams, sub-queries and what joins make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from sqlglot import exp
+
+from penstock.api.sql.clauses import Clause
+from penstock.api.sql.expressions import Translator
+from penstock.api.sql.joins import Joining, joined
+from penstock.api.sql.places import Text
+from penstock.api.sql.reading import Reading
+from penstock.api.sql.scope import Names, Relation, relation_of, without_window
+from penstock.api.sql.streamed import SqlQuery
+from penstock.api.stream import Stream
+from penstock.expr.typing import listed
+
+Select = Callable[[exp.Expression, "Environment", str], Relation]
+_KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": "semi", "ANTI": "anti"}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a query can read: streams, relations of WITH, and the windows written in the text."""
+
+    reading: Reading
+    streams: Mapping[str, Stream]
+    relations: Mapping[str, Relation]
+    used: set[int]
+    select: Select
+
+    @property
+    def text(self) -> Text:
+        return self.reading.text
+
+    def with_relation(self, name: str, relation: Relation) -> Environment:
+        """Add a relation of WITH, which hides streams of its name."""
+        return replace(self, relations={**self.relations, name: relation})
+
+    def clause(self, *words: exp.Expression | None) -> Clause | None:
+        """Find the window that stands behind one of these words."""
+        starts = [each.meta.get("start") for each in words if each is not None]
+        found = [start for start in starts if start in self.reading.clauses]
+        self.used.update(found)
+        if len(found) > 1:
+            clause = self.reading.clauses[found[1]]
+            raise self.text.error_at("a stream has one window", clause.start, clause.end)
+        return self.reading.clauses[found[0]] if found else None
+
+
+def sources(select: exp.Select, environment: Environment) -> tuple[Relation, list[exp.Expression]]:
+    """Read FROM and its joins; give the rows, and the conditions of WHERE that are left to filter them."""
+    text = environment.text
+    origin = select.args.get("from_")
+    if origin is None:
+        raise text.error("a query reads streams: FROM is missing", select)
+    written = select.args.get("joins") or []
+    items = [_source(each, environment) for each in (origin.this, *(join.this for join in written))]
+    _refuse_same_names(items, text, select)
+    where = select.args.get("where")
+    conditions = [] if where is None else conjuncts(where.this)
+    joins = [_joining(join, text) for join in written]
+    if all(join.how == "inner" for join in joins):
+        items, conditions = _filtered_first(items, conditions, text)
+    whole = items[0]
+    needed = _needed(select)
+    for item, join in zip(items[1:], joins, strict=True):
+        whole, conditions = joined(whole, item, join, conditions, needed, text)
+    return whole, conditions
+
+
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """Take a condition apart at its ANDs."""
+    if isinstance(node, exp.Paren):
+        return conjuncts(node.this)
+    if isinstance(node, exp.And):
+        return [*conjuncts(node.this), *conjuncts(node.expression)]
+    return [node]
+
+
+def _source(node: exp.Expression, environment: Environment) -> Relation:
+    text = environment.text
+    alias = node.args.get("alias")
+    refused = [
+        key
+        for key in ("sample", "pivots", "laterals", "joins", "hints", "version", "when")
+        if node.args.get(key)
+    ]
+    if refused or (alias is not None and alias.args.get("columns")):
+        raise text.error("behind a stream stand its window and its alias, nothing else", node)
+    own = None if alias is None else alias.this
+    match node:
+        case exp.Table(this=exp.Identifier() as name) if not node.args.get("db"):
+            clause = environment.clause(name, own)
+            return _windowed(_named(name, own or name, environment), clause, text)
+        case exp.Subquery():
+            if own is None and environment.clause():
+                raise text.error("give this sub-query a name, with AS", node)
+            clause = environment.clause(own)
+            source = "" if own is None else str(own.this)
+            return _windowed(environment.select(node.this, environment, source), clause, text)
+        case _:
+            raise text.error("in FROM stand streams, sub-queries and joins of them", node)
+
+
+def _named(name: exp.Identifier, alias: exp.Identifier, environment: Environment) -> Relation:
+    """Find a relation of WITH, else a stream, by its name: spelled alike, else but for capitals."""
+    source = str(alias.this)
+    key = _found(str(name.this), environment.relations)
+    if key is not None:
+        return _called(environment.relations[key], source)
+    key = _found(str(name.this), environment.streams)
+    if key is None:
+        known = [*environment.relations, *environment.streams]
+        near = get_close_matches(str(name.this), known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise environment.text.error(
+            f"there is no stream {str(name.this)!r}{hint} (streams: {listed(known) or 'none'}); "
+            "pass it by name, as in pk.sql(text, events=stream)",
+            name,
+        )
+    stream = environment.streams[key]
+    return _called(stream.relation, source) if isinstance(stream, SqlQuery) else relation_of(stream, source)
+
+
+def _called(relation: Relation, source: str) -> Relation:
+    columns = tuple(replace(each, source=source) for each in relation.columns)
+    return replace(relation, columns=columns, times=tuple((source, column) for _, column in relation.times))
+
+
+def _found(name: str, known: Mapping[str, object]) -> str | None:
+    if name in known:
+        return name
+    alike = [each for each in known if each.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation:
+    """Put a window on rows: in the place of one that they carry, but not of one that waits."""
+    if clause is None:
+        return relation
+    if relation.is_table:
+        raise text.error_at("a table has no time, and so no window", clause.start, clause.end)
+    if relation.window is not None:
+        raise text.error_at(
+            "these rows have a window already, inside the sub-query", clause.start, clause.end
+        )
+    return replace(without_window(relation), window=clause)
+
+
+def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expression) -> None:
+    names = [next((each.source for each in item.columns), "").lower() for item in items]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise text.error(f"two streams in FROM are called {twice[0]!r}; give them names, with AS", node)
+
+
+def _joining(join: exp.Join, text: Text) -> Joining:
+    if join.args.get("method") or join.args.get("global_") or join.args.get("match_condition"):
+        raise text.error(
+            "NATURAL and ASOF joins are not part of streaming SQL; use ON, or .join_asof(...)", join
+        )
+    side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
+    how = side.lower() if side and kind in ("", "OUTER") else _KINDS.get(kind, "")
+    if not how or (side == "RIGHT" and kind in ("SEMI", "ANTI")):
+        raise text.error("joins are INNER, LEFT, RIGHT, FULL, LEFT SEMI, LEFT ANTI and CROSS", join)
+    on = join.args.get("on")
+    using = [each for each in join.args.get("using") or [] if isinstance(each, exp.Identifier)]
+    return Joining(how, [] if on is None else conjuncts(on), using, join)
+
+
+def _filtered_first(
+    items: Sequence[Relation], conditions: Sequence[exp.Expression], text: Text
+) -> tuple[list[Relation], list[exp.Expression]]:
+    """Filter each source by the conditions that speak of it alone, unless its window counts rows."""
+    every = Names(_all(items), text)
+    found, left = list(items), []
+    for condition in conditions:
+        places = {_place(column, items, every) for column in condition.find_all(exp.Column)}
+        place = places.pop() if len(places) == 1 else None
+        if place is None or len(items) == 1 or _counts(found[place]):
+            left.append(condition)
+            continue
+        with text.at(condition):
+            predicate = Translator(Names(found[place], text))(condition)
+            found[place] = found[place].over(found[place].stream.filter(predicate))
+    return found, left
+
+
+def _counts(relation: Relation) -> bool:
+    return relation.window is not None and relation.window.counts
+
+
+def _all(items: Sequence[Relation]) -> Relation:
+    columns = tuple(
+        replace(each, column=f"{place}:{each.column}")
+        for place, item in enumerate(items)
+        for each in item.columns
+    )
+    return replace(items[0], columns=columns, times=tuple(time for item in items for time in item.times))
+
+
+def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int | None:
+    """Tell which source a column belongs to, if that is certain."""
+    found = every.found(column)
+    if found is not None:
+        return int(found.column.partition(":")[0])
+    sources = [next((each.source.lower() for each in item.columns), "") for item in items]
+    return sources.index(column.table.lower()) if column.table and column.table.lower() in sources else None
+
+
+def _needed(select: exp.Select) -> list[exp.Column] | None:
+    """List the columns that a query names anywhere; None if it asks for all with a star."""
+    stars = [each for each in select.expressions if each.find(exp.Star) and not each.find(exp.Anonymous)]
+    return None if stars else list(select.find_all(exp.Column))

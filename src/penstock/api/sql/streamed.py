@@ -1,0 +1,67 @@
+"""What comes back: a relation made a stream again."""
+
+from __future__ import annotations
+
+from penstock.api.relations import fresh, fresh_columns
+from penstock.api.rows import projected
+from penstock.api.sql.joins import attached
+from penstock.api.sql.scope import Relation
+from penstock.api.stream import Stream
+from penstock.errors import WindowError
+from penstock.expr.nodes import Column, Field
+
+
+class SqlQuery(Stream):
+    """A query written in SQL. Its columns are those of its SELECT list, and no others.
+
+    Queries that aggregate, join or are DISTINCT give the rows of every window; those that look at single rows give each row
+    once, however many windows hold it. `istream` and `rstream` ask for one or the other (SABER, section 2.4).
+    """
+
+    __slots__ = ("_relation",)
+
+    def __init__(self, relation: Relation) -> None:
+        stream = _streamed(relation)
+        super().__init__(stream.raw_plan, stream.raw_data)
+        self._relation = relation
+
+    @property
+    def relation(self) -> Relation:
+        """The rows with the windows they are in, as another query finds them in FROM."""
+        return self._relation
+
+    def rstream(self) -> Stream:
+        """Give the rows of every window, each time."""
+        if self._relation.window is not None:
+            return SqlQuery(attached(self._relation))
+        if not self._relation.carries:
+            raise WindowError(
+                "these rows are in no window; put one behind the stream, as in [range 60 slide 1]"
+            )
+        return self
+
+    def istream(self) -> Stream:
+        """Give the rows that the window before did not have."""
+        relation = self._relation
+        if not relation.carries:
+            return self
+        seen = [each.column for each in relation.columns]
+        plan = fresh(relation.stream.raw_plan, fresh_columns(relation.stream.raw_plan, seen))
+        return SqlQuery(relation.over(relation.stream.derived(plan)))
+
+
+def _streamed(relation: Relation) -> Stream:
+    """Give just the columns of the SELECT list. Rows that no window holds are left out."""
+    clause = relation.window
+    if clause is not None and _has_gaps(relation):
+        relation = attached(relation)
+    fields = tuple(Field(each.name, Column(each.column)) for each in relation.columns)
+    return relation.stream.derived(projected(relation.stream.raw_plan, fields))
+
+
+def _has_gaps(relation: Relation) -> bool:
+    clause = relation.window
+    assert clause is not None
+    window = clause.window(relation.time).resolve(relation.time)
+    every, size = getattr(window, "every", None), getattr(window, "size", None)
+    return isinstance(every, int) and isinstance(size, int) and every > size
