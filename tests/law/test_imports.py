@@ -22,6 +22,7 @@ HEAVY = (
     "pyarrow",
     "pyspark",
     "rich",
+    "sqlglot",
     "typer",
 )
 LINT = "from importlinter.cli import lint_imports; import sys; sys.exit(lint_imports(no_cache=True, no_logo=True))"
@@ -59,6 +60,7 @@ def test_every_import_contract_is_kept(copy_of_the_source: Path) -> None:
         ("sources", "penstock.plan.nodes", "Sources"),
         ("api", "llvmlite.binding", "Only codegen"),
         ("runtime", "pyspark.sql", "Only spark"),
+        ("api", "sqlglot.exp", "Only api/sql"),
     ],
 )
 def test_a_forbidden_import_breaks_its_contract(
@@ -89,7 +91,7 @@ def test_running_a_query_loads_neither_spark_nor_another_engine(tmp_path: Path) 
 import penstock as pk, sys
 query = pk.scan({str(tmp_path / "rows.csv")!r}, time="t").filter(pk.col("v") > 1).window(pk.tumbling(2))
 assert query.agg(s=pk.sum("v")).collect().num_rows == 1
-print([name for name in ("duckdb", "pandas", "polars", "pyspark") if name in sys.modules])
+print([name for name in ("duckdb", "pandas", "polars", "pyspark", "sqlglot") if name in sys.modules])
 """
     done = run_python(code)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

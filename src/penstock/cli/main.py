@@ -10,7 +10,6 @@ import typer
 
 import penstock
 from penstock.cli.guard import CommandError, GuardedGroup
-from penstock.errors import UnsupportedError
 
 # A query's own flags are unknown to Typer; they are parsed from the query function's signature.
 TAKES_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -150,12 +149,33 @@ def explain(
     explain_query(target, context.args, stage)
 
 
-@app.command(context_settings=TAKES_FLAGS)
-def sql(context: typer.Context) -> None:
-    """Run streaming SQL (comes with a later version)."""
-    raise UnsupportedError(
-        "SQL comes with a later version of penstock; write the query in Python and use `penstock run`"
-    )
+@app.command()
+def sql(
+    text: Annotated[
+        str, typer.Argument(metavar="QUERY", help="The query, or a file whose name ends in .sql.")
+    ],
+    stream: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="A stream: files, a folder or a glob.")
+    ] = None,
+    time: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]COLUMN", help="The column that holds a stream's time.")
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=PATH", help="A table without time.")
+    ] = None,
+    unit: Annotated[str | None, typer.Option(help="What integer times count in: ns, us, ms, s or d.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "--output", "-o", help="Write here: .parquet, .arrow, .csv or .json (lines)."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Rows to print.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how the query is run instead.")] = False,
+) -> None:
+    """Run streaming SQL: penstock sql "select k, sum(v) from s [range 10] group by k" --stream s=s.parquet --time ts."""
+    from penstock.cli.sql import SqlRequest, run_sql  # noqa: PLC0415 - --help stays quick
+
+    run_sql(SqlRequest(text, stream or [], table or [], time or [], unit, out, limit, threads, explain))
 
 
 @app.command()

@@ -31,13 +31,6 @@ def test_an_unknown_command_is_misuse(penstock):
     assert penstock("bake").exit_code == 2
 
 
-def test_sql_says_that_it_comes_later(penstock):
-    result = penstock("sql", "select 1", "--flag")
-    assert result.exit_code == 1
-    assert "SQL comes with a later version" in result.output
-    assert "Traceback" not in result.output
-
-
 def test_a_penstock_error_is_one_line_and_exit_code_1(penstock, queries):
     result = penstock("run", f"{queries}:broken")
     assert result.exit_code == 1

@@ -26,6 +26,11 @@ class Key:
     descending: bool
     node: exp.Expression
 
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a bound of the window, by which results are ordered anyway."""
+        return self.expr.node in [Column(name) for name in BOUNDS]
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -46,8 +51,8 @@ class Order:
     ) -> Key | None:
         """Find what decides which rows stay; None if nothing does."""
         keys = [self._key(part, translate, items, text) for part in self.parts]
-        values = [key for key in keys if key.expr.node not in [Column(name) for name in BOUNDS]]
-        backwards = [key for key in keys if key not in values and key.descending]
+        values = [key for key in keys if not key.is_time]
+        backwards = [key for key in keys if key.is_time and key.descending]
         if backwards:
             raise text.error("results come in the order of time, never backwards", backwards[0].node)
         if self.limit is None and values:

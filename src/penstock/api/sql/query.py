@@ -125,14 +125,17 @@ def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
         )
     if first.carries != second.carries or first.window != second.window:
         raise text.error("both sides of UNION ALL need the same window", node)
-    types = [
-        _common(one, first, other, second) for one, other in zip(first.columns, second.columns, strict=True)
-    ]
+    pairs = list(zip(first.columns, second.columns, strict=True))
     with text.at(node):
-        sides = [_aligned(each, first.columns, types) for each in (first, second)]
-        stream = sides[0].union(sides[1])
-    columns = tuple(Visible(source, each.name, f"column {place}") for place, each in enumerate(first.columns))
-    return Relation(stream, columns, ((source, _time_name(first)),), first.window)
+        types = [_common(one, first, other, second) for one, other in pairs]
+        stream = _aligned(first, types).union(_aligned(second, types))
+    time = _time_name(first)
+    times = [one.column == first.time.column and other.column == second.time.column for one, other in pairs]
+    columns = tuple(
+        Visible(source, one.name, time if is_time else f"column {place}")
+        for place, ((one, _), is_time) in enumerate(zip(pairs, times, strict=True))
+    )
+    return Relation(stream, columns, ((source, time),), first.window)
 
 
 def _common(one: Visible, first: Relation, other: Visible, second: Relation) -> object:
@@ -151,7 +154,7 @@ def _time_name(relation: Relation) -> str:
     return relation.time.column if relation.time.column in BOUNDS else "time'"
 
 
-def _aligned(relation: Relation, columns: Sequence[Visible], types: Sequence[object]) -> Stream:
+def _aligned(relation: Relation, types: Sequence[object]) -> Stream:
     """Call columns by their places, so that both sides agree."""
     hidden = [Field(name, Column(name)) for name in BOUNDS if relation.carries]
     time = _time_name(relation)

@@ -20,6 +20,7 @@ from penstock.api.sql.places import Text
 from penstock.errors import SqlError
 
 LONGEST = 1_000_000
+_FUNCTIONS = ("window", "session")
 _WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
 
 
@@ -62,7 +63,7 @@ def read(sql: object) -> Reading:
     if len(sql) > LONGEST:
         raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
     text = Text(sql)
-    found, clauses = _without_windows(_tokens(text), text)
+    found, clauses = _without_windows(_plain_names(_tokens(text)), text)
     trees = [tree for tree in _parsed(_relations_first(found), text) if tree is not None]
     if len(trees) != 1:
         raise SqlError(f"the text holds {len(trees)} queries; write one")
@@ -76,6 +77,19 @@ def _tokens(text: Text) -> list[Token]:
         raise SqlError(
             f"the text cannot be cut into words: a quote or comment is left open ({_first_line(error)})"
         ) from None
+
+
+def _plain_names(given: list[Token]) -> list[Token]:
+    """Let window(…) and session(…) be functions: alone, both are keywords to the parser."""
+    names = {
+        place for place, token in enumerate(given[:-1]) if given[place + 1].token_type == TokenType.L_PAREN
+    }
+    return [
+        _word(TokenType.VAR, token.text, token)
+        if place in names and token.text.lower() in _FUNCTIONS
+        else token
+        for place, token in enumerate(given)
+    ]
 
 
 def _parsed(found: list[Token], text: Text) -> Sequence[exp.Expression | None]:
@@ -92,7 +106,7 @@ def _parsed(found: list[Token], text: Text) -> Sequence[exp.Expression | None]:
 
 def _refused(error: ParseError, text: Text) -> SqlError:
     first = error.errors[0] if error.errors else {}
-    what = str(first.get("description") or "this cannot be read").rstrip(".")
+    what = str(first.get("description") or "this cannot be read").partition(" but got <")[0].rstrip(".")
     line, column = first.get("line"), first.get("col")
     if line is None or column is None:
         return SqlError(f"the text is not a query: {what}")

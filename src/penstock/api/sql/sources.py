@@ -14,7 +14,7 @@ from penstock.api.sql.joins import Joining, joined
 from penstock.api.sql.places import Text
 from penstock.api.sql.reading import Reading
 from penstock.api.sql.scope import Names, Relation, relation_of, without_window
-from penstock.api.sql.streamed import SqlQuery
+from penstock.api.sql.streamed import SqlQuery, rows_once
 from penstock.api.stream import Stream
 from penstock.expr.typing import listed
 
@@ -139,16 +139,12 @@ def _found(name: str, known: Mapping[str, object]) -> str | None:
 
 
 def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation:
-    """Put a window on rows: in the place of one that they carry, but not of one that waits."""
+    """Put a window on rows, in the place of one that they have: they are a stream again before."""
     if clause is None:
         return relation
     if relation.is_table:
         raise text.error_at("a table has no time, and so no window", clause.start, clause.end)
-    if relation.window is not None:
-        raise text.error_at(
-            "these rows have a window already, inside the sub-query", clause.start, clause.end
-        )
-    return replace(without_window(relation), window=clause)
+    return replace(without_window(rows_once(relation)), window=clause)
 
 
 def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expression) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.api.relations import fresh, fresh_columns
 from penstock.api.rows import projected
+from penstock.api.sql.clauses import Clause
 from penstock.api.sql.joins import attached
 from penstock.api.sql.scope import Relation
 from penstock.api.stream import Stream
@@ -51,17 +54,20 @@ class SqlQuery(Stream):
 
 
 def _streamed(relation: Relation) -> Stream:
-    """Give just the columns of the SELECT list. Rows that no window holds are left out."""
-    clause = relation.window
-    if clause is not None and _has_gaps(relation):
-        relation = attached(relation)
+    """Give just the columns of the SELECT list."""
+    relation = rows_once(relation)
     fields = tuple(Field(each.name, Column(each.column)) for each in relation.columns)
     return relation.stream.derived(projected(relation.stream.raw_plan, fields))
 
 
-def _has_gaps(relation: Relation) -> bool:
-    clause = relation.window
-    assert clause is not None
+def rows_once(relation: Relation) -> Relation:
+    """Give each row that waits for a window once, in none, without those that no window would hold."""
+    if relation.window is None:
+        return relation
+    return attached(relation) if _has_gaps(relation.window, relation) else replace(relation, window=None)
+
+
+def _has_gaps(clause: Clause, relation: Relation) -> bool:
     window = clause.window(relation.time).resolve(relation.time)
     every, size = getattr(window, "every", None), getattr(window, "size", None)
     return isinstance(every, int) and isinstance(size, int) and every > size
