@@ -142,7 +142,7 @@ def test_lrb3_gives_segments_whose_average_is_low() -> None:
     wanted = [
         row for row in averages(segments(), 300, "speed", "highway", "direction", "segment") if row[-1] < 40.0
     ]
-    assert 0 < len(wanted)
+    assert wanted
     same(rows_of("LRB3"), wanted)
 
 

@@ -114,7 +114,8 @@ class Translator:
                 above, below = self._alike(node.this, low), self._alike(node.this, high)
                 return (above[0] >= above[1]) & (below[0] <= below[1])
             case exp.Like() | exp.ILike():
-                return like(self(node.this), node, self.text)
+                matches = like(self(node.this), node, self.text)
+                return ~matches if node.args.get("negate") else matches
             case exp.Case() | exp.If():
                 return self._choice(node)
             case exp.Cast():
@@ -126,7 +127,7 @@ class Translator:
             case exp.Extract() | exp.Trim() | exp.Substring() | exp.Ceil() | exp.Floor():
                 return scalars.special(node, self)
             case _:
-                raise self._refused(node)
+                raise self.text.error("a value stands here; a sub-query stands in FROM only", node)
 
     def _column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
@@ -170,10 +171,6 @@ class Translator:
 
     def _among(self, node: exp.In) -> Expr:
         values = node.args.get("expressions") or []
-        if not values or node.args.get("query"):
-            raise self.text.error(
-                "IN takes a list of constants; join with the other stream instead of a sub-query", node
-            )
         if all(isinstance(each, exp.Literal | exp.Boolean | exp.Neg) and _constant(each) for each in values):
             pairs = [self._alike(node.this, each) for each in values]
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])
@@ -197,10 +194,8 @@ class Translator:
         return made if default is None else made.otherwise(self(default))
 
     def _cast(self, node: exp.Cast) -> Expr:
-        if isinstance(node, exp.TryCast):
-            raise self._refused(node)
         target = node.args["to"]
-        dtype = None if target.args.get("expressions") else _TYPES.get(getattr(target.this, "name", ""))
+        dtype = _TYPES.get(getattr(target.this, "name", ""))
         if dtype is None:
             raise self.text.error(f"there is no cast to this type; there are {', '.join(_TYPES)}", node)
         if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
@@ -218,17 +213,6 @@ class Translator:
                 "a sub-query can aggregate first", node,
             )  # fmt: skip
         return aggregates.made(reduction, self.inside())
-
-    def _refused(self, node: exp.Expression) -> Exception:
-        what = type(node).__name__
-        if isinstance(node, exp.Window):
-            return self.text.error(
-                "OVER is not part of streaming SQL; put a window behind the stream, [range …], or use .rolling(...)",
-                node,
-            )
-        if isinstance(node, exp.Subquery | exp.Select | exp.Exists):
-            return self.text.error("a sub-query stands in FROM only; join with it there", node)
-        return self.text.error(f"this syntax ({what}) is not part of streaming SQL", node)
 
 
 def _is_number(node: exp.Expression) -> bool:

@@ -48,7 +48,8 @@ class Grouping:
     def outer(self, expr: Expr, node: exp.Expression) -> Expr:
         """Say of what stands outside of aggregates which key or bound of the window it is."""
         names = Names(self.relation, self.text)
-        known = {key.node: Column(key.column) for key in self.keys}
+        known: dict[ex.Expr, ex.Expr] = {key.node: Column(key.column) for key in self.keys}
+        known |= {column: column for column in known.values()}  # where an alias has been followed before
 
         def replaced(part: ex.Expr) -> ex.Expr:
             if part in known:
@@ -76,10 +77,6 @@ def grouping(
 ) -> Grouping:
     """Read GROUP BY: names, positions and expressions are keys; TUMBLE, HOP, SESSION and window(…) are windows."""
     group = select.args.get("group")
-    if group is not None and any(
-        group.args.get(each) for each in ("grouping_sets", "cube", "rollup", "all", "totals")
-    ):
-        raise text.error("GROUP BY takes values; GROUPING SETS, CUBE, ROLLUP and ALL are not known", group)
     keys: list[tuple[Expr, exp.Expression]] = []
     for node in [] if group is None else group.expressions:
         meant = _meant(node, select, aliases, relation, text)

@@ -79,6 +79,8 @@ class Order:
             if not 1 <= place <= len(items):
                 raise text.error(f"there is no item {node.this} in the SELECT list", node)
             node = items[place - 1]
+        if part.args.get("desc") and part.args.get("nulls_first"):
+            raise text.error("nulls come last", part)
         with text.at(part):
             return Key(translate(node), bool(part.args.get("desc")), part)
 

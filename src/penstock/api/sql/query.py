@@ -80,7 +80,7 @@ def _query(node: exp.Expression, environment: Environment, source: str) -> Relat
     text = environment.text
     environment = _with(node, environment)
     match node:
-        case exp.Subquery() if not any(node.args.get(each) for each in ("order", "limit", "sample")):
+        case exp.Subquery():
             return _query(node.this, environment, source)
         case exp.Select():
             return select(node, environment, source)
@@ -98,12 +98,8 @@ def _with(node: exp.Expression, environment: Environment) -> Environment:
     clause = node.args.get("with_")
     if clause is None:
         return environment
-    if clause.args.get("recursive"):
-        raise environment.text.error("WITH RECURSIVE is not part of streaming SQL", clause)
     for each in clause.expressions:
         alias = each.args["alias"]
-        if alias.args.get("columns"):
-            raise environment.text.error("name columns with AS in the SELECT list, not behind the name", each)
         name = str(alias.this.this)
         environment = environment.with_relation(name, _query(each.this, environment, name))
     return environment
@@ -115,8 +111,6 @@ def _with(node: exp.Expression, environment: Environment) -> Environment:
 def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
     """Put the rows of two queries together, column by column."""
     text = environment.text
-    if any(node.args.get(each) for each in ("order", "limit", "by_name", "on")):
-        raise text.error("behind UNION ALL stands nothing further; put it into a sub-query", node)
     first, second = (_query(each, environment, source) for each in (node.this, node.expression))
     if len(first.columns) != len(second.columns):
         raise text.error(

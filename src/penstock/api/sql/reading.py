@@ -16,6 +16,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.api.sql.clauses import Clause, read_clause
+from penstock.api.sql.grammar import check
 from penstock.api.sql.places import Text
 from penstock.errors import SqlError
 
@@ -67,6 +68,7 @@ def read(sql: object) -> Reading:
     trees = [tree for tree in _parsed(_relations_first(found), text) if tree is not None]
     if len(trees) != 1:
         raise SqlError(f"the text holds {len(trees)} queries; write one")
+    check(trees[0], text)
     return Reading(text, trees[0], clauses)
 
 

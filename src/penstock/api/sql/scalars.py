@@ -161,10 +161,6 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
                 raise text.error(f"EXTRACT knows {', '.join(PARTS)}", node)
             return PARTS[part](translate(node.expression))
         case exp.Trim():
-            if node.args.get("position") or node.args.get("collation"):
-                raise text.error(
-                    "TRIM takes characters off both ends; LEADING and TRAILING are not known", node
-                )
             inner = node.args.get("expression")
             characters = None if inner is None else str(_constant(inner, translate))
             return translate(node.this).str.strip_chars(characters)
@@ -174,8 +170,6 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
                 translate(node.this), *(_constant(each, translate) for each in given)
             )
         case _:
-            if node.args.get("to") or node.args.get("decimals"):
-                raise text.error("floor and ceil take one argument", node)
             value = translate(node.this)
             return value.floor() if isinstance(node, exp.Floor) else value.ceil()
 

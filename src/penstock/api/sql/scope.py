@@ -141,8 +141,6 @@ class Names:
 
     def column(self, node: exp.Column) -> str:
         """Find a column by its name, and its source's if that is written."""
-        if node.args.get("db"):
-            raise self.text.error("a column is called by its name, or by stream.name", node)
         found = self.found(node)
         if found is not None:
             return found.column

@@ -19,22 +19,6 @@ from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names, Output, Relation, Visible, free_name, project
 from penstock.api.sql.sources import Environment, sources
 
-_KNOWN = frozenset(
-    {
-        "expressions",
-        "from_",
-        "joins",
-        "where",
-        "group",
-        "having",
-        "distinct",
-        "order",
-        "limit",
-        "with_",
-        "kind",
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -47,7 +31,6 @@ class Item:
 def select(node: exp.Select, environment: Environment, source: str) -> Relation:
     """Translate a SELECT; `source` is what its columns belong to where it stands in FROM."""
     text = environment.text
-    _refuse_further(node, text)
     relation, conditions = sources(node, environment)
     relation = _filtered(relation, conditions, text)
     items = _items(node, relation, text)
@@ -61,16 +44,6 @@ def select(node: exp.Select, environment: Environment, source: str) -> Relation:
             "a join with [partition by k rows 1] gives distinct rows only: write SELECT DISTINCT", node
         )
     return made
-
-
-def _refuse_further(node: exp.Select, text: Text) -> None:
-    further = [key for key, value in node.args.items() if value and key not in _KNOWN]
-    if further:
-        part = node.args[further[0]]
-        where = part if isinstance(part, exp.Expression) else node
-        raise text.error(f"{further[0].strip('_').upper()} is not part of streaming SQL", where)
-    if node.args.get("kind"):
-        raise text.error("SELECT AS STRUCT and its like are not part of streaming SQL", node)
 
 
 def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Text) -> Relation:
@@ -108,8 +81,6 @@ def _expanded(node: exp.Expression, relation: Relation, text: Text) -> list[Item
         case exp.Alias():
             return [Item(str(node.alias), node.this)]
         case exp.Star() | exp.Column(this=exp.Star()):
-            if any(node.args.get(each) for each in ("except_", "replace", "rename")):
-                raise text.error("a star takes no EXCEPT, REPLACE or RENAME", node)
             return _all_columns(node, relation, text)
         case exp.Column():
             return [Item(_spelled(node, relation, text), node)]
@@ -182,8 +153,6 @@ def _distinct(
     node: exp.Select, relation: Relation, outputs: list[Output], text: Text
 ) -> tuple[Relation, list[Output]]:
     """Bring the rows of each window down to different ones; without a window, give each when it comes first."""
-    if node.args["distinct"].args.get("on"):
-        raise text.error("DISTINCT ON is not part of streaming SQL; use last(…) and GROUP BY", node)
     taken = {*relation.schema.names, "window_start", "window_end"}
     columns: list[Output] = []
     for each in outputs:

@@ -84,16 +84,9 @@ def conjuncts(node: exp.Expression) -> list[exp.Expression]:
 def _source(node: exp.Expression, environment: Environment) -> Relation:
     text = environment.text
     alias = node.args.get("alias")
-    refused = [
-        key
-        for key in ("sample", "pivots", "laterals", "joins", "hints", "version", "when")
-        if node.args.get(key)
-    ]
-    if refused or (alias is not None and alias.args.get("columns")):
-        raise text.error("behind a stream stand its window and its alias, nothing else", node)
     own = None if alias is None else alias.this
     match node:
-        case exp.Table(this=exp.Identifier() as name) if not node.args.get("db"):
+        case exp.Table(this=exp.Identifier() as name):
             clause = environment.clause(name, own)
             return _windowed(_named(name, own or name, environment), clause, text)
         case exp.Subquery():
@@ -155,10 +148,6 @@ def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expressi
 
 
 def _joining(join: exp.Join, text: Text) -> Joining:
-    if join.args.get("method") or join.args.get("global_") or join.args.get("match_condition"):
-        raise text.error(
-            "NATURAL and ASOF joins are not part of streaming SQL; use ON, or .join_asof(...)", join
-        )
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     how = side.lower() if side and kind in ("", "OUTER") else _KINDS.get(kind, "")
     if not how or (side == "RIGHT" and kind in ("SEMI", "ANTI")):
