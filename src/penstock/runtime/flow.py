@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -67,8 +67,11 @@ class Stage(Protocol):
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         """Take rows and give those that can already leave."""
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        """Learn that no row before `watermark` will come; give results and the watermark behind them."""
+    def advance(self, port: int, watermark: int) -> tuple[Iterable[Flow], int]:
+        """Learn that no row before `watermark` will come; give results and the watermark behind them.
+
+        Results that are no list are made one by one as they are taken, all before the stage is called again.
+        """
 
     def save(self) -> Mapping[str, Kept]:
         """Give what the stage remembers, as tables by name; it goes on as if nothing had happened."""

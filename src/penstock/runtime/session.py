@@ -180,7 +180,8 @@ class Session:
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
         """Move time at a stage, then behind it: results first, so that they are not late there."""
         flows, ahead = self._stages[name].advance(port, watermark)
-        self._spread(name, flows)
+        for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
+            self._spread(name, some)
         for reader, input_port in self._readers[name]:
             self._advance(reader, ahead, input_port)
 

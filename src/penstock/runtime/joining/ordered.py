@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -30,18 +30,38 @@ class Runs:
     stops: np.ndarray
     rows: np.ndarray
 
+    def pairs_before(self, outer: bool) -> np.ndarray:
+        """How many pairs the left rows before each row have, and all of them."""
+        lengths = self.stops.astype(np.int64) - self.starts
+        return np.concatenate([[0], np.cumsum(np.maximum(lengths, 1) if outer else lengths)])
+
 
 class InOrder(NoPartitioning):
     """A joiner whose pairs are in order. Memory of its answers is fresh, all else stays for the next window."""
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
+        several = list(self.parts(left, right, threads, outer=outer, most=None))
+        return several[0]
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """The same, about so many at a time; all before the next window is begun, whose memory is the same."""
         window = self._survey(left, right, threads)
         singles = self._singles(window)
         if singles is not None:
-            return self._beside(window, singles, outer)
+            yield self._beside(window, singles, outer)
+            return
         runs, counts = self._runs_of(window, outer)
-        return self._expanded(window, runs, counts, outer)
+        if most is None or sum(counts) <= most:
+            yield self._expanded(runs, portions(len(left), window.threads), counts, outer)
+            return
+        before = runs.pairs_before(outer)
+        cuts = np.searchsorted(before, np.arange(0, before[-1], most)).tolist()
+        for lo, hi in pairwise(np.unique([*cuts, len(left)]).tolist()):
+            spans = [(lo + a, lo + b) for a, b in portions(hi - lo, window.threads)]
+            yield self._expanded(runs, spans, [int(before[b] - before[a]) for a, b in spans], outer)
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
         """Which left rows meet anybody."""
@@ -116,14 +136,13 @@ class InOrder(NoPartitioning):
             )
         return rows
 
-    def _expanded(self, window: Window, runs: Runs, counts: list[int], outer: bool) -> Pairs:
-        total = sum(counts)
-        own, other = room(total, np.int32), room(total, np.int32)
+    def _expanded(self, runs: Runs, spans: list[tuple[int, int]], counts: list[int], outer: bool) -> Pairs:
+        """The pairs of some left rows, of which each thread has a span and knows how many pairs it has."""
+        own, other = (room(sum(counts), np.int32) for _ in range(2))
         expand = self.kernels("expand_runs_outer" if outer else "expand_runs", JoinSpec())
         given = {"starts": runs.starts, "stops": runs.stops, "rows": runs.rows, "own": own, "other": other}
-        places = portions(len(window.probe), window.threads)
         with self.phase("probe"):
-            run_on_threads(_parts(expand, given, places, counts))
+            run_on_threads(_parts(expand, given, spans, counts))
         return own, other
 
 

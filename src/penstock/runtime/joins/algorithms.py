@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, lay
-from penstock.runtime.joins.results import NOBODY, Residual, joined_pairs, satisfying
+from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Residual, joined_pairs, satisfying
 from penstock.runtime.joins.windows import Batch, LanePairing, Pairing, Placed, numbers_of
 from penstock.runtime.lanes.rows import Rows
 
@@ -27,6 +27,11 @@ class Ordered(LazyJoiner, Protocol):
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """The pairs of equal codes; with `outer`, NOBODY beside left rows that meet nobody."""
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """The same, about so many at a time."""
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
         """Which left rows meet anybody."""
@@ -92,6 +97,17 @@ class AlgorithmPairing:
         else:
             found = self._window(*codes, (0, len(left)), (0, len(right)))
         return satisfying(found, self.residual, left, right)
+
+    def parts(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
+        """The pairs of one window a part at a time, where they need not be looked at together; else None."""
+        whole = how != "inner" and (how != "left" or self.residual is not None)
+        if whole or self.ordered is None or not (len(left) and len(right)):
+            return None
+        if self.band is not None and self._are_many(codes):
+            return None
+        threads = self.kernels.shares(len(left) + len(right))
+        several = self.ordered.parts(*codes, threads, outer=how == "left", most=MOST_PAIRS)
+        return (satisfying(pairs, self.residual, left, right) for pairs in several)
 
     def _are_many(self, codes: Pairs) -> bool:
         """Whether keys alone make so many pairs that sorting by what the condition bounds is cheaper."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
-from penstock.runtime.joins.results import NOBODY, Results, Shape
+from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape
 from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.rows import Rows
 
@@ -25,9 +24,7 @@ class AsofMatcher:
     shape: Shape
     kernels: Kernels
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         columns = [
             [rows.batch.column(name) for name in names]
             for rows, names in zip((left, right), self.keys, strict=True)
@@ -36,7 +33,7 @@ class AsofMatcher:
         found, final = self._found(left, right, numbers, watermark)
         leaving = len(left) if final.all() else int(np.argmin(final))
         results = Results(np.arange(leaving), found[:leaving])
-        made = list(self.shape.batches(results, left, right, self.kernels.threads))
+        made = self.shape.batches(results, left, right, self.kernels.threads)
         kept = np.arange(len(left)) >= leaving
         oldest = int(left.times[leaving]) if leaving < len(left) else watermark
         return made, kept, self._needed(right, numbers, oldest)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
-from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of, satisfying
+from penstock.runtime.joins.results import NOBODY, Emitted, Residual, Results, Shape, pairs_of, satisfying
 from penstock.runtime.lanes.rows import Rows
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
@@ -47,13 +46,11 @@ class IntervalMatcher:
     shape: Shape
     kernels: Kernels
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         results = (
             self._results(self._lanes(left, right), before, watermark) if len(left) or len(right) else None
         )
-        made = [] if results is None else list(self.shape.batches(results, left, right, self.kernels.threads))
+        made = [] if results is None else self.shape.batches(results, left, right, self.kernels.threads)
         return made, *self._kept(left, right, watermark)
 
     def _kept(self, left: Rows, right: Rows, watermark: int) -> tuple[np.ndarray, np.ndarray]:

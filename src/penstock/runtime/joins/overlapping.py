@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
+from penstock.runtime.joins.results import Emitted
 from penstock.runtime.joins.runs import OneWindow
 from penstock.runtime.joins.sliding import Held, SlidingMatcher, clipped
 from penstock.runtime.joins.windows import Run
@@ -27,9 +27,7 @@ class OverlapMatcher:
     join: OneWindow
     always: bool
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         windows = self.plain.windows
         windows.prepare(left.times, right.times)
         after, upto = windows.complete(before), windows.complete(watermark)
@@ -39,7 +37,7 @@ class OverlapMatcher:
         if not self.always and len(numbers) * ROWS_A_WINDOW > len(left) + len(right):
             return self.plain.emit(left, right, before, watermark)
         join = self.join.over(left, right)
-        made = [batch for run in self._runs(numbers, now) for batch in join(run)]
+        made = (batch for run in self._runs(numbers, now) for batch in join(run))
         return made, *self.plain.kept(left, right, held, upto, watermark)
 
     def _runs(self, numbers: np.ndarray, held: list[Held]) -> list[Run]:

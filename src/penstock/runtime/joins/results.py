@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,6 +19,9 @@ from penstock.runtime.threads import run_on_threads
 
 NOBODY = -1
 MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
+
+# Results, made as they are taken, and which of the left and right rows are needed further on.
+Emitted = tuple[Iterable[pa.RecordBatch], np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ and each window gives batches of its own: nothing is sorted or put together afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -20,7 +20,7 @@ from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels
-from penstock.runtime.joins.results import NOBODY, Results, Shape, unmatched
+from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape, unmatched
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import Batch, Pairing, Placed, Run, WindowMatcher, arranged, numbers_of
 from penstock.runtime.lanes.rows import Rows
@@ -52,10 +52,17 @@ class WindowJoin:
         """The results of a window whose rows lie side by side; `codes` are those of all rows."""
         one, other = left.part(*run.left), right.part(*run.right)
         mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
-        with self.watch.window(run.rows) as given:
-            results = self._joined(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
-            given(self.pairing.name, len(results))
-        return framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
+        found = self._parts(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
+        for results in self.watch.parts(run.rows, self.pairing.name, found):
+            yield from framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
+
+    def _parts(self, left: Rows, right: Rows, codes: Pairs) -> Iterator[Results]:
+        """The results of one window, in order, few enough at a time where that can be."""
+        parts = self.pairing.parts(left, right, codes, self.how)
+        if parts is None:
+            yield self._joined(left, right, codes)
+        else:
+            yield from (Results(*pairs) for pairs in parts)
 
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
         """The results of one window, in order."""
@@ -110,9 +117,7 @@ class RunMatcher:
     plain: WindowMatcher
     join: WindowJoin
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         always = self.join.pairing.always
         runs = self.plain.windows.runs(left, right, always=always)
         if runs is None:
@@ -124,7 +129,7 @@ class RunMatcher:
             if not done:
                 kept[0][slice(*run.left)] = kept[1][slice(*run.right)] = True
         due = [run for run, done in zip(runs, complete, strict=True) if done]
-        return list(self._results(due, left, right)), *kept
+        return self._results(due, left, right), *kept
 
     def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
         join: JoinRun | None = None
@@ -137,7 +142,7 @@ class RunMatcher:
             for run in some:
                 yield from join(run)
 
-    def _together(self, runs: list[Run], left: Rows, right: Rows) -> list[pa.RecordBatch]:
+    def _together(self, runs: list[Run], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
         """Small windows, one after the other in time, all at once."""
         one, other = (
             left.part(*_around(run.left for run in runs)),

@@ -7,12 +7,11 @@ from math import gcd
 from typing import Protocol
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
-from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of
+from penstock.runtime.joins.results import NOBODY, Emitted, Residual, Results, Shape, pairs_of
 from penstock.runtime.lanes.framing import Bounds, within_reach
 from penstock.runtime.lanes.reducers import ranges
 from penstock.runtime.lanes.rows import Rows
@@ -130,9 +129,7 @@ class SlidingMatcher:
     shape: Shape
     kernels: Kernels
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         self.windows.prepare(left.times, right.times)
         after, upto = self.windows.complete(before), self.windows.complete(watermark)
         held = [Held(*self.windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
@@ -140,7 +137,7 @@ class SlidingMatcher:
         if after == upto or not (len(left) or len(right)):
             return [], *kept
         results = self._results(left, right, held, after, upto)
-        return list(self.shape.batches(results, left, right, self.kernels.threads)), *kept
+        return self.shape.batches(results, left, right, self.kernels.threads), *kept
 
     def kept(
         self, left: Rows, right: Rows, held: list[Held], upto: int, watermark: int

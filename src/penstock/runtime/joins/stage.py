@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.joins.results import Emitted
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
@@ -21,10 +21,10 @@ from penstock.types.time import Time
 class Matcher(Protocol):
     """One type of join."""
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         """Give the results that are new since the watermark `before`, and which rows are needed further on.
+
+        Results are made when they are asked for: what aggregates them need not wait for all.
 
         Rows come in order; they are all that lie before the watermark and were needed before, and those that
         have not been `seen` yet.
@@ -104,21 +104,21 @@ class JoinStage:
         (self.right if port else self.left).add(flows)
         return []
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[Iterable[Flow], int]:
         side = self.right if port else self.left
         side.watermark = max(side.watermark, watermark)
         now = min(self.left.watermark, self.right.watermark)
         made = self._emit(now) if now > self.watermark else []
         return made, self._ahead()
 
-    def _emit(self, watermark: int) -> list[Flow]:
+    def _emit(self, watermark: int) -> Iterable[Flow]:
         left, right = (side.passed(watermark, self.sorter) for side in (self.left, self.right))
         made, left_kept, right_kept = self.matcher.emit(left, right, self.watermark, watermark)
         self.watermark = watermark
         if watermark != FOREVER:
             self.left.keep(left.chosen(left_kept))
             self.right.keep(right.chosen(right_kept))
-        return [Flow(batch) for batch in made if batch.num_rows]
+        return (Flow(batch) for batch in made if batch.num_rows)
 
     def _ahead(self) -> int:
         """No result yet to come is older than the oldest row that waits: its time is that of the later row."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from penstock.runtime.adapt.watch import JoinMetrics
 
 Note = Callable[[str, JoinMetrics, int], None]  # the algorithm, what became of windows, how many they are
+Part = TypeVar("Part", bound=Sized)
 Given = Callable[[str, int], None]  # the algorithm, and how many pairs it gave
 
 
@@ -32,6 +34,20 @@ class Watch:
             self.note(path, metrics, windows)
 
         yield given
+
+    def parts(self, rows: int, path: str, found: Iterator[Part]) -> Iterator[Part]:
+        """Pass on the results of one window part by part, and time how long each took to find."""
+        metrics, spent = JoinMetrics(rows=rows), 0.0
+        while True:
+            begin = self.clock()
+            part = next(found, None)
+            spent += self.clock() - begin
+            if part is None:
+                break
+            metrics.add_all(spent, len(part))
+            yield part
+        metrics.seconds = spent
+        self.note(path, metrics, 1)
 
 
 def unwatched() -> Watch:

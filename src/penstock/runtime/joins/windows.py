@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -15,7 +15,7 @@ from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, find, lay, number_keys
-from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of, unmatched
+from penstock.runtime.joins.results import NOBODY, Emitted, Residual, Results, Shape, pairs_of, unmatched
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.lanes.framing import Bounds, within_reach
 from penstock.runtime.lanes.rows import Rows
@@ -300,9 +300,7 @@ class WindowMatcher:
     kernels: Kernels
     watch: Watch
 
-    def emit(
-        self, left: Rows, right: Rows, before: int, watermark: int
-    ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
+    def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         known: list[Numbers] = []
 
         def numbers() -> Numbers:
@@ -326,7 +324,7 @@ class WindowMatcher:
         placed: tuple[Placed, Placed],
         done: list[np.ndarray],
         numbers: Callable[[], Numbers],
-    ) -> list[pa.RecordBatch]:
+    ) -> Iterable[pa.RecordBatch]:
         if all(each.all() for each in done):
             batch = Batch(left, right, placed, numbers)
         else:
@@ -337,7 +335,7 @@ class WindowMatcher:
         with self.watch.window(len(left) + len(right), _how_many(placed)) as given:
             results = arranged(self.pairing(batch), placed, self.how, self.kernels)
             given("lanes", len(results))
-        return list(self.shape.batches(results, left, right, self.kernels.threads))
+        return self.shape.batches(results, left, right, self.kernels.threads)
 
 
 def _how_many(placed: tuple[Placed, Placed]) -> int:
