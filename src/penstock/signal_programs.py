@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
+from penstock.fused_signals import fused_expression
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.locate import locate
 from penstock.kernels.signals.walk import WalkSpec, walk
@@ -149,7 +150,7 @@ class SignalProgram:
     def _step(self, this: temporal.Object, threads: int) -> Step:
         match this.body:
             case temporal.Expression() as body:
-                return ExpressionStep(self._scope(body, threads), self._fields(this, body))
+                return self._expression(this, body, threads)
             case temporal.Feedback() as body:
                 return self._feedback(this, body, threads)
             case temporal.Resample(source=source, every=every, method=method, max_gap=gap):
@@ -159,6 +160,15 @@ class SignalProgram:
             case temporal.Held(source=source, clock=clock):
                 return HeldStep(source, clock, self._locate)
         raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
+
+    def _expression(self, this: temporal.Object, body: temporal.Expression, threads: int) -> Step:
+        """One kernel where everything is a machine value, else walk, reductions and fields one after the other."""
+
+        def staged() -> Step:
+            return ExpressionStep(self._scope(body, threads), self._fields(this, body))
+
+        found = fused_expression(this, self.program, self._accesses(body), self.aggregator)
+        return staged() if found is None else found.step(self.workshop, threads, cache(staged))
 
     @property
     def _schemas(self) -> dict[str, pa.Schema]:
@@ -172,8 +182,8 @@ class SignalProgram:
         spec = WalkSpec(len(accesses), tuple(each.kind for each in spans))
         return Reading(tuple(accesses), tuple(spans), self.workshop.call(spec, partial(walk, spec)), threads)
 
-    def _scope(self, body: temporal.Expression | temporal.Feedback, threads: int) -> Scope:
-        """Accesses with the columns that are read of them, accesses for marks alone, spans, and reductions."""
+    def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[Access]:
+        """Accesses with the columns that are read of them, then those for marks alone."""
         used = {name for each in body.fields for name in ex.columns_of(each.expr)}
         accesses = [
             Access(
@@ -192,8 +202,11 @@ class SignalProgram:
                 accesses.append(Access(over.source, over.shift))
         if isinstance(body, temporal.Expression) and is_lenient(body, self._schemas):
             accesses.append(Access(BEGINNING_OF_KEYS, 0))
+        return accesses
+
+    def _scope(self, body: temporal.Expression | temporal.Feedback, threads: int) -> Scope:
         spans = list(dict.fromkeys(span_reading(each) for each in body.reductions))
-        reading = self._reading(accesses, spans, threads)
+        reading = self._reading(self._accesses(body), spans, threads)
         return Scope(reading, tuple(self._reducing(body, spans, threads)))
 
     def _reducing(

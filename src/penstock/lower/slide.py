@@ -89,10 +89,10 @@ def build_slide(spec: SlideSpec) -> SlideKernel:
 
 def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
     """The algebra of what the reductions need to know: what an algorithm has to be able to handle."""
-    return tuple(_monoid(each, spec.schema) for each in _partials(spec))
+    return tuple(_monoid(each, spec.schema) for each in slide_partials(spec))
 
 
-def _partials(spec: SlideSpec) -> tuple[Partial, ...]:
+def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
     """What the reductions need to know of a frame, but for what its bounds tell: whether it has rows, and how many."""
     found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
     return tuple(each for each in found if each not in (PRESENT, ROWS))
@@ -122,7 +122,7 @@ class _Sliding:
         self.bounds = self._bounds()
         self.begin, self.end = k.scalar("begin"), k.scalar("end")
         self.columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, k.scalar("first_row"))
-        self.partials = _partials(spec)
+        self.partials = slide_partials(spec)
         self.values, self.valid = self._buffers()
         self.errors = k.var("errors", False, BOOL)
 

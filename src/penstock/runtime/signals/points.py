@@ -49,12 +49,17 @@ class Points:
         """The marks at which the object is defined, as rows of lanes: what reductions count."""
         if self.multiset is not None:
             return self.multiset
-        chosen = self.marks.view(np.bool_) & self.defined
-        if chosen.all():
+        if self.all_samples:
             return lanes_of(self.columns, self.bounds, self.times)
+        chosen = self.marks.view(np.bool_) & self.defined
         places = np.flatnonzero(chosen)
         kept = Points(*_chosen(self, places), self.until)
         return lanes_of(kept.columns, kept.bounds, kept.times)
+
+    @cached_property
+    def all_samples(self) -> bool:
+        """Whether every point is a sample."""
+        return self.multiset is None and bool(self.marks.all()) and bool(self.defined.all())
 
     @cached_property
     def marked(self) -> Points:

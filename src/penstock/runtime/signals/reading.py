@@ -72,19 +72,11 @@ class Reading:
         lanes = [objects[each.source].samples for each in self.spans]
         count = (points[0].lanes) if points else lanes[0].count
         given = self._given(points, lanes)
-        cuts = self._cuts(points, count)
+        cuts = cuts_of(points, count, self.threads)
         sizes = self._sizes(given, cuts, points, lanes)
         parts = [self._part(given, cut, size) for cut, size in zip(cuts, sizes, strict=True)]
         run_on_threads([part.run for part in parts])
-        return _whole(parts, self._until(points, objects), count)
-
-    def _until(self, points: Sequence[Points], objects: Objects) -> np.ndarray:
-        finals = [
-            _moved(each.until, access.shift) for each, access in zip(points, self.accesses, strict=True)
-        ]
-        finals += [span.until(objects[span.source].until) for span in self.spans]
-        until: np.ndarray = np.minimum.reduce(finals)
-        return until
+        return _whole(parts, final_until(self.accesses, self.spans, objects), count)
 
     def _given(self, points: Sequence[Points], lanes: Sequence[Lanes]) -> dict[str, object]:
         given: dict[str, object] = {}
@@ -100,18 +92,6 @@ class Reading:
             given[numbered("size", place)] = span.size
             given[numbered("step", place)] = span.step
         return given
-
-    def _cuts(self, points: Sequence[Points], lanes: int) -> list[Cut]:
-        """Cut lanes into a run for each thread; a single one is cut in time."""
-        largest = max(points, key=len, default=None)
-        if self.threads == 1 or largest is None or len(largest) < POINTS_PER_THREAD:
-            return [Cut(0, lanes)]
-        if lanes == 1:
-            times = largest.times[np.linspace(0, len(largest), self.threads + 1).astype(int)[1:-1]]
-            return [Cut(0, 1, *pair) for pair in pairwise([FIRST, *np.unique(times).tolist(), FOREVER])]
-        share = np.linspace(0, len(largest), min(self.threads, lanes) + 1)[1:-1]
-        inner = np.searchsorted(largest.bounds, share).tolist()
-        return [Cut(lo, hi) for lo, hi in pairwise([0, *inner, lanes])]
 
     def _sizes(
         self, given: dict[str, object], cuts: list[Cut], points: Sequence[Points], lanes: Sequence[Lanes]
@@ -130,6 +110,29 @@ class Reading:
 
     def _part(self, given: dict[str, object], cut: Cut, size: int) -> _Part:
         return _Part(self.call, given, cut, size, len(self.accesses), len(self.spans))
+
+
+def final_until(
+    accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects
+) -> np.ndarray:
+    """Up to when what is made of accesses and spans is final, in each lane."""
+    finals = [_moved(objects[each.source].until, each.shift) for each in accesses]
+    finals += [span.until(objects[span.source].until) for span in spans]
+    until: np.ndarray = np.minimum.reduce(finals)
+    return until
+
+
+def cuts_of(points: Sequence[Points], lanes: int, threads: int) -> list[Cut]:
+    """Cut lanes into a run for each thread; a single one is cut in time."""
+    largest = max(points, key=len, default=None)
+    if threads == 1 or largest is None or len(largest) < POINTS_PER_THREAD:
+        return [Cut(0, lanes)]
+    if lanes == 1:
+        times = largest.times[np.linspace(0, len(largest), threads + 1).astype(int)[1:-1]]
+        return [Cut(0, 1, *pair) for pair in pairwise([FIRST, *np.unique(times).tolist(), FOREVER])]
+    share = np.linspace(0, len(largest), min(threads, lanes) + 1)[1:-1]
+    inner = np.searchsorted(largest.bounds, share).tolist()
+    return [Cut(lo, hi) for lo, hi in pairwise([0, *inner, lanes])]
 
 
 class _Part:

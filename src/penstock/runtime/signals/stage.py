@@ -16,6 +16,7 @@ from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.signals.feedback import FeedbackStep
+from penstock.runtime.signals.fused import FusedStep
 from penstock.runtime.signals.intervals import Runs, advance, interval_batch, no_runs
 from penstock.runtime.signals.points import Points
 from penstock.runtime.signals.retention import Retention
@@ -130,7 +131,10 @@ class SignalStage:
         }
         objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), lanes)
         for name, step in self.steps.items():
-            objects[name] = step.points(objects)
+            if isinstance(step, FusedStep) and name == self.layout.output and not self.layout.pieces:
+                objects[name] = step.joined(objects, self.emitted)
+            else:
+                objects[name] = step.points(objects)
         made = objects[self.layout.output]
         ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces)
         self.emitted = np.maximum(self.emitted, made.until)

@@ -1,0 +1,260 @@
+"""Jump from change to change of everything an expression reads, a block of instants at a time (TiLT, section 6.1.3).
+
+A *track* is points or samples of lanes, ordered by time. A *cursor* is a place on a track that moves past each of its
+times, `offset` ticks later: an access is one cursor, a span in time two of them, one where samples enter and one where
+they leave. Two that would always move together are one. Between two instants nothing moves.
+
+A cursor meets at most one time of its track at an instant, so it moves without a branch: which of several is next
+follows no pattern that a processor could learn. Grids move rarely, and by many samples at once.
+
+Where the walk stands is written to buffers as long as a block, which stay in the cache; `consume` makes use of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, maximum, minimum, select
+
+BLOCK = 512
+NEVER_AGAIN = (1 << 63) - 1
+FIRST = -(1 << 62)  # before any instant of a walk
+
+# Spans in time are cursors; these are not: the last so many samples, all there were, and windows on a grid.
+ROLLING, LAST, EVER, WINDOW, PER = "rolling", "last", "ever", "window", "per"
+GRIDS = (WINDOW, PER)
+
+# Which points of a track are marks, if that is asked at all.
+ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Samples of a track: `enter` and `leave` are cursors, where the kind has them."""
+
+    kind: str
+    track: int
+    enter: int | None = None
+    leave: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesSpec:
+    """What is walked: how tracks are marked, the track of each cursor and whether its marks count, spans."""
+
+    tracks: tuple[str, ...]
+    cursors: tuple[int, ...]
+    marking: tuple[bool, ...]
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """A track's part of a lane. `last` can be read even if there is nothing."""
+
+    times: Buffer
+    begin: Var
+    end: Var
+    last: Var
+
+
+@dataclass(frozen=True)
+class _Cursor:
+    at: Var
+    when: Var
+
+
+@dataclass(frozen=True)
+class _Grid:
+    lo: Var
+    hi: Var
+    when: Var
+
+
+Consume = Callable[[Var, Var], None]
+
+
+class Changes:
+    """The walk, written into a kernel: `lanes(consume)` calls back with the lane and how many instants are in a block."""
+
+    def __init__(self, k: KernelBuilder, spec: ChangesSpec) -> None:
+        self.k, self.spec = k, spec
+        self.lane_lo, self.lane_hi = k.scalar("lane_lo"), k.scalar("lane_hi")
+        self.since, self.before = k.scalar("since"), k.scalar("before")
+        self.times = [k.buffer("times", I64) for _ in spec.tracks]
+        self.bounds = [k.buffer("bounds", I64) for _ in spec.tracks]
+        self.marks = [k.buffer("marks", U8) if each == SOME_MARKS else None for each in spec.tracks]
+        self.offsets = [k.scalar("offset") for _ in spec.cursors]
+        self.sizes = [k.scalar("size") for _ in spec.spans]
+        self.steps = [k.scalar("step") if each.kind in GRIDS else None for each in spec.spans]
+        self.delays = [k.scalar("delay") if each.kind in GRIDS else None for each in spec.spans]
+        self.instants, self.marked = k.local("instant", I64, BLOCK), k.local("mark", U8, BLOCK)
+        self.places = [k.local("place", I64, BLOCK) for _ in spec.cursors]
+        self._bounds = [self._span_buffers(each) for each in spec.spans]
+        self.begins: list[Var] = []
+
+    def _span_buffers(self, span: Span) -> tuple[Buffer, Buffer]:
+        """Where a span's bounds are written; those of cursors are where the cursors are."""
+        k = self.k
+        hi = self.places[span.enter] if span.enter is not None else k.local("hi", I64, BLOCK)
+        lo = self.places[span.leave] if span.leave is not None else k.local("lo", I64, BLOCK)
+        return lo, hi
+
+    def frames(self, span: int) -> tuple[Buffer, Buffer]:
+        """The first sample of a span, and the one after its last, at each instant of the block."""
+        return self._bounds[span]
+
+    def lanes(self, start: Callable[[Var], None], consume: Consume) -> None:
+        """Walk all lanes: `start(lane)` begins one, `consume(lane, n)` takes a block of n instants."""
+        k = self.k
+        with k.for_(self.lane_lo, self.lane_hi, "lane", scalar=True) as lane:
+            tracks = [self._track(place, lane) for place in range(len(self.spec.tracks))]
+            self.begins = [each.begin for each in tracks]
+            start(lane)
+            cursors = [self._cursor(place, tracks) for place in range(len(self.spec.cursors))]
+            grids = {
+                place: self._grid(place, tracks[span.track])
+                for place, span in enumerate(self.spec.spans)
+                if span.kind in GRIDS
+            }
+            now = k.var("now", self._soonest(cursors, grids))
+            n = k.var("n", 0)
+            with k.while_(now < self.before):
+                k.set(n, 0)
+                with k.while_((now < self.before) & (n < BLOCK)):
+                    self._instant(tracks, cursors, grids, now, n)
+                    k.set(n, n + 1)
+                    k.set(now, self._soonest(cursors, grids))
+                consume(lane, n)
+
+    def _track(self, place: int, lane: Var) -> _Lane:
+        k, bounds = self.k, self.bounds[place]
+        begin, end = k.var("begin", bounds[lane]), k.var("end", bounds[lane + 1])
+        return _Lane(self.times[place], begin, end, k.var("last", maximum(end - 1, 0)))
+
+    def _instant(
+        self, tracks: list[_Lane], cursors: list[_Cursor], grids: dict[int, _Grid], now: Var, n: Var
+    ) -> None:
+        """Move past what happens now, and write down where everything stands."""
+        k = self.k
+        mark = k.var("mark", False, BOOL)
+        for place, cursor in enumerate(cursors):
+            self._pass(place, tracks[self.spec.cursors[place]], cursor, now, mark)
+            k.store(self.places[place], n, cursor.at)
+        for place, grid in grids.items():
+            with k.if_(grid.when <= now):
+                self._move_grid(place, tracks[self.spec.spans[place].track], grid, now, mark)
+            lo, hi = self._bounds[place]
+            k.store(lo, n, grid.lo)
+            k.store(hi, n, grid.hi)
+        for place, span in enumerate(self.spec.spans):
+            self._write_rest(place, span, tracks, cursors, n)
+        k.store(self.instants, n, now)
+        k.store(self.marked, n, mark.to(U8))
+
+    def _write_rest(
+        self, place: int, span: Span, tracks: list[_Lane], cursors: list[_Cursor], n: Var
+    ) -> None:
+        """The first sample of spans that do not end in time."""
+        if span.kind not in (LAST, EVER) or span.enter is None:
+            return
+        begin, hi = tracks[span.track].begin, cursors[span.enter].at
+        first: Value = begin if span.kind == EVER else maximum(begin, hi - self.sizes[place])
+        self.k.store(self._bounds[place][0], n, first)
+
+    # -- cursors -------------------------------------------------------------------------------------
+
+    def _cursor(self, place: int, tracks: list[_Lane]) -> _Cursor:
+        k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
+        at = k.var("at", track.begin)
+        with k.if_(self.since > FIRST):
+            self._seek(track, at, self.since - offset)
+        return _Cursor(at, k.var("when", self._when(track, at, offset)))
+
+    def _seek(self, track: _Lane, at: Var, time: Value) -> None:
+        """Find the first place of a time that is not before another."""
+        k = self.k
+        wanted, upto = k.var("wanted", time), k.var("upto", track.end)
+        with k.while_(at < upto):
+            middle = k.var("middle", (at + upto) >> 1)
+            earlier = k.var("earlier", track.times[middle] < wanted)
+            k.set(at, select(earlier, middle + 1, at))
+            k.set(upto, select(earlier, upto, middle))
+
+    def _when(self, track: _Lane, at: Value, offset: Value) -> Value:
+        return select(at < track.end, track.times[minimum(at, track.last)] + offset, NEVER_AGAIN)
+
+    def _pass(self, place: int, track: _Lane, cursor: _Cursor, now: Var, mark: Var) -> None:
+        k = self.k
+        due = k.var("due", cursor.when.eq(now))
+        if self.spec.marking[place]:
+            counts: Value = due
+            marks = self.marks[self.spec.cursors[place]]
+            if marks is not None:
+                counts = due & marks[minimum(cursor.at, track.last)].ne(0)
+            k.set(mark, mark | counts)
+        k.set(cursor.at, cursor.at + due.to(I64))
+        k.set(cursor.when, self._when(track, cursor.at, self.offsets[place]))
+
+    # -- grids ---------------------------------------------------------------------------------------
+
+    def _grid(self, place: int, track: _Lane) -> _Grid:
+        k = self.k
+        grid = _Grid(k.var("lo", track.begin), k.var("hi", track.begin), k.var("when", NEVER_AGAIN))
+        with k.if_(track.begin < track.end):
+            k.set(grid.when, self._enters(place, track.times[track.begin]))
+        with k.if_((self.since > FIRST) & (grid.when < self.since)):
+            passed = k.var("passed", False, BOOL)
+            self._move_grid(place, track, grid, k.var("before", self.since - 1), passed)
+        return grid
+
+    def _parameters(self, place: int) -> tuple[Var, Var]:
+        step, delay = self.steps[place], self.delays[place]
+        assert step is not None and delay is not None
+        return step, delay
+
+    def _enters(self, place: int, time: Value) -> Value:
+        """When a sample of this time enters a window."""
+        step, delay = self._parameters(place)
+        start = self._floor(time, step) + delay
+        return start + step if self.spec.spans[place].kind == WINDOW else start
+
+    def _move_grid(self, place: int, track: _Lane, grid: _Grid, now: Var, mark: Var) -> None:
+        """Move on to the window that holds now."""
+        k = self.k
+        step, delay = self._parameters(place)
+        start = k.var("start", self._floor(now - delay, step))
+        hop = self.spec.spans[place].kind == WINDOW
+        oldest = k.var("oldest", start - self.sizes[place] if hop else start)
+        newest = k.var("newest", start if hop else start + step)
+        if not hop:  # all that a window held have left when the next begins
+            k.set(grid.lo, grid.hi)
+        self._skip(track, grid.lo, oldest)
+        k.set(grid.hi, maximum(grid.hi, grid.lo))
+        self._skip(track, grid.hi, newest)
+        holds = k.var("holds", grid.lo < grid.hi)
+        k.set(mark, mark | (holds & now.eq(start + delay)))
+        k.set(grid.when, NEVER_AGAIN)
+        with k.if_(holds):
+            k.set(grid.when, start + step + delay)
+        with k.else_(), k.if_(grid.hi < track.end):
+            k.set(grid.when, self._enters(place, track.times[grid.hi]))
+
+    def _skip(self, track: _Lane, at: Var, time: Var) -> None:
+        k = self.k
+        with k.while_((at < track.end) & (track.times[minimum(at, track.last)] < time)):
+            k.set(at, at + 1)
+
+    def _floor(self, time: Value, step: Value) -> Value:
+        """The last multiple of a step up to a time, which may lie before zero."""
+        rest = self.k.var("rest", time.rem(step))
+        return time - rest - select(rest < 0, step, 0)
+
+    def _soonest(self, cursors: list[_Cursor], grids: dict[int, _Grid]) -> Value:
+        whens = [*(each.when for each in cursors), *(each.when for each in grids.values())]
+        soonest: Value = whens[0]
+        for each in whens[1:]:
+            soonest = minimum(soonest, each)
+        return soonest

@@ -1,0 +1,226 @@
+"""Run the one kernel of an expression: from points to points, each thread on lanes or on a stretch of time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
+from penstock.loop.nodes import Type
+from penstock.runtime.binding import BatchArguments
+from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.programs import OutputCall
+from penstock.runtime.signals.points import Points
+from penstock.runtime.signals.reading import FIRST, Access, Cut, Objects, SpanReading, cuts_of, final_until
+from penstock.runtime.signals.steps import Step
+from penstock.runtime.threads import run_on_threads
+from penstock.runtime.worker import OVERFLOW
+
+ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a kernel may assume of an object: that points are samples, which are marks, which columns hold nulls.
+
+    `sampled` are the columns that hold nulls among its samples.
+    """
+
+    alike: bool
+    marks: str
+    nullable: frozenset[str]
+    sampled: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """The points of an object, or its samples."""
+
+    source: str
+    samples: bool
+
+
+@dataclass(frozen=True)
+class FusedCall:
+    """The kernel under some assumptions: what its cursors and spans are, in ticks, and what it is given."""
+
+    output: OutputCall
+    tracks: tuple[Track, ...]
+    marked: tuple[bool, ...]
+    cursors: tuple[tuple[int, int], ...]  # track and offset
+    spans: tuple[tuple[int, int, int, int, bool], ...]  # track, size, step, delay, on a grid
+    bindings: tuple[tuple[Binding, ...], ...]
+    scratch: tuple[tuple[str, Type], ...]
+    endless: bool  # grids may add instants without end in sight: they are counted first
+
+
+@dataclass(frozen=True)
+class FusedStep:
+    """Fields over all that is read, in one loop. `call(facts)` gives the kernel; `staged` is another way, for nothing at all."""
+
+    accesses: tuple[Access, ...]
+    spans: tuple[SpanReading, ...]
+    sources: tuple[str, ...]
+    columns: tuple[tuple[str, pa.DataType], ...]
+    call: Callable[[tuple[Facts, ...], bool], FusedCall]
+    staged: Callable[[], Step]
+    threads: int
+
+    def points(self, objects: Objects) -> Points:
+        """All points."""
+        return self._points(objects, None)
+
+    def joined(self, objects: Objects, emitted: np.ndarray) -> Points:
+        """The points at which the value changes, from when each lane has been emitted on; without marks."""
+        return self._points(objects, emitted)
+
+    def _points(self, objects: Objects, emitted: np.ndarray | None) -> Points:
+        read = [objects[name] for name in self.sources]
+        if any(not len(each) or each.multiset is not None for each in read):
+            return self.staged().points(objects)
+        kernel = self.call(tuple(map(facts_of, read)), emitted is not None)
+        given = _Given(kernel, objects)
+        if given.nothing:
+            return self.staged().points(objects)
+        parts = [
+            _Part(given, cut, emitted, counting=False) for cut in cuts_of(read, read[0].lanes, self.threads)
+        ]
+        if kernel.endless:
+            _counted(parts)
+        run_on_threads([part.run for part in parts])
+        return self._whole(parts, final_until(self.accesses, self.spans, objects), read[0].lanes)
+
+    def _whole(self, parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Points:
+        """Put the runs of lanes together."""
+        bounds = np.zeros(lanes + 1, np.int64)
+        before = 0
+        for part in parts:
+            here = slice(part.cut.lo + 1, part.cut.hi + 1)
+            bounds[here] = part.bounds[here] + before
+            before += part.found
+        columns = {
+            name: to_arrow(_joined(parts, each.values), _joined(parts, each.valid or ""), dtype)
+            for (name, dtype), each in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)
+        }
+        times = _joined(parts, "out_times")
+        marks = _joined(parts, "out_marks") if "out_marks" in parts[0].out else np.ones(len(times), np.uint8)
+        return Points(bounds, times, marks, columns, until)
+
+
+def facts_of(points: Points) -> Facts:
+    marks = ALL_MARKS if points.marks.all() else SOME_MARKS if points.marks.any() else NO_MARKS
+    nullable = frozenset(name for name, column in points.columns.items() if column.null_count)
+    if points.all_samples:
+        return Facts(True, marks, nullable, nullable)
+    batch = points.samples.came.batch
+    return Facts(False, marks, nullable, frozenset(n for n in batch.schema.names if batch.column(n).null_count))
+
+
+class _Given:
+    """What all parts of a run are given."""
+
+    def __init__(self, kernel: FusedCall, objects: Objects) -> None:
+        self.kernel = kernel
+        self.arguments: dict[str, object] = {"first_row": 0}
+        self.times: list[np.ndarray] = []
+        self.bounds: list[np.ndarray] = []
+        for place, track in enumerate(kernel.tracks):
+            self._add_track(place, track, objects[track.source])
+        for place, (_, offset) in enumerate(kernel.cursors):
+            self.arguments[numbered("offset", place)] = offset
+        grids = 0
+        for place, (_, size, step, delay, on_grid) in enumerate(kernel.spans):
+            self.arguments[numbered("size", place)] = size
+            if on_grid:
+                self.arguments[numbered("step", grids)] = step
+                self.arguments[numbered("delay", grids)] = delay
+                grids += 1
+        self.nothing = any(not len(each) for each in self.times)
+        self.longest = max(int(np.diff(each).max(initial=0)) for each in self.bounds)
+
+    def _add_track(self, place: int, track: Track, points: Points) -> None:
+        times, bounds = points.times, points.bounds
+        if track.samples:
+            times, bounds = points.samples.times, points.samples.bounds
+            batch = points.samples.came.batch
+        else:
+            batch = pa.RecordBatch.from_arrays(list(points.columns.values()), names=list(points.columns))
+        self.times.append(times)
+        self.bounds.append(bounds)
+        self.arguments[numbered("times", place)] = times
+        self.arguments[numbered("bounds", place)] = bounds
+        if self.kernel.marked[place]:
+            number = sum(self.kernel.marked[:place])
+            self.arguments[numbered("marks", number)] = points.marks
+        self.arguments |= BatchArguments(batch, {}).fill(self.kernel.bindings[place])
+
+    def most(self, cut: Cut) -> int:
+        """Bound how many instants there are."""
+        found = sum(self._rows(track, cut, offset) for track, offset in self.kernel.cursors)
+        return found + sum(
+            2 * int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
+            for track, _, _, _, on_grid in self.kernel.spans
+            if on_grid
+        )
+
+    def _rows(self, track: int, cut: Cut, offset: int) -> int:
+        """How many times of a track a cursor meets."""
+        if cut.since == FIRST and cut.before == FOREVER:
+            return int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
+        ends = [FIRST if each == FIRST else each - offset for each in (cut.since, cut.before)]
+        lo, hi = np.searchsorted(self.times[track], ends)
+        return int(hi - lo)
+
+
+@dataclass
+class _Part:
+    """The run over some lanes, into memory of its own."""
+
+    given: _Given
+    cut: Cut
+    emitted: np.ndarray | None
+    counting: bool
+    size: int | None = None
+    found: int = 0
+    out: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        return self.out["out_bounds"]
+
+    def run(self) -> None:
+        kernel = self.given.kernel
+        size = 0 if self.counting else 1 + (self.given.most(self.cut) if self.size is None else self.size)
+        self.out = {"out_times": room(size), "out_bounds": np.zeros(self.cut.hi + 1, np.int64)}
+        for each in kernel.output.outputs:
+            self.out[each.values] = room(size, numpy_type(each.type))
+            self.out[each.valid or ""] = room(size, np.uint8)
+        if self.emitted is None:
+            self.out["out_marks"] = room(size, np.uint8)
+        scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
+        head = np.zeros(WORDS, np.int64)
+        limits: dict[str, object] = {
+            "lane_lo": self.cut.lo, "lane_hi": self.cut.hi, "since": self.cut.since, "before": self.cut.before,
+            "emit": int(not self.counting), "head": head, "emitted": self.emitted,
+        }  # fmt: skip
+        self.found = kernel.output.call({**self.given.arguments, **self.out, **scratch, **limits})
+        if head[ERRORS]:
+            raise OverflowError(OVERFLOW)
+
+
+def _counted(parts: Sequence[_Part]) -> None:
+    """Count the instants of each part, so that there is room for them."""
+    counting = [_Part(part.given, part.cut, part.emitted, counting=True) for part in parts]
+    run_on_threads([each.run for each in counting])
+    for part, each in zip(parts, counting, strict=True):
+        part.size = each.found
+
+
+def _joined(parts: Sequence[_Part], name: str) -> np.ndarray:
+    arrays = [part.out[name][: part.found] for part in parts]
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
