@@ -12,19 +12,12 @@ from penstock.ir.nodes import Reduction
 from penstock.kernels.signals.changes import EVER, GRIDS, LAST, PER, ROLLING, WINDOW, ChangesSpec, Span
 from penstock.lane_reducers import QUESTIONS
 from penstock.lower.machine import machine_type
-from penstock.lower.signals.fused import (
-    ALGORITHMS,
-    PREFIX_SUMS,
-    RECOMPUTE,
-    AccessSpec,
-    FusedSpec,
-    ReductionSpec,
-    build_fused,
-)
+from penstock.lower.signals.fused.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
+from penstock.lower.signals.fused.spec import AccessSpec, FusedSpec, ReductionSpec
 from penstock.passes.choose_aggregator import FRAME_ENDS
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.programs import OutputCall
-from penstock.runtime.signals.fused import NO_MARKS, SOME_MARKS, Facts, FusedCall, FusedStep, Track
+from penstock.runtime.signals.fused import ALL_MARKS, NO_MARKS, SOME_MARKS, Facts, FusedCall, FusedStep, Track
 from penstock.runtime.signals.reading import Access, SpanReading
 from penstock.runtime.signals.steps import Step
 from penstock.signal_reductions import SampleReductions, span_reading
@@ -64,6 +57,11 @@ class FusedExpression:
 
         columns = tuple(zip(self.this.schema.names, self.this.schema.types, strict=True))
         return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads)
+
+    def show(self, workshop: Workshop, joining: bool) -> None:
+        """Make the kernel for points that are all samples, none of them null."""
+        usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
+        _Variant(self, dict.fromkeys(self.sources, usual), joining).call(workshop)
 
     def reductions(self) -> tuple[ReductionSpec, ...]:
         spans, schemas = self.spans, self.schemas

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
 from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
-from penstock.kernels.sort.partition import count_lanes, fill_lanes
-from penstock.lane_reducers import LaneReducers, shape_of, sorter
-from penstock.loop.nodes import TYPES
+from penstock.lane_reducers import LaneReducers, partitioner, shape_of, sorter
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
 from penstock.programs import CompiledRows, Workshop
@@ -194,17 +191,11 @@ def _applied(
 
 def lane_layout(keys: tuple[str, ...], columns: tuple[str, ...], workshop: Workshop, threads: int) -> Layout:
     """What puts rows into lanes by some columns, and carries others along."""
-
-    def fill(dtypes: tuple[np.dtype, ...]) -> Call:
-        types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
-        return workshop.call(("fill_lanes", types), lambda: fill_lanes(types))
-
     return Layout(
         keys,
         columns,
         lambda width: Indexer(width, workshop.index, workshop.texts),
-        workshop.call("count_lanes", count_lanes),
-        fill,
+        partitioner(workshop, threads),
         sorter(workshop),
         threads,
     )

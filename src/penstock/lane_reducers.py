@@ -7,20 +7,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.order import falls
+from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.kernels.sort.ranks import assign_places, assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
-from penstock.loop.nodes import Kernel
+from penstock.loop.nodes import TYPES, Kernel
 from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
 from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
 from penstock.programs import Workshop, output_columns
+from penstock.runtime.lanes.partition import Partitioner
 from penstock.runtime.lanes.reducers import (
     Cells,
     CountReducer,
@@ -193,6 +196,16 @@ def sorter(workshop: Workshop) -> Sorter:
         made(falls),
         made(sort_words),
     )
+
+
+def partitioner(workshop: Workshop, threads: int) -> Partitioner:
+    """What sorts rows by the numbers of their lanes."""
+
+    def fill(dtypes: tuple[np.dtype, ...]) -> Call:
+        types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
+        return workshop.call(("fill_lanes", types), lambda: fill_lanes(types))
+
+    return Partitioner(workshop.call("count_lanes", count_lanes), fill, threads)
 
 
 _FEW_ROWS = 4

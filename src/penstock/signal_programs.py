@@ -13,9 +13,11 @@ from penstock.expr.aggregates import AGGREGATES
 from penstock.fused_signals import fused_expression
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.locate import locate
+from penstock.kernels.signals.runs import runs
 from penstock.kernels.signals.walk import WalkSpec, walk
-from penstock.lane_reducers import sorter
+from penstock.lane_reducers import partitioner, sorter
 from penstock.loop.abi import Binding
+from penstock.loop.nodes import Kernel
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
 from penstock.lower.split import read_from_columns
@@ -85,6 +87,7 @@ class SignalProgram:
                 retention(program),
                 lambda: Indexer(len(program.keys), self.workshop.index, self.workshop.texts),
                 sorter(self.workshop),
+                self._made(runs),
             )
 
         return make
@@ -132,6 +135,7 @@ class SignalProgram:
             None if hold.resolve is None else self._resolve(this, hold.resolve, threads),
             _is_accessed(this.name, self.program),
             sorter(self.workshop),
+            partitioner(self.workshop, threads),
         )
 
     def _resolve(
@@ -168,11 +172,19 @@ class SignalProgram:
             return ExpressionStep(self._scope(body, threads), self._fields(this, body))
 
         found = fused_expression(this, self.program, self._accesses(body), self.aggregator)
-        return staged() if found is None else found.step(self.workshop, threads, cache(staged))
+        if found is None:
+            return staged()
+        if self.showing:
+            found.show(self.workshop, joining=this.name == self.program.output and not self.program.pieces)
+        return found.step(self.workshop, threads, cache(staged))
 
     @property
     def _schemas(self) -> dict[str, pa.Schema]:
         return {each.name: each.schema for each in self.program.objects}
+
+    def _made(self, build: Callable[[], Kernel]) -> Call:
+        """A kernel that is made when it is called: many runs never do."""
+        return lambda given: self.workshop.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
 
     @property
     def _locate(self) -> Call:

@@ -62,8 +62,17 @@ class _Lane:
 
 @dataclass(frozen=True)
 class _Cursor:
+    """`at` is its place on the track; `when` the next time is due, and `following` the one after it.
+
+    The following one is read ahead, for a load takes longer than the rest of a step. `due` are the times of the block,
+    from place `base` on, moved by the offset, with "never" behind the last: so a step asks nothing but what is next.
+    """
+
+    due: Buffer
+    base: Var
     at: Var
     when: Var
+    following: Var
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class Changes:
         self.delays = [k.scalar("delay") if each.kind in GRIDS else None for each in spec.spans]
         self.instants, self.marked = k.local("instant", I64, BLOCK), k.local("mark", U8, BLOCK)
         self.places = [k.local("place", I64, BLOCK) for _ in spec.cursors]
+        self.due = [k.local("due", I64, BLOCK + 2) for _ in spec.cursors]
         self._bounds = [self._span_buffers(each) for each in spec.spans]
         self.begins: list[Var] = []
 
@@ -119,6 +129,8 @@ class Changes:
                 for place, span in enumerate(self.spec.spans)
                 if span.kind in GRIDS
             }
+            for place, cursor in enumerate(cursors):
+                self._read_ahead(place, tracks, cursor)
             now = k.var("now", self._soonest(cursors, grids))
             n = k.var("n", 0)
             with k.while_(now < self.before):
@@ -128,6 +140,8 @@ class Changes:
                     k.set(n, n + 1)
                     k.set(now, self._soonest(cursors, grids))
                 consume(lane, n)
+                for place, cursor in enumerate(cursors):
+                    self._read_ahead(place, tracks, cursor)
 
     def _track(self, place: int, lane: Var) -> _Lane:
         k, bounds = self.k, self.bounds[place]
@@ -167,11 +181,34 @@ class Changes:
     # -- cursors -------------------------------------------------------------------------------------
 
     def _cursor(self, place: int, tracks: list[_Lane]) -> _Cursor:
-        k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
+        k, track = self.k, tracks[self.spec.cursors[place]]
         at = k.var("at", track.begin)
         with k.if_(self.since > FIRST):
-            self._seek(track, at, self.since - offset)
-        return _Cursor(at, k.var("when", self._when(track, at, offset)))
+            self._seek(track, at, self.since - self.offsets[place])
+        return _Cursor(
+            self.due[place],
+            k.var("base", at),
+            at,
+            k.var("when", NEVER_AGAIN),
+            k.var("following", NEVER_AGAIN),
+        )
+
+    def _read_ahead(self, place: int, tracks: list[_Lane], cursor: _Cursor) -> None:
+        """List when the next times are due: a cursor passes at most one at each instant of a block."""
+        k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
+        k.set(cursor.base, cursor.at)
+        many = k.var("many", minimum(track.end - cursor.at, BLOCK))
+        with k.for_(0, many, "ahead") as ahead:
+            k.store(cursor.due, ahead, track.times[cursor.base + ahead] + offset)
+        k.store(cursor.due, many, self._beyond(track, cursor, many, offset))
+        k.store(cursor.due, many + 1, NEVER_AGAIN)
+        k.set(cursor.when, cursor.due[0])
+        k.set(cursor.following, cursor.due[1])
+
+    def _beyond(self, track: _Lane, cursor: _Cursor, many: Value, offset: Value) -> Value:
+        """When the time after those of a block is due."""
+        at = self.k.var("beyond", cursor.base + many)
+        return select(at < track.end, track.times[minimum(at, track.last)] + offset, NEVER_AGAIN)
 
     def _seek(self, track: _Lane, at: Var, time: Value) -> None:
         """Find the first place of a time that is not before another."""
@@ -183,9 +220,6 @@ class Changes:
             k.set(at, select(earlier, middle + 1, at))
             k.set(upto, select(earlier, upto, middle))
 
-    def _when(self, track: _Lane, at: Value, offset: Value) -> Value:
-        return select(at < track.end, track.times[minimum(at, track.last)] + offset, NEVER_AGAIN)
-
     def _pass(self, place: int, track: _Lane, cursor: _Cursor, now: Var, mark: Var) -> None:
         k = self.k
         due = k.var("due", cursor.when.eq(now))
@@ -196,7 +230,8 @@ class Changes:
                 counts = due & marks[minimum(cursor.at, track.last)].ne(0)
             k.set(mark, mark | counts)
         k.set(cursor.at, cursor.at + due.to(I64))
-        k.set(cursor.when, self._when(track, cursor.at, self.offsets[place]))
+        k.set(cursor.when, select(due, cursor.following, cursor.when))
+        k.set(cursor.following, cursor.due[cursor.at - cursor.base + 1])
 
     # -- grids ---------------------------------------------------------------------------------------
 

@@ -230,18 +230,9 @@ class PrefixTable:
 class PrefixSums(Carried):
     """Differences of prefixes, for the monoids at `places` of a table; by two stacks from the first doubt in a lane on."""
 
-    def __init__(
-        self,
-        rows: Aggregation,
-        lo: Buffer,
-        hi: Buffer,
-        emit: Emit,
-        table: PrefixTable,
-        places: Sequence[int],
-    ) -> None:
-        super().__init__(rows, lo, hi, emit)
-        self.table, self.places = table, places
-        self.stacks = TwoStacks(rows, lo, hi, emit)
+    def __init__(self, stacks: TwoStacks, emit: Emit, table: PrefixTable, places: Sequence[int]) -> None:
+        super().__init__(stacks.rows, stacks.lo, stacks.hi, emit)
+        self.stacks, self.table, self.places = stacks, table, places
 
     @property
     def scratch(self) -> tuple[Scratch, ...]:

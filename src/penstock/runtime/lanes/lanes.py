@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from itertools import pairwise
-from typing import TypeVar
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.loop.abi import numbered
-from penstock.runtime.buffers import indices, room, to_arrow, values_view
+from penstock.runtime.buffers import indices, to_arrow
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
+from penstock.runtime.lanes.partition import Partitioner, carried_view, dense_numbers
 from penstock.runtime.lanes.rows import Rows, every_few, taken
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.programs import Call
-from penstock.runtime.threads import run_on_threads
-
-_Found = TypeVar("_Found")
-
-# Fewer rows than this are not worth a second thread.
-ROWS_PER_THREAD = 1 << 17
 
 
 @dataclass
@@ -142,8 +132,7 @@ class Layout:
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     new_index: Callable[[int], Indexer]
-    count_lanes: Call
-    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+    partitioner: Partitioner
     sorter: Sorter
     threads: int
 
@@ -160,16 +149,16 @@ class Layout:
 
     def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> Lanes:
         """Rows that come out of order are sorted by time first, then fetched."""
-        partition = self._partition(numbers)
+        partition = self.partitioner.partition(numbers)
         (moments,) = partition.carried([np.arange(len(numbers))])
         times, first = rows.times[order[moments]], order[partition.first]
         return Lanes(rows, partition.bounds, times, order, lambda: moments, first)
 
     def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> Lanes:
         """Rows in order are read once, and their columns carried to where they belong."""
-        plain = {name: _view(rows.batch.column(name)) for name in self.columns}
+        plain = {name: carried_view(rows.batch.column(name)) for name in self.columns}
         carried = {name: each for name, each in plain.items() if each is not None}
-        partition = self._partition(numbers)
+        partition = self.partitioner.partition(numbers)
         times, *values = partition.carried([rows.times, *carried.values()])
         columns = {
             name: to_arrow(value, None, rows.batch.column(name).type)
@@ -184,110 +173,10 @@ class Layout:
     def _numbers(self, rows: Rows) -> np.ndarray:
         columns = [rows.batch.column(name) for name in self.keys]
         if len(columns) == 1:
-            dense = _dense(columns[0], self._stretches(len(rows)))
+            dense = dense_numbers(columns[0], self.threads)
             if dense is not None:
                 return dense
         return self.new_index(len(columns)).number(columns)
-
-    def _stretches(self, rows: int) -> list[tuple[int, int]]:
-        """Cut rows into one stretch for each thread that has enough to do."""
-        threads = max(min(self.threads, rows // ROWS_PER_THREAD), 1)
-        return list(pairwise(np.linspace(0, rows, threads + 1).astype(int).tolist()))
-
-    def _partition(self, lanes: np.ndarray) -> _Partition:
-        """Find where rows belong; each thread takes a stretch of them."""
-        cuts = self._stretches(len(lanes))
-        highest = _of_stretches(lambda begin, end: int(lanes[begin:end].max()), cuts) if len(lanes) else [-1]
-        counts, first = np.zeros((2, len(cuts), max(highest) + 1), np.int64)
-        stretches = [
-            {"lanes": lanes, "lo": begin, "hi": end, "counts": own, "first": seen}
-            for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
-        ]
-        run_on_threads([partial(self.count_lanes, each) for each in stretches])
-        return _Partition(stretches, counts, first, self.fill_lanes)
-
-
-@dataclass(frozen=True)
-class _Partition:
-    """A stable sort of rows by lane. `counts` has, for each stretch of rows, how many belong to each lane."""
-
-    stretches: list[dict[str, object]]
-    counts: np.ndarray
-    seen: np.ndarray
-    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
-
-    @property
-    def bounds(self) -> np.ndarray:
-        """Where lanes that have rows begin, and where the last one ends."""
-        total = self.counts.sum(axis=0)
-        return np.concatenate([[0], np.cumsum(total)[total > 0]])
-
-    @property
-    def first(self) -> np.ndarray:
-        """The first row of each lane that has rows."""
-        used = self.counts.sum(axis=0) > 0
-        stretch = np.argmax(self.counts[:, used] > 0, axis=0)
-        found: np.ndarray = self.seen[:, used][stretch, np.arange(len(stretch))]
-        return found
-
-    def carried(self, columns: list[np.ndarray]) -> list[np.ndarray]:
-        """The values of columns, lane by lane."""
-        total = self.counts.sum(axis=0)
-        places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
-        made = [room(len(each), each.dtype) for each in columns]
-        call = self.fill_lanes(tuple(each.dtype for each in columns))
-        given = {numbered("in", place): each for place, each in enumerate(columns)}
-        given |= {numbered("out", place): each for place, each in enumerate(made)}
-        run_on_threads(
-            [
-                partial(call, {**each, **given, "places": own})
-                for each, own in zip(self.stretches, places, strict=True)
-            ]
-        )
-        return made
-
-
-def _view(column: pa.Array) -> np.ndarray | None:
-    """The values of a column that can be carried as they are: of fixed width, none of them null."""
-    dtype = column.type
-    plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
-    if not plain or column.null_count or dtype.bit_width not in (8, 16, 32, 64):
-        return None
-    return values_view(column)
-
-
-def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int, int]]) -> list[_Found]:
-    """What a function gives for each stretch, all at once."""
-    found: dict[int, _Found] = {}
-
-    def run(place: int) -> None:
-        found[place] = work(*stretches[place])
-
-    run_on_threads([partial(run, place) for place in range(len(stretches))])
-    return [found[place] for place in range(len(stretches))]
-
-
-def _dense(column: pa.Array, stretches: list[tuple[int, int]]) -> np.ndarray | None:
-    """Number keys by subtraction, where they are whole numbers in a small range."""
-    whole = pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)
-    if not whole or column.null_count or not len(column):
-        return None
-    values = values_view(column)
-    ends = _of_stretches(lambda begin, end: _least_and_most(values[begin:end]), stretches)
-    least, most = min(low for low, _ in ends), max(high for _, high in ends)
-    if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
-        return None
-    numbers = room(len(values))
-
-    def subtract(begin: int, end: int) -> None:
-        np.subtract(values[begin:end], least, out=numbers[begin:end], dtype=np.int64, casting="unsafe")
-
-    _of_stretches(subtract, stretches)
-    return numbers
-
-
-def _least_and_most(values: np.ndarray) -> tuple[int, int]:
-    return int(values.min()), int(values.max())
 
 
 def same_keys(columns: Sequence[pa.Array]) -> Sequence[pa.Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ from penstock.runtime.signals.reading import FIRST, Access, Cut, Objects, SpanRe
 from penstock.runtime.signals.steps import Step
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import OVERFLOW
+
+FEWEST_POINTS = 1 << 16  # of the first call of a kernel
 
 ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
 
@@ -108,8 +111,11 @@ class FusedStep:
             for (name, dtype), each in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)
         }
         times = _joined(parts, "out_times")
-        marks = _joined(parts, "out_marks") if "out_marks" in parts[0].out else np.ones(len(times), np.uint8)
-        return Points(bounds, times, marks, columns, until)
+        if "out_marks" in parts[0].out:
+            return Points(bounds, times, _joined(parts, "out_marks"), columns, until)
+        # Where time was cut, the first point behind a cut may be like the last before it.
+        alone = len(parts) == 1 or lanes > 1
+        return Points(bounds, times, np.ones(len(times), np.uint8), columns, until, joined=alone)
 
 
 def facts_of(points: Points) -> Facts:
@@ -118,7 +124,9 @@ def facts_of(points: Points) -> Facts:
     if points.all_samples:
         return Facts(True, marks, nullable, nullable)
     batch = points.samples.came.batch
-    return Facts(False, marks, nullable, frozenset(n for n in batch.schema.names if batch.column(n).null_count))
+    return Facts(
+        False, marks, nullable, frozenset(n for n in batch.schema.names if batch.column(n).null_count)
+    )
 
 
 class _Given:
@@ -158,6 +166,22 @@ class _Given:
             number = sum(self.kernel.marked[:place])
             self.arguments[numbered("marks", number)] = points.marks
         self.arguments |= BatchArguments(batch, {}).fill(self.kernel.bindings[place])
+
+    def pieces(self, cut: Cut) -> list[Cut]:
+        """Cut what one thread does into more calls, each longer than the one before: the first tells whether it is slow."""
+        bounds, times = self.bounds[0], self.times[0]
+        begin, end = int(bounds[cut.lo]), int(bounds[cut.hi])
+        if cut.since != FIRST or cut.before != FOREVER:
+            begin, end = np.searchsorted(times, [cut.since, cut.before]).tolist()
+        places: list[int] = []
+        while begin + 2 * (step := FEWEST_POINTS << len(places)) < end:
+            begin += step
+            places.append(begin)
+        if len(bounds) == 2:
+            inner = np.unique(times[places]).tolist()
+            return [Cut(0, 1, *pair) for pair in pairwise([cut.since, *inner, cut.before])]
+        lanes = np.searchsorted(bounds[: cut.hi], places).tolist()
+        return [Cut(lo, hi) for lo, hi in pairwise([cut.lo, *lanes, cut.hi]) if lo < hi]
 
     def most(self, cut: Cut) -> int:
         """Bound how many instants there are."""
@@ -204,11 +228,17 @@ class _Part:
             self.out["out_marks"] = room(size, np.uint8)
         scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
         head = np.zeros(WORDS, np.int64)
-        limits: dict[str, object] = {
-            "lane_lo": self.cut.lo, "lane_hi": self.cut.hi, "since": self.cut.since, "before": self.cut.before,
+        given = {
+            **self.given.arguments, **self.out, **scratch,
             "emit": int(not self.counting), "head": head, "emitted": self.emitted,
         }  # fmt: skip
-        self.found = kernel.output.call({**self.given.arguments, **self.out, **scratch, **limits})
+        for piece in self.given.pieces(self.cut):
+            follows = int(piece.since > self.cut.since and self.found > 0)
+            limits = {
+                "lane_lo": piece.lo, "lane_hi": piece.hi, "since": piece.since, "before": piece.before,
+                "first_point": self.found, "follows": follows,
+            }  # fmt: skip
+            self.found = kernel.output.call({**given, **limits})
         if head[ERRORS]:
             raise OverflowError(OVERFLOW)
 

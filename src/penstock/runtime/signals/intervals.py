@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import to_arrow
+from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import Points, changes, defined, taken
 
 
@@ -39,12 +40,16 @@ def no_runs(schema: pa.Schema) -> Runs:
     return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
 
 
-def advance(open_runs: Runs, points: Points, emitted: np.ndarray, pieces: bool = False) -> tuple[Runs, Runs]:
+def advance(
+    open_runs: Runs, points: Points, emitted: np.ndarray, pieces: bool, finish: Call
+) -> tuple[Runs, Runs]:
     """Follow open runs by the points that have become final; give the runs that ended, and those still open.
 
     Neighbours of one value are one run, but in pieces, where each mark begins another. Points before `emitted` have been seen, in full knowledge of the past.
     """
     if not len(open_runs) and (emitted == NEVER).all() and (points.until == FOREVER).all():
+        if points.joined:
+            return _all_runs(points, finish), open_runs
         begun = _Begun(points.bounds, points.times, points.marks, points.columns)
     else:
         begun = _followed(open_runs, points, emitted)
@@ -65,6 +70,17 @@ def advance(open_runs: Runs, points: Points, emitted: np.ndarray, pieces: bool =
     return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
         np.flatnonzero(known & last & ~final)
     )
+
+
+def _all_runs(points: Points, finish: Call) -> Runs:
+    """Every point that has a value as a run, its end being the next of its lane."""
+    rows = len(points)
+    out = {f"out_{name}": room(rows + 1) for name in ("lane", "place", "start", "end")}
+    given = {"bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8)}
+    found = finish({**given, **out, "lanes": points.lanes, "rows": rows})
+    lane, place, start, end = (each[:found] for each in out.values())
+    columns = points.columns if found == rows else {n: taken(c, place) for n, c in points.columns.items()}
+    return Runs(lane, start, end, columns)
 
 
 @dataclass(frozen=True)

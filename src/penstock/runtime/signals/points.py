@@ -31,6 +31,7 @@ class Points:
     columns: Mapping[str, pa.Array]
     until: np.ndarray
     multiset: Lanes | None = None
+    joined: bool = False  # no two neighbours have the same value, and marks mean nothing
 
     def __len__(self) -> int:
         return len(self.times)

@@ -112,9 +112,7 @@ class Reading:
         return _Part(self.call, given, cut, size, len(self.accesses), len(self.spans))
 
 
-def final_until(
-    accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects
-) -> np.ndarray:
+def final_until(accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects) -> np.ndarray:
     """Up to when what is made of accesses and spans is final, in each lane."""
     finals = [_moved(objects[each.source].until, each.shift) for each in accesses]
     finals += [span.until(objects[span.source].until) for span in spans]

@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError, SignalError
-from penstock.runtime.buffers import ticks_of
+from penstock.runtime.buffers import ticks_of, to_arrow
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
+from penstock.runtime.lanes.partition import Partitioner, carried_view
 from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.signals.points import BEGINNING, Points, lanes_of, taken
@@ -30,6 +31,16 @@ def stored(name: str) -> str:
 
 
 @dataclass(frozen=True)
+class _LaidOut:
+    """Rows lane by lane; `order` tells where each was, where somebody asks and it is not its place."""
+
+    bounds: np.ndarray
+    times: np.ndarray
+    order: np.ndarray | None
+    columns: Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How samples become points. `until` names the column they hold until, `lasting` says for how long at most.
 
@@ -43,18 +54,19 @@ class Sampling:
     resolve: Callable[[Lanes, Frames], list[pa.Array]] | None
     single: bool
     sorter: Sorter
+    partitioner: Partitioner
 
     def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
         """Put rows, which have been computed, into the lanes of their numbers."""
         if len(rows) and max(-int(rows.times.min()), int(rows.times.max())) > FARTHEST:
             raise OverflowError("a time of a signal lies so far off that it cannot be moved within 64 bits")
-        order = self._order(rows, numbers)
-        times, lane = rows.times[order], numbers[order]
-        bounds = np.searchsorted(lane, np.arange(lanes + 1))
-        columns = {name: taken(rows.batch.column(stored(name)), order) for name in self.values}
+        lane_by_lane = self._laid_out(rows, numbers, lanes)
+        bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
+        columns = {name: lane_by_lane.columns[stored(name)] for name in self.values}
         final = np.full(lanes, max(until, BEGINNING), np.int64)
         if self.until is not None:
-            ends = _ends(rows.batch.column(self.until))[order]
+            ends = _ends(rows.batch.column(self.until))
+            ends = ends if order is None else ends[order]
             return self._between(bounds, times, ends, columns, final)
         return self._held(*self._singled(bounds, times, columns), final)
 
@@ -62,12 +74,31 @@ class Sampling:
         """When rows cease to hold, where they say so themselves."""
         return None if self.until is None else _ends(rows.batch.column(self.until))
 
-    def _order(self, rows: Rows, numbers: np.ndarray) -> np.ndarray:
-        in_time = rows.order(self.sorter)
-        if in_time is None:
-            return self.sorter.order(numbers) if len(numbers) and numbers.max() else np.arange(len(numbers))
-        order: np.ndarray = in_time[self.sorter.order(numbers[in_time])]
-        return order
+    def _laid_out(self, rows: Rows, numbers: np.ndarray, lanes: int) -> _LaidOut:
+        """Sort rows by lane, then time; a counting sort carries along what has a fixed width."""
+        order = rows.order(self.sorter)
+        columns = {stored(name): rows.batch.column(stored(name)) for name in self.values}
+        times = rows.times
+        if order is not None:
+            times, numbers = times[order], numbers[order]
+            columns = {name: taken(column, order) for name, column in columns.items()}
+        if lanes == 1:
+            return _LaidOut(np.array([0, len(times)]), times, order, columns)
+        partition = self.partitioner.partition(numbers, lanes)
+        plain = {name: carried_view(column) for name, column in columns.items()}
+        carried = {name: each for name, each in plain.items() if each is not None}
+        moved = [] if len(carried) == len(columns) and self.until is None else [np.arange(len(times))]
+        times, *rest = partition.carried([times, *carried.values(), *moved])
+        made = {
+            name: to_arrow(each, None, columns[name].type) for name, each in zip(carried, rest, strict=False)
+        }
+        places = rest[-1] if moved else None
+        for name in columns:
+            if name not in made:
+                made[name] = taken(columns[name], rest[-1])
+        if places is not None and order is not None:
+            places = order[places]
+        return _LaidOut(partition.all_bounds, times, order if places is None else places, made)
 
     def _singled(
         self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]

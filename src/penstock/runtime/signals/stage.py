@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, ticks_of, to_arrow
+from penstock.runtime.buffers import indices, ticks_of, to_arrow, values_view
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.partition import dense_numbers
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.signals.feedback import FeedbackStep
 from penstock.runtime.signals.fused import FusedStep
@@ -24,6 +26,8 @@ from penstock.runtime.signals.sampling import Sampling
 from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
 from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
 from penstock.types.time import Time
+
+FEW_ROWS = 1 << 12  # below this, a table of keys is not worth making
 
 
 @dataclass
@@ -74,6 +78,7 @@ class SignalStage:
     retention: Retention
     new_index: Callable[[], Indexer]
     sorter: Sorter
+    finish: Call
     watermark: int = field(init=False, default=NEVER)
     marks: list[int] = field(init=False)
     index: Indexer | None = field(init=False)
@@ -136,7 +141,7 @@ class SignalStage:
             else:
                 objects[name] = step.points(objects)
         made = objects[self.layout.output]
-        ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces)
+        ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces, self.finish)
         self.emitted = np.maximum(self.emitted, made.until)
         self._forget(released, numbers)
         return interval_batch(ended, self._keys(), self.layout.schema, self.sorter)
@@ -155,7 +160,20 @@ class SignalStage:
     def _numbers(self, rows: Rows) -> np.ndarray:
         if self.index is None:
             return np.zeros(len(rows), np.int64)
-        return self.index.number([rows.batch.column(name) for name in self.layout.keys])
+        columns = [rows.batch.column(name) for name in self.layout.keys]
+        dense = dense_numbers(columns[0], 1) if len(columns) == 1 and len(rows) > FEW_ROWS else None
+        return self.index.number(columns) if dense is None else self._by_table(columns[0], dense)
+
+    def _by_table(self, column: pa.Array, dense: np.ndarray) -> np.ndarray:
+        """Number the few values of many rows, and look the rows up."""
+        assert self.index is not None
+        seen = np.bincount(dense)
+        some = np.flatnonzero(seen)
+        values = values_view(column)
+        own = some + (int(values[0]) - int(dense[0]))
+        table = np.zeros(len(seen), np.int64)
+        table[some] = self.index.number([to_arrow(own.astype(values.dtype), None, column.type)])
+        return dense if (table[some] == some).all() else table[dense]
 
     def _lanes(self) -> int:
         return 1 if self.index is None else len(self.index)

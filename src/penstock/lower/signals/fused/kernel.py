@@ -1,13 +1,4 @@
-"""One kernel for a temporal expression over stored times: walk, reductions, fields and joining of neighbours.
-
-    for each lane:                                   (kernels/signals/changes.py)
-        for each block of instants:
-            where everything stands at each of them
-            every reduction over its frames          (kernels/swag/carried.py)
-            the fields, and what differs from the instant before
-
-A block stays in the cache, so nothing passes through memory but points that are read and points that are new.
-"""
+"""Write the kernel of an expression: its reductions and fields, around the walk."""
 
 from __future__ import annotations
 
@@ -18,28 +9,25 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.ir.nodes import Reduction
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.signals.changes import BLOCK, Changes, ChangesSpec
+from penstock.kernels.signals import changes
 from penstock.kernels.swag.carried import Carried, PrefixSums, PrefixTable, Recompute, Subtract, TwoStacks
-from penstock.kernels.swag.slide import Aggregation, Row, Scratch
-from penstock.loop.abi import ERRORS, Binding
+from penstock.kernels.swag.slide import Aggregation, Row
+from penstock.loop.abi import ERRORS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     BOOL,
+    I32,
     I64,
     U8,
-    Bitcast,
     Buffer,
-    Kernel,
     Type,
     Value,
     Var,
     const,
     maximum,
 )
-from penstock.loop.nodes import TYPES as MACHINE_TYPES
 from penstock.lower.columns import Columns
 from penstock.lower.emission.spec import Output
 from penstock.lower.expressions import Lowering
@@ -47,6 +35,8 @@ from penstock.lower.folding.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import ROWS, Finish, Partial
+from penstock.lower.signals.fused.joining import EveryChange, EveryInstant, Fields, Target
+from penstock.lower.signals.fused.spec import FusedKernel, FusedSpec
 from penstock.lower.slide import DEFINED_WITHOUT_ROWS, Shape, SlideSpec, slide_monoids, slide_partials
 from penstock.temporal.nodes import at
 from penstock.types.time import Time
@@ -54,54 +44,6 @@ from penstock.types.time import Time
 PREFIX_SUMS, SUBTRACT, RECOMPUTE, TWO_STACKS = "prefix-sums", "subtract-on-evict", "recompute", "two-stacks"
 ALGORITHMS: dict[str, type[Carried]] = {SUBTRACT: Subtract, RECOMPUTE: Recompute, TWO_STACKS: TwoStacks}
 _NO_TIME = Time("", pa.int64(), None)
-
-
-@dataclass(frozen=True)
-class AccessSpec:
-    """The value of a track before a cursor: `columns` are those that fields read; `always` that there is one."""
-
-    cursor: int
-    track: int
-    columns: tuple[str, ...]
-    always: bool
-
-
-@dataclass(frozen=True)
-class ReductionSpec:
-    """A reduction over a span, and how it is computed: not at all where nobody reads it."""
-
-    reduction: Reduction
-    type: pa.DataType
-    span: int
-    algorithm: str | None
-
-
-@dataclass(frozen=True)
-class FusedSpec:
-    """All that the kernel is specialised to. `schemas` and `nullable` are of tracks; `scope` is what fields read.
-
-    `joining`: an instant whose value is that of the one before is left out, and so is whatever lies before the lane's
-    `emitted`.
-    """
-
-    changes: ChangesSpec
-    schemas: tuple[pa.Schema, ...]
-    nullable: tuple[frozenset[str], ...]
-    accesses: tuple[AccessSpec, ...]
-    reductions: tuple[ReductionSpec, ...]
-    fields: tuple[ex.Field, ...]
-    scope: pa.Schema
-    joining: bool
-
-
-@dataclass(frozen=True)
-class FusedKernel:
-    """The kernel, what fills the columns of each track, the columns it writes, and the memory it asks for."""
-
-    kernel: Kernel
-    bindings: tuple[tuple[Binding, ...], ...]
-    outputs: tuple[Output, ...]
-    scratch: tuple[Scratch, ...]
 
 
 @lru_cache(maxsize=128)
@@ -135,24 +77,26 @@ class _Fused:
         self.k = k = KernelBuilder("changes")
         self.head, self.first_row = k.buffer("head", I64), k.scalar("first_row")
         self.emit = k.scalar("emit")
-        self.walk = Changes(k, spec.changes)
+        self.walk = changes.Changes(k, spec.changes)
         self.columns = [
             Columns(k, schema, nullable, frozenset(), _NO_TIME, self.first_row)
             for schema, nullable in zip(spec.schemas, spec.nullable, strict=True)
         ]
         self.out_times, self.out_bounds = k.buffer("out_times", I64), k.buffer("out_bounds", I64)
-        self.emitted = k.buffer("emitted", I64) if spec.joining else None
-        self.out_marks = None if spec.joining else k.buffer("out_marks", U8)
         self.errors = k.var("errors", False, BOOL)
-        self.done = k.var("done", 0)
+        self.done = k.var("done", k.scalar("first_point"))
         self.results = [
-            (k.local("result", machine_type(each.type) or I64, BLOCK), k.local("there", U8, BLOCK))
+            (
+                k.local("result", machine_type(each.type) or I64, changes.BLOCK),
+                k.local("there", U8, changes.BLOCK),
+            )
             for each in spec.reductions
         ]
         self.tables: dict[int, PrefixTable] = {}
         self.sliding = [self._sliding(each) for each in self._groups()]
         self.outputs = [self._output(each) for each in spec.fields]
-        self.joined = _Joined(self) if spec.joining else None
+        target = Target(k, self.walk, self.out_times, self.outputs, self.done, self._store_fields)
+        self.writer = EveryChange(target) if spec.joining else EveryInstant(target)
 
     def build(self) -> FusedKernel:
         k = self.k
@@ -202,13 +146,16 @@ class _Fused:
         lo, hi = self.walk.frames(group.span)
 
         def emit(f: Value, states: Sequence[Values]) -> None:
-            self._finish(group, f, states)
+            self._finish(group, f, states, I64)
+
+        def emit_few(f: Value, states: Sequence[Values]) -> None:
+            self._finish(group, f, states, I32)
 
         if group.slide.algorithm != PREFIX_SUMS:
             return ALGORITHMS[group.slide.algorithm](rows, lo, hi, emit)
         table = self._table(track)
         places = [self._partials_of(track).index(each) for each in group.partials]
-        return PrefixSums(rows, lo, hi, emit, table, places)
+        return PrefixSums(TwoStacks(rows, lo, hi, emit), emit_few, table, places)
 
     def _rows(self, track: int, partials: Sequence[Partial], slide: SlideSpec) -> _Rows:
         def row(place: Value) -> Row:
@@ -241,11 +188,14 @@ class _Fused:
             self.tables[track] = PrefixTable(_Rows(self.k, [monoid[each] for each in partials], row))
         return self.tables[track]
 
-    def _finish(self, group: _Group, f: Value, states: Sequence[Values]) -> None:
-        """Write a frame's results. One without rows has none, not even a count: nobody is there to be counted."""
+    def _finish(self, group: _Group, f: Value, states: Sequence[Values], counter: Type) -> None:
+        """Write a frame's results. One without rows has none, not even a count: nobody is there to be counted.
+
+        Few rows are counted in 32 bits, of which most vector units make floats at once, other than of 64.
+        """
         k, slide = self.k, group.slide
         lo, hi = self.walk.frames(group.span)
-        rows = k.var("rows", hi[f] - lo[f])
+        rows = k.var("rows", (hi[f] - lo[f]).to(counter))
         some = k.var("some", rows > 0)
         finish = Finish(
             k,
@@ -270,17 +220,13 @@ class _Fused:
             table.start(self.walk.begins[track])
         for each in self.sliding:
             each.start()
-        if self.joined is not None:
-            self.joined.start()
+        self.writer.start(lane)
 
     def _consume(self, lane: Var, n: Var) -> None:
         k = self.k
         with k.if_(self.emit.ne(0)):
             self._reduce(n)
-            if self.joined is not None:
-                self.joined.write(lane, n)
-            else:
-                self._write(n)
+            self.writer.write(lane, n)
         with k.else_():
             k.set(self.done, self.done + n)
 
@@ -293,17 +239,6 @@ class _Fused:
             if isinstance(each, PrefixSums):
                 each.sweep_doubted(n)
 
-    def _write(self, n: Var) -> None:
-        """All instants as points."""
-        k = self.k
-        assert self.out_marks is not None
-        with k.for_(0, n, "i") as i:
-            place = k.var("to", self.done + i)
-            k.store(self.out_times, place, self.walk.instants[i])
-            k.store(self.out_marks, place, self.walk.marked[i])
-            self.store_fields(i, self.outputs, place)
-        k.set(self.done, self.done + n)
-
     # -- fields --------------------------------------------------------------------------------------
 
     def _output(self, field: ex.Field) -> tuple[Buffer, Buffer]:
@@ -314,7 +249,7 @@ class _Fused:
     def _type_of(self, field: ex.Field) -> pa.DataType:
         return self._lowering(const(0, I64)).type_of(field.expr)
 
-    def store_fields(self, i: Value, to: Sequence[tuple[Buffer, Buffer]], place: Value) -> None:
+    def _store_fields(self, i: Value, to: Fields, place: Value) -> None:
         """Compute the fields at an instant of the block."""
         lowering = self._lowering(i)
         for field, (values, valid) in zip(self.spec.fields, to, strict=True):
@@ -350,62 +285,6 @@ class _Fused:
         row = k.var("row", place - 1 if access.always else maximum(place - 1, 0))
         cell = self.columns[access.track].cell(column, row)
         return cell if access.always else Cell(cell.value, narrow(cell.valid, place > begin))
-
-
-class _Joined:
-    """Writes an instant only if its value is not that of the one before."""
-
-    def __init__(self, owner: _Fused) -> None:
-        self.owner = owner
-        k = owner.k
-        self.block = [
-            (k.local("value", values.type, BLOCK), k.local("valid", U8, BLOCK)) for values, _ in owner.outputs
-        ]
-        self.before = [
-            (k.var("before", const(0, _bits(values.type))), k.var("was", 0, U8)) for values, _ in owner.outputs
-        ]
-        self.fresh = k.var("fresh", True, BOOL)
-
-    def start(self) -> None:
-        self.owner.k.set(self.fresh, True)
-
-    def write(self, lane: Var, n: Var) -> None:
-        owner, k = self.owner, self.owner.k
-        assert owner.emitted is not None
-        since = k.var("emitted", owner.emitted[lane])
-        with k.for_(0, n, "i") as i:
-            owner.store_fields(i, self.block, i)
-        with k.for_(0, n, "i", scalar=True) as i:
-            self._one(i, since)
-
-    def _one(self, i: Var, since: Var) -> None:
-        """Write every instant, to be overwritten by the next unless it counts: that costs no branch."""
-        owner, k = self.owner, self.owner.k
-        when = k.var("when", owner.walk.instants[i])
-        k.store(owner.out_times, owner.done, when)
-        differs = k.var("differs", self.fresh)
-        for (block, block_valid), (out, out_valid), (before, was) in zip(
-            self.block, owner.outputs, self.before, strict=True
-        ):
-            there = k.var("there", block_valid[i])
-            value = k.var("value", block[i])
-            bits = k.var("bits", _as_bits(value))
-            k.set(differs, differs | there.ne(was) | (bits.ne(before) & there.ne(0)))
-            k.store(out, owner.done, value)
-            k.store(out_valid, owner.done, there)
-            k.set(before, bits)
-            k.set(was, there)
-        counts = k.var("counts", when >= since)
-        k.set(owner.done, owner.done + (differs & counts).to(I64))
-        k.set(self.fresh, self.fresh & ~counts)
-
-
-def _bits(type: Type) -> Type:
-    return MACHINE_TYPES[f"i{type.bits}"] if type.is_float else type
-
-
-def _as_bits(value: Value) -> Value:
-    return Bitcast(value, _bits(value.type)) if value.type.is_float else value
 
 
 def _no_text(name: str, text: str) -> Cell:

@@ -1,0 +1,33 @@
+"""From points, no two neighbours of which have the same value, to the runs between them."""
+
+from __future__ import annotations
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import I64, U8, Kernel, minimum, select
+
+NEVER_ENDS = (1 << 63) - 1
+
+
+def runs() -> Kernel:
+    """Write the lane, start, end and place of each point that has a value; the last of a lane never ends.
+
+    Every point is written, and overwritten by the next unless it counts, so there is room for one more. Returns how
+    many runs there are.
+    """
+    k = KernelBuilder("runs")
+    lanes, rows = k.scalar("lanes"), k.scalar("rows")
+    bounds, times, valid = k.buffer("bounds", I64), k.buffer("times", I64), k.buffer("valid", U8)
+    out_lane, out_place = k.buffer("out_lane", I64), k.buffer("out_place", I64)
+    out_start, out_end = k.buffer("out_start", I64), k.buffer("out_end", I64)
+    found = k.var("found", 0)
+    with k.for_(0, lanes, "lane", scalar=True) as lane:
+        end = k.var("end", bounds[lane + 1])
+        with k.for_(bounds[lane], end, "i", scalar=True) as i:
+            k.store(out_lane, found, lane)
+            k.store(out_place, found, i)
+            k.store(out_start, found, times[i])
+            following = times[minimum(i + 1, rows - 1)]
+            k.store(out_end, found, select(i + 1 < end, following, NEVER_ENDS))
+            k.set(found, found + valid[i].ne(0).to(I64))
+    k.ret(found)
+    return k.build()

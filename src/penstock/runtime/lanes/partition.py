@@ -1,0 +1,138 @@
+"""Put rows into lanes by the numbers of their keys: a counting sort that carries columns along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.loop.abi import numbered
+from penstock.runtime.buffers import room, values_view
+from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
+from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
+
+_Found = TypeVar("_Found")
+
+# Fewer rows than this are not worth a second thread.
+ROWS_PER_THREAD = 1 << 17
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """Finds where rows belong; `count_lanes` and `fill_lanes(types)` are kernels."""
+
+    count_lanes: Call
+    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+    threads: int
+
+    def partition(self, lanes: np.ndarray, least: int = 0) -> Partition:
+        """Count the rows of each lane, of which there are `least` or more; each thread takes a stretch of them."""
+        cuts = _stretches(len(lanes), self.threads)
+        highest = _of_stretches(lambda begin, end: int(lanes[begin:end].max()), cuts) if len(lanes) else [-1]
+        counts, first = np.zeros((2, len(cuts), max(max(highest) + 1, least)), np.int64)
+        stretches = [
+            {"lanes": lanes, "lo": begin, "hi": end, "counts": own, "first": seen}
+            for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
+        ]
+        run_on_threads([partial(self.count_lanes, each) for each in stretches])
+        return Partition(stretches, counts, first, self.fill_lanes)
+
+
+def _stretches(rows: int, most: int) -> list[tuple[int, int]]:
+    """Cut rows into one stretch for each thread that has enough to do."""
+    threads = max(min(most, rows // ROWS_PER_THREAD), 1)
+    return list(pairwise(np.linspace(0, rows, threads + 1).astype(int).tolist()))
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A stable sort of rows by lane. `counts` has, for each stretch of rows, how many belong to each lane."""
+
+    stretches: list[dict[str, object]]
+    counts: np.ndarray
+    seen: np.ndarray
+    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """Where lanes that have rows begin, and where the last one ends."""
+        total = self.counts.sum(axis=0)
+        return np.concatenate([[0], np.cumsum(total)[total > 0]])
+
+    @property
+    def all_bounds(self) -> np.ndarray:
+        """Where lanes begin and end, those without rows too."""
+        return np.concatenate([[0], np.cumsum(self.counts.sum(axis=0))])
+
+    @property
+    def first(self) -> np.ndarray:
+        """The first row of each lane that has rows."""
+        used = self.counts.sum(axis=0) > 0
+        stretch = np.argmax(self.counts[:, used] > 0, axis=0)
+        found: np.ndarray = self.seen[:, used][stretch, np.arange(len(stretch))]
+        return found
+
+    def carried(self, columns: list[np.ndarray]) -> list[np.ndarray]:
+        """The values of columns, lane by lane."""
+        total = self.counts.sum(axis=0)
+        places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
+        made = [room(len(each), each.dtype) for each in columns]
+        call = self.fill_lanes(tuple(each.dtype for each in columns))
+        given = {numbered("in", place): each for place, each in enumerate(columns)}
+        given |= {numbered("out", place): each for place, each in enumerate(made)}
+        run_on_threads(
+            [
+                partial(call, {**each, **given, "places": own})
+                for each, own in zip(self.stretches, places, strict=True)
+            ]
+        )
+        return made
+
+
+def carried_view(column: pa.Array) -> np.ndarray | None:
+    """The values of a column that can be carried as they are: of fixed width, none of them null."""
+    dtype = column.type
+    plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
+    if not plain or column.null_count or dtype.bit_width not in (8, 16, 32, 64):
+        return None
+    return values_view(column)
+
+
+def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int, int]]) -> list[_Found]:
+    """What a function gives for each stretch, all at once."""
+    found: dict[int, _Found] = {}
+
+    def run(place: int) -> None:
+        found[place] = work(*stretches[place])
+
+    run_on_threads([partial(run, place) for place in range(len(stretches))])
+    return [found[place] for place in range(len(stretches))]
+
+
+def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
+    """Number keys by subtraction, where they are whole numbers in a small range."""
+    whole = pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)
+    if not whole or column.null_count or not len(column):
+        return None
+    values, stretches = values_view(column), _stretches(len(column), threads)
+    ends = _of_stretches(lambda begin, end: _least_and_most(values[begin:end]), stretches)
+    least, most = min(low for low, _ in ends), max(high for _, high in ends)
+    if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
+        return None
+    numbers = room(len(values))
+
+    def subtract(begin: int, end: int) -> None:
+        np.subtract(values[begin:end], least, out=numbers[begin:end], dtype=np.int64, casting="unsafe")
+
+    _of_stretches(subtract, stretches)
+    return numbers
+
+
+def _least_and_most(values: np.ndarray) -> tuple[int, int]:
+    return int(values.min()), int(values.max())
