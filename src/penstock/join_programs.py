@@ -42,6 +42,7 @@ from penstock.runtime.joins.gathering import Gather
 from penstock.runtime.joins.interval import IntervalMatcher
 from penstock.runtime.joins.lanes import Kernels
 from penstock.runtime.joins.lookup import LookupStage
+from penstock.runtime.joins.matching import LanePairing, WindowMatcher
 from penstock.runtime.joins.overlapping import OverlapMatcher
 from penstock.runtime.joins.results import Residual, ResultColumn, Shape
 from penstock.runtime.joins.rolling import RollingMatcher
@@ -53,10 +54,8 @@ from penstock.runtime.joins.windows import (
     CalendarWindows,
     CarriedWindows,
     GridWindows,
-    LanePairing,
     SessionWindows,
     WholeWindow,
-    WindowMatcher,
     Windows,
 )
 from penstock.runtime.lanes.results import Reductions

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
 import numpy as np
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.joins import gathering, runs, windows
+from penstock.runtime.joins import algorithms, gathering, results, runs, windows
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import HOWS, QUERIES, cases
 from tests.oracle.test_joins import expected, shown, streams_of
@@ -28,9 +28,14 @@ NAMES += ["of windows"]
 
 
 @contextmanager
-def everything_is_large(least: int = 1) -> Iterator[None]:
-    few = patch.object(runs, "FEW_ROWS", least), patch.object(gathering, "FEW", 1)
-    with few[0], few[1], patch.object(windows, "ROWS_A_RUN", 0):
+def everything_is_large(least: int = 1, most_pairs: int = 1 << 21) -> Iterator[None]:
+    limits = (runs, "FEW_ROWS", least), (gathering, "FEW", 1), (windows, "ROWS_A_RUN", 0)
+    with ExitStack() as several:
+        for module, name, limit in (
+            *limits,
+            *((each, "MOST_PAIRS", most_pairs) for each in (algorithms, results)),
+        ):
+            several.enter_context(patch.object(module, name, limit))
         yield
 
 
@@ -40,7 +45,7 @@ def test_large_windows_equal_their_definition(data: st.DataObject) -> None:
     case = data.draw(cases(NAMES))
     query = case.query()
     engine = pk.Engine(threads=data.draw(st.sampled_from([1, 3])))
-    with everything_is_large(data.draw(st.sampled_from([1, 5]))):
+    with everything_is_large(data.draw(st.sampled_from([1, 5])), data.draw(st.sampled_from([1, 4, 1 << 21]))):
         found = query.collect(streams_of(case, query), engine=engine)
     assert shown(case, found) == shown(case, expected(case))
 
@@ -116,3 +121,33 @@ def test_a_flood_beside_small_windows_comes_in_order() -> None:
     same = (times[:, None] // 200 == times[:700] // 200) & (keys[:, None] == keys[:700])
     want = np.argwhere(same).tolist()
     assert [list(pair) for pair in zip(found["x"].to_pylist(), found["y"].to_pylist(), strict=True)] == want
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda a, b: a.join(b, on="k", window=100, how="left"),
+        lambda a, b: a.join(b, on="k", window=100, where=pk.left("t") * pk.right("t") >= 0),
+        lambda a, b: a.join(b, window=100, where=pk.left("t") >= pk.right("t")),
+    ],
+)
+def test_pairs_are_made_as_they_are_taken(query, monkeypatch) -> None:
+    """An aggregate over a join holds a part of its pairs at a time."""
+    made, most = [], 5000
+    for module in (algorithms, results):
+        monkeypatch.setattr(module, "MOST_PAIRS", most)
+    monkeypatch.setattr(results.Shape, "_batch", watched(results.Shape._batch, made))
+    rows = pa.table({"t": np.arange(100).repeat(30), "k": np.zeros(3000, np.int64)})
+    sides = (pk.from_arrow(rows, time="t", name=name) for name in "ab")
+    totals = query(*sides).window(100).agg(n=pk.count(), s=pk.sum(pk.col("t") * pk.col("t_right")))
+    (row,) = totals.collect().to_pylist()
+    assert row["n"] == sum(made) > 100 * most
+    assert max(made) <= most + 3000  # a left row's pairs stay together
+
+
+def watched(batch, made):
+    def noting(self, results, *rest):
+        made.append(len(results))
+        return batch(self, results, *rest)
+
+    return noting

@@ -14,8 +14,9 @@ import pyarrow as pa
 from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, lay
+from penstock.runtime.joins.matching import Batch, LanePairing, Pairing, numbers_of
 from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Residual, joined_pairs, satisfying
-from penstock.runtime.joins.windows import Batch, LanePairing, Pairing, Placed, numbers_of
+from penstock.runtime.joins.windows import Placed
 from penstock.runtime.lanes.rows import Rows
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
@@ -58,13 +59,14 @@ class AlgorithmPairing:
         """What large windows are joined by."""
         return self.joiner.name if self.ordered is None else "npj"
 
-    def __call__(self, batch: Batch) -> Pairs:
+    def parts(self, batch: Batch) -> Iterator[Pairs]:
         windows = slices(batch.placed)
         if windows is None or not (self.always or self._are_large(batch, len(windows))):
-            return self.lanes(batch)
+            yield from self.lanes.parts(batch)
+            return
         left, right = self._codes(batch.left, batch.right, batch.numbers)
         found = [self._window(left, right, *window) for window in windows]
-        return satisfying(joined_pairs(found), self.residual, batch.left, batch.right)
+        yield satisfying(joined_pairs(found), self.residual, batch.left, batch.right)
 
     @staticmethod
     def _are_large(batch: Batch, windows: int) -> bool:
@@ -90,7 +92,7 @@ class AlgorithmPairing:
             zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
             placed = [Placed(each, each, nothing) for each in zeros]
             numbers = partial(numbers_of, left, right, self.keys, self.kernels)
-            return self.band(Batch(left, right, (placed[0], placed[1]), numbers))
+            return joined_pairs(list(self.band.parts(Batch(left, right, (placed[0], placed[1]), numbers))))
         if self.ordered is not None and len(left) and len(right):
             threads = self.kernels.shares(len(left) + len(right))
             found = self.ordered.ordered(*codes, threads)
@@ -98,7 +100,7 @@ class AlgorithmPairing:
             found = self._window(*codes, (0, len(left)), (0, len(right)))
         return satisfying(found, self.residual, left, right)
 
-    def parts(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
+    def parts_of_window(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
         """The pairs of one window a part at a time, where they need not be looked at together; else None."""
         whole = how != "inner" and (how != "left" or self.residual is not None)
         if whole or self.ordered is None or not (len(left) and len(right)):

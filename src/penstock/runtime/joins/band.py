@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
@@ -14,8 +14,8 @@ from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.algorithms import in_order, slices
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges
-from penstock.runtime.joins.results import Residual, pairs_of
-from penstock.runtime.joins.windows import Batch, LanePairing
+from penstock.runtime.joins.matching import Batch, LanePairing
+from penstock.runtime.joins.results import Residual, parts_of
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,18 @@ class BandPairing:
     kernels: Kernels
     keyed: bool = False
 
-    def __call__(self, batch: Batch) -> Pairs:
+    def parts(self, batch: Batch) -> Iterator[Pairs]:
         windows = slices(batch.placed)
         try:
             ends = None if windows is None else self._ends(batch.left.batch)
         except OverflowError:  # perhaps of a row that meets nobody: the condition itself will tell
             ends = None
         if windows is None or ends is None:
-            return self.lanes(batch)
-        ranges = self._ranges(batch, ends, windows)
-        own, other = pairs_of(ranges, self.residual, batch.left, batch.right, self.kernels)
-        return in_order(own, other, (len(batch.left), len(batch.right)), self.kernels)
+            yield from self.lanes.parts(batch)
+            return
+        ranges, rows = self._ranges(batch, ends, windows), (len(batch.left), len(batch.right))
+        for own, other in parts_of(ranges, self.residual, batch.left, batch.right, self.kernels):
+            yield in_order(own, other, rows, self.kernels)
 
     def _ends(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
         """The tightest bounds of each left row, and whether it has them all."""

@@ -209,14 +209,18 @@ class Residual:
 
 
 def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels) -> Pairs:
-    """List the pairs of all ranges that satisfy the condition, a block at a time."""
+    """List the pairs of all ranges that satisfy the condition."""
     if residual is None:
         return expanded(ranges, 0, len(ranges.first), kernels)
-    found: list[Pairs] = []
+    return joined_pairs(list(parts_of(ranges, residual, left, right, kernels)))
+
+
+def parts_of(
+    ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels
+) -> Iterator[Pairs]:
+    """The same, a block of left rows at a time."""
     for begin, end in blocks(ranges.counts, MOST_PAIRS):
-        pairs = expanded(ranges, begin, end, kernels)
-        found.append(satisfying(pairs, residual, left, right))
-    return joined_pairs(found)
+        yield satisfying(expanded(ranges, begin, end, kernels), residual, left, right)
 
 
 def satisfying(pairs: Pairs, residual: Residual | None, left: Rows, right: Rows) -> Pairs:

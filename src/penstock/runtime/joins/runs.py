@@ -20,9 +20,17 @@ from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.matching import (
+    Batch,
+    Pairing,
+    WindowMatcher,
+    arranged,
+    arranged_parts,
+    numbers_of,
+)
 from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape, unmatched
 from penstock.runtime.joins.watching import Watch
-from penstock.runtime.joins.windows import Batch, Pairing, Placed, Run, WindowMatcher, arranged, numbers_of
+from penstock.runtime.joins.windows import Placed, Run
 from penstock.runtime.lanes.rows import Rows
 
 JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
@@ -58,7 +66,7 @@ class WindowJoin:
 
     def _parts(self, left: Rows, right: Rows, codes: Pairs) -> Iterator[Results]:
         """The results of one window, in order, few enough at a time where that can be."""
-        parts = self.pairing.parts(left, right, codes, self.how)
+        parts = self.pairing.parts_of_window(left, right, codes, self.how)
         if parts is None:
             yield self._joined(left, right, codes)
         else:
@@ -102,12 +110,11 @@ class PairingJoin:
         """The results of a window."""
         one, other = left.part(*run.left), right.part(*run.right)
         placed = one_window(len(one)), one_window(len(other))
-        with self.watch.window(run.rows) as given:
-            numbers = partial(numbers_of, one, other, self.keys, self.kernels)
-            pairs = self.pairing(Batch(one, other, placed, numbers))
-            results = arranged(pairs, placed, self.how, self.kernels)
-            given(self.path, len(results))
-        return framed(results, run, one, other, self.shape, self.kernels.threads)
+        numbers = partial(numbers_of, one, other, self.keys, self.kernels)
+        parts = self.pairing.parts(Batch(one, other, placed, numbers))
+        found = arranged_parts(parts, placed, self.how, self.kernels)
+        for results in self.watch.parts(run.rows, self.path, found):
+            yield from framed(results, run, one, other, self.shape, self.kernels.threads)
 
 
 @dataclass(frozen=True)
