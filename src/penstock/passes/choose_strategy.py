@@ -19,6 +19,7 @@ from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir.join_nodes import Join, Table
+from penstock.passes.carry_in import Carry, carry_in, without_carry
 from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.order import sees_order
 from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
@@ -39,15 +40,22 @@ class Halo:
 
     Where all results are windows of one grid, `border` is a time at which one ends and `step` the time to the next:
     cut at such times, results reach `step - 1` ticks less far back. Tumbling windows then need no halo at all.
+    `carry` tells of an as-of join that needs the last row of each key from before that as well.
     """
 
     past: int
     future: int
     step: int = 1
     border: int = 0
+    carry: Carry | None = None
 
     def __str__(self) -> str:
-        return f"{self.past} ticks before and {self.future} after their time"
+        reach = f"{self.past} ticks before and {self.future} after their time"
+        return (
+            reach
+            if self.carry is None
+            else f"{reach}, and to the last row of each key in {self.carry.right!r}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +219,13 @@ def _halo(program: ir.Program) -> Halo | str:
         return "rows of a table without a partner are known at the end only"
     if output.time.column not in output.schema.names:
         return "the result has no time"
-    reaches = list(boundaries(program).values())
+    carry = carry_in(program)
+    reaches = list(boundaries(program if carry is None else without_carry(program)).values())
     finite = [reach for reach in reaches if isinstance(reach, Finite)]
     if len(finite) < len(reaches):
         return "results may depend on rows however long ago"
     past, future = max(each.past for each in finite), max(each.future for each in finite)
-    return Halo(past, future, *_grid(program))
+    return Halo(past, future, *_grid(program), carry)
 
 
 def _grid(program: ir.Program) -> tuple[int, int]:

@@ -19,9 +19,10 @@ from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.plan.nodes import WINDOW_START, Source
 from penstock.plan.schema import sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of
+from penstock.spark.carry import rows_with_carry
 from penstock.spark.chains import Chains, key_words
 from penstock.spark.rows import Rows, rows_of_part
-from penstock.spark.slices import NUMBERS, STARTS, Part
+from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Neighbours, Part
 
 Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -29,12 +30,14 @@ Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_within(compiled: Compiled, part: Part, later: Iterator[Part]) -> Iterator[Rows]:
+def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[Rows]:
     """Read what a task needs for its results."""
-    border = slice_borders(compiled.program)
-    if part.by == STARTS and isinstance(border, Sessions):
-        return _until_sessions_end(compiled, border, part, later)
-    if part.by == NUMBERS and isinstance(border, Counts):
+    if part.by == CARRIED:
+        return rows_with_carry(compiled, part, others.before())
+    border = slice_borders(compiled.program) if part.by in (STARTS, NUMBERS) else None
+    if isinstance(border, Sessions):
+        return _until_sessions_end(compiled, border, part, others.behind())
+    if isinstance(border, Counts):
         return _from_a_window_on(compiled, border, part)
     return rows_of_part(compiled, part)
 

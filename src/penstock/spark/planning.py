@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.compile import Compiled
 from penstock.errors import EngineError
+from penstock.passes.carry_in import Carry
 from penstock.passes.choose_strategy import ONE, SLICES, Choice, Facts, Halo, Possible, choose, possible
 from penstock.passes.slice_borders import Counts, Sessions
 from penstock.plan.nodes import Source
@@ -27,7 +28,7 @@ from penstock.spark.slices import (
     time_known,
     time_slices,
 )
-from penstock.spark.stitches import count_slices, session_slices
+from penstock.spark.stitches import carried_slices, count_slices, session_slices
 
 # A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
 LEAST_ROWS_PER_TASK = 500_000
@@ -104,6 +105,9 @@ def _slices(
     if not time_known(pieces):
         return None
     match found.slices:
+        case Halo(carry=Carry(right=right)) as halo:
+            source = next(each for each in sources if each.name == right)
+            return carried_slices(pieces, halo, source, tasks)
         case Halo() as halo:
             return time_slices(pieces, halo, tasks)
         case Sessions(gap=gap):

@@ -12,6 +12,7 @@ from penstock.compile import Compiled
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.flow import FOREVER
 from penstock.runtime.session import Session
 from penstock.sources.ahead import Footer, read
 from penstock.sources.conform import conformer
@@ -35,42 +36,68 @@ class Rows:
 
 
 def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
-    """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use."""
-    predicates = compiled.predicates
+    """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use.
+
+    Where pieces of each stream are in order of time, streams are read side by side: results leave early, and few rows wait.
+    """
     sources = {source.name: source for source in sources_of(compiled.plan)}
-    footers: dict[str, Footer] = {}
-    marks = _watermarks(part.pieces)
-    for piece, mark in zip(part.pieces, marks, strict=True):
-        source = sources[piece.stream]
-        where = predicates.get(piece.stream)
+    footers: dict[str, dict[str, Footer]] = {}  # of each stream that of the file it is in
+    pieces = _in_turns(part.pieces)
+    for piece, mark in zip(pieces, _watermarks(pieces), strict=True):
         path = piece.fragment.path
-        if path not in footers:
-            footers = {path: Footer(path)}
-        columns = compiled.columns[piece.stream]
-        batches = read(piece.fragment, source.schema, _stored(columns, source), where, footers[path])
-        first = piece.first_row
-        for group in grouped(batches, GROUP_ROWS):
-            yield Rows(piece.stream, group, first)
-            first += sum(batch.num_rows for batch in group)
+        if path not in footers.get(piece.stream, {}):
+            footers[piece.stream] = {path: Footer(path)}
+        yield from rows_of_piece(compiled, piece, sources[piece.stream], footers[piece.stream][path])
         if mark is not None:
             yield Rows(piece.stream, (), None, mark)
+
+
+def rows_of_piece(
+    compiled: Compiled, piece: Piece, source: Source, footer: Footer | None = None
+) -> Iterator[Rows]:
+    """Read one piece, a group of rows that is worth a push at a time."""
+    where = compiled.predicates.get(piece.stream)
+    columns = _stored(compiled.columns[piece.stream], source)
+    batches = read(piece.fragment, source.schema, columns, where, footer or Footer(piece.fragment.path))
+    first = piece.first_row
+    for group in grouped(batches, GROUP_ROWS):
+        yield Rows(piece.stream, group, first)
+        first += sum(batch.num_rows for batch in group)
 
 
 def _stored(columns: Sequence[str], source: Source) -> list[str]:
     return [name for name in columns if name in source.schema.names]
 
 
+def _in_turns(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Put the pieces of several streams in order of time, unless that would change the order within one of them."""
+    streams = {each.stream for each in pieces}
+    if len(streams) == 1 or any(each.fragment.time_min is None for each in pieces):
+        return pieces
+    ordered = sorted(pieces, key=lambda each: each.fragment.time_min or 0)
+    kept = all(
+        [each for each in ordered if each.stream == stream]
+        == [each for each in pieces if each.stream == stream]
+        for stream in streams
+    )
+    return ordered if kept else pieces
+
+
 def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
-    """Tell after each piece of one stream how early the times of those that follow can be."""
-    starts = [each.fragment.time_min for each in pieces]
-    if None in starts or len({each.stream for each in pieces}) != 1:
+    """Tell after each piece how early the times of those of its stream can be that follow.
+
+    A stream that has come to its end does not keep others waiting.
+    """
+    streams = {each.stream for each in pieces}
+    if any(each.fragment.time_min is None for each in pieces):
         return [None] * len(pieces)
+    earliest: dict[str, int | None] = dict.fromkeys(streams, FOREVER if len(streams) > 1 else None)
     marks: list[int | None] = []
-    earliest: int | None = None
-    for start in reversed(starts):
-        marks.append(earliest)
+    for piece in reversed(pieces):
+        later, start = earliest[piece.stream], piece.fragment.time_min
+        marks.append(later)
         assert start is not None
-        earliest = start if earliest is None else min(earliest, start)
+        earliest[piece.stream] = start if later is None else min(later, start)
     return marks[::-1]
 
 

@@ -5,8 +5,9 @@ A task gets the row groups that its stretch and the halo around it touch, so tho
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
 
@@ -14,7 +15,7 @@ from penstock.passes.choose_strategy import Halo
 from penstock.sources.fragment import Fragment, joined
 
 JOINED_ROWS = 1 << 20
-TIMES, STARTS, NUMBERS = "times", "starts", "numbers"
+TIMES, STARTS, NUMBERS, CARRIED = "times", "starts", "numbers", "carried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Part:
     """What one task does: the pieces it reads, and which results it gives, from `low` to before `high` (None: all).
 
     These are the times of results, or the starts of sessions, or the numbers of the last rows of count windows: `by`
-    says which. The first `borrowed` pieces belong to the tasks before.
+    says which, or that they are times, and rows from before the slice are carried in. The first `borrowed` pieces belong to the tasks before.
     """
 
     pieces: tuple[Piece, ...]
@@ -167,6 +168,22 @@ def as_json(part: Part) -> dict[str, object]:
     return {"pieces": pieces, **bounds}
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The parts of a job's other tasks as text, read when they are asked for."""
+
+    texts: Sequence[str]
+    number: int
+
+    def before(self) -> Iterator[Part]:
+        """The parts before this one, nearest first."""
+        return (from_json(json.loads(text)) for text in reversed(self.texts[: self.number]))
+
+    def behind(self) -> Iterator[Part]:
+        """The parts behind this one, nearest first."""
+        return (from_json(json.loads(text)) for text in self.texts[self.number + 1 :])
+
+
 def from_json(given: Mapping[str, object]) -> Part:
     """Read what `as_json` wrote."""
     match given:
@@ -174,7 +191,7 @@ def from_json(given: Mapping[str, object]) -> Part:
             "pieces": list(pieces),
             "low": None | int() as low,
             "high": None | int() as high,
-            "by": "times" | "starts" | "numbers" as by,
+            "by": "times" | "starts" | "numbers" | "carried" as by,
             "borrowed": int(borrowed),
         }:
             made = (Piece(str(name), Fragment.from_json(text), int(row)) for name, text, row in pieces)

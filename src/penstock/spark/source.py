@@ -27,7 +27,7 @@ from penstock.sources.bound import Bound
 from penstock.sources.conform import check
 from penstock.sources.opening import open_data
 from penstock.spark.planning import Physical, planned
-from penstock.spark.slices import Part, as_json, from_json
+from penstock.spark.slices import Neighbours, as_json, from_json
 from penstock.spark.tasks import Query, Run, shipped, work_on_part
 from penstock.spark.types import never_null, spark_schema
 
@@ -142,12 +142,8 @@ class PenstockReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of a task and give the results that are its own."""
         assert isinstance(partition, PenstockPartition)
-        later = (_part(text) for text in self._parts[partition.number + 1 :])
-        return work_on_part(Run(self._query, "UTC"), partition.number, _part(partition.part), later)
-
-
-def _part(text: str) -> Part:
-    return from_json(json.loads(text))
+        part = from_json(json.loads(partition.part))
+        return work_on_part(Run(self._query, "UTC"), part, Neighbours(self._parts, partition.number))
 
 
 def register(spark: Any) -> None:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from penstock.passes.choose_strategy import Halo
 from penstock.passes.slice_borders import Counts
 from penstock.plan.nodes import Source
 from penstock.sources import footers
 from penstock.sources.failures import reading
-from penstock.spark.slices import NUMBERS, STARTS, Part, Piece, even_parts
+from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Part, Piece, even_parts, time_slices
+
+# A key that never had a right row is looked for in all that lies before a slice: with more tasks, shuffling rows costs less.
+MOST_LOOKING_BACK = 16
 
 
 def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part, ...] | None:
@@ -40,6 +45,14 @@ def count_slices(
     wanted = [firsts[begin] - border.size + 1 for begin in begins]
     befores = [max(bisect_right(firsts, row) - 1, 0) for row in wanted]
     return _runs(held, begins, befores, [firsts[begin] for begin in begins], NUMBERS)
+
+
+def carried_slices(pieces: Sequence[Piece], halo: Halo, right: Source, tasks: int) -> tuple[Part, ...] | None:
+    """Give each task a stretch of time from which it can look back; None if the right stream is not in order of time."""
+    behind = [each for each in pieces if each.stream == right.name and each.fragment.rows]
+    if tasks > MOST_LOOKING_BACK or not _follow_each_other(behind, right):
+        return None
+    return tuple(replace(part, by=CARRIED) for part in time_slices(pieces, halo, tasks))
 
 
 def _begins(pieces: Sequence[Piece], tasks: int) -> list[int]:

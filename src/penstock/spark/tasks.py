@@ -31,7 +31,7 @@ from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
-from penstock.spark.slices import Part, from_json
+from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
 
 Named = tuple[tuple[str, bytes], ...]
@@ -246,12 +246,14 @@ class OverParts:
 
     @staticmethod
     def of(work: Any, parts: Sequence[dict[str, object]]) -> OverParts:
-        return OverParts(work, zlib.compress(json.dumps(parts).encode()))
+        """Write parts as a text of texts: a task reads its own, and others if it must."""
+        return OverParts(work, zlib.compress(json.dumps([json.dumps(part) for part in parts]).encode()))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            part, *later = json.loads(zlib.decompress(self.parts))[number:]
-            yield from work_on_part(self.work, number, from_json(part), map(from_json, later))
+            texts = json.loads(zlib.decompress(self.parts))
+            part = from_json(json.loads(texts[number]))
+            yield from work_on_part(self.work, part, Neighbours(texts, number))
         settle()
 
 
@@ -269,19 +271,16 @@ def settle() -> None:
         gc.freeze()
 
 
-def work_on_part(work: Any, task: int, part: Part, later: Iterator[Part]) -> Iterator[pa.RecordBatch]:
-    """Run a task over the pieces it was given, those of different streams one stream after the other.
-
-    `later` are the parts of the tasks that follow: where sessions go on, their rows are read as well.
-    """
-    made: Iterator[pa.RecordBatch] = work(task, rows_for(work, part, later), part)
+def work_on_part(work: Any, part: Part, others: Neighbours) -> Iterator[pa.RecordBatch]:
+    """Run a task over the pieces it was given; where that is not enough, rows of other tasks are read as well."""
+    made: Iterator[pa.RecordBatch] = work(others.number, rows_for(work, part, others), part)
     return made
 
 
-def rows_for(work: Any, part: Part, later: Iterator[Part]) -> Iterator[Rows]:
+def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[Rows]:
     """Read what a task reads: before a shuffle each stream has a plan of its own."""
     if not isinstance(work, Send):
-        yield from rows_within(work.compiled, part, later)
+        yield from rows_within(work.compiled, part, others)
         return
     for stream in dict.fromkeys(piece.stream for piece in part.pieces):
         own = Part(tuple(piece for piece in part.pieces if piece.stream == stream))

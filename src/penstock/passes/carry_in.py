@@ -1,0 +1,104 @@
+"""Find the as-of join that looks back without limit: what a slice of time needs of the time before it.
+
+    ~a2 = ~in0 as of ~in1 on k   →  Carry(left="trades", right="quotes", keys=(("k", "k"),), where=None)
+
+Such a join needs, before any stretch of time, the last right sample of each key and nothing else. A task that knows where to
+look reads back only until it has found those that its left samples ask for.
+
+This is an analysis: the program stays as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from penstock.expr.nodes import Column, Expr
+from penstock.ir.join_nodes import Asof
+from penstock.ir.nodes import Input, Program, Samples
+from penstock.passes.predicates import then
+from penstock.passes.substitution import Definitions, definitions, inlined
+from penstock.types.arrow import kind_of
+
+# Keys that are equal to Arrow when they are equal to us. Floats are not: -0.0 is 0.0 here.
+_EXACT = frozenset({"bool", "int", "uint", "date", "timestamp", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Two streams, pairs of their columns that are the keys, and what right rows must satisfy to count."""
+
+    left: str
+    right: str
+    keys: tuple[tuple[str, str], ...]
+    where: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The rows of an input as a join sees them: what its columns are in the input, and which rows there are."""
+
+    stream: str
+    schema: pa.Schema
+    columns: Definitions
+    where: Expr | None
+
+
+def carry_in(program: Program) -> Carry | None:
+    """Say what slices of a program carry in; None if that is something else than the last rows of one stream."""
+    joins = [each.body for each in program.objects if isinstance(each.body, Asof) and _unbounded(each.body)]
+    if len(joins) != 1 or not joins[0].on:
+        return None
+    left, right = _side(program, joins[0].left), _side(program, joins[0].right)
+    if left is None or right is None:
+        return None
+    keys = [_key(left, right, pair) for pair in joins[0].on]
+    known = tuple(each for each in keys if each is not None)
+    return Carry(left.stream, right.stream, known, right.where) if len(known) == len(keys) else None
+
+
+def without_carry(program: Program) -> Program:
+    """Give the same program with a join that looks no further than its own time: what else it reaches is seen then."""
+    changed = tuple(
+        replace(each, body=replace(each.body, tolerance=0))
+        if isinstance(each.body, Asof) and _unbounded(each.body)
+        else each
+        for each in program.objects
+    )
+    return replace(program, objects=changed)
+
+
+def _unbounded(join: Asof) -> bool:
+    return join.tolerance is None and join.direction == "backward"
+
+
+def _side(program: Program, name: str) -> _Side | None:
+    """Follow an object back to the rows of one input, at their own times."""
+    this = program[name]
+    match this.body:
+        case Input(stream=stream) if not this.time.implied:
+            columns: Definitions = {name: Column(name) for name in this.schema.names}
+            return _Side(stream, this.schema, columns, None)
+        case Samples(source=source, where=where, fields=fields):
+            below = _side(program, source)
+            clock = next((each.expr for each in fields if each.name == this.time.column), None)
+            if below is None or clock not in {None, Column(program[source].time.column)}:
+                return None
+            made = {name: inlined(expr, below.columns) for name, expr in definitions(fields).items()}
+            known = {name: expr for name, expr in made.items() if expr is not None}
+            return replace(
+                below, columns=known, where=then(below.where, inlined(where, below.columns), total=False)
+            )
+        case _:
+            return None
+
+
+def _key(left: _Side, right: _Side, pair: tuple[str, str]) -> tuple[str, str] | None:
+    """Name the columns of two inputs that a key is; None if it is computed, or not alike on both sides."""
+    match left.columns.get(pair[0]), right.columns.get(pair[1]):
+        case Column(name=one), Column(name=other):
+            types = left.schema.field(one).type, right.schema.field(other).type
+            return (one, other) if types[0] == types[1] and kind_of(types[0]) in _EXACT else None
+        case _:
+            return None

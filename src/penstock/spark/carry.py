@@ -1,0 +1,206 @@
+"""Read back from a slice of time to the last rows of keys that an as-of join asks for.
+
+A task reads its slice. Before left rows go in, their keys are looked up among those that a right row is known of from before the
+slice; for others the right stream's files are read backwards, piece by piece, until each has one or there are no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.compile import Compiled, compile_plan
+from penstock.expr.nodes import Column, Expr, Field
+from penstock.passes.carry_in import Carry, carry_in
+from penstock.plan.nodes import Filter, Plan, Project, Source
+from penstock.plan.schema import sources_of
+from penstock.runtime.buffers import flags, indices
+from penstock.runtime.engine import Engine
+from penstock.spark.rows import Rows, rows_of_part, rows_of_piece, run_through
+from penstock.spark.slices import Part, Piece
+
+
+def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> Iterator[Rows]:
+    """Read a slice, and before rows of the left stream what they need from before it."""
+    carry = carry_in(compiled.program)
+    assert carry is not None
+    own, earlier = _divided(part.pieces, before if part.low is not None else (), carry.right)
+    back = LookBack(compiled, carry, earlier)
+    for rows in rows_of_part(compiled, replace(part, pieces=own)):
+        if rows.stream == carry.left:
+            yield from back.needed_by(rows.batches)
+        yield rows
+
+
+def _divided(
+    own: Sequence[Piece], before: Iterable[Part], stream: str
+) -> tuple[tuple[Piece, ...], Iterator[Piece]]:
+    """Give the pieces of a slice, and those of a stream before it, nearest first, no row group twice.
+
+    Pieces whose last rows have the time of the first ones here are made the slice's own: rows of one time are told apart
+    by their order, in which they must arrive.
+    """
+    starts = [each.fragment.time_min or 0 for each in own if each.stream == stream]
+    first, taken = min(starts, default=None), list(own)
+    earlier = _backwards(before, stream, _row_groups(own))
+    for piece in earlier:
+        if first is None or (piece.fragment.time_max or 0) < first:
+            return tuple(taken), _chained(piece, earlier)
+        taken.insert(0, piece)
+    return tuple(taken), iter(())
+
+
+def _chained(first: Piece, rest: Iterator[Piece]) -> Iterator[Piece]:
+    yield first
+    yield from rest
+
+
+def _row_groups(pieces: Iterable[Piece]) -> set[tuple[str, int]]:
+    return {
+        (each.fragment.path, number)
+        for each in pieces
+        for number in range(*(each.fragment.row_groups or (0, 0)))
+    }
+
+
+def _backwards(before: Iterable[Part], stream: str, read: set[tuple[str, int]]) -> Iterator[Piece]:
+    """List a stream's pieces from the last to the first, without row groups that were read already."""
+    for part in before:
+        for piece in reversed([each for each in part.pieces if each.stream == stream]):
+            left = sorted(number for path, number in _row_groups([piece]) if (path, number) not in read)
+            read |= _row_groups([piece])
+            for number in reversed(left):
+                yield replace(piece, fragment=replace(piece.fragment, row_groups=(number, number + 1)))
+
+
+class LookBack:
+    """The keys that are known to have a right row before the slice, or to have none, and what is still unread."""
+
+    def __init__(self, compiled: Compiled, carry: Carry, pieces: Iterator[Piece]) -> None:
+        self._compiled, self._carry, self._pieces = compiled, carry, pieces
+        self._source = next(each for each in sources_of(compiled.plan) if each.name == carry.right)
+        self._known = KeySet()
+
+    def needed_by(self, batches: Sequence[pa.RecordBatch]) -> Iterator[Rows]:
+        """Read back as far as the keys of left rows need; of a key, the rows of the last piece that holds it."""
+        missing = self._known.lacking(
+            [_keys(batch, [one for one, _ in self._carry.keys]) for batch in batches]
+        )
+        while missing is not None:
+            piece = next(self._pieces, None)
+            if piece is None:
+                self._known.add(missing)
+                return
+            yield Rows(self._carry.right, self._new(piece))
+            missing = self._known.lacking([missing])
+
+    def _new(self, piece: Piece) -> list[pa.RecordBatch]:
+        """The rows of a piece whose keys have not been met nearer to the slice."""
+        names = [other for _, other in self._carry.keys]
+        batches = list(self._counting(piece))
+        keys = [_keys(batch, names) for batch in batches]
+        chosen = [
+            batch.filter(flags(self._known.lacks(each))) for batch, each in zip(batches, keys, strict=True)
+        ]
+        self._known.add(*keys)
+        return [batch for batch in chosen if batch.num_rows]
+
+    def _counting(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a piece that the join would see."""
+        groups = rows_of_piece(self._compiled, piece, self._source)
+        if self._carry.where is None:
+            yield from (batch for rows in groups for batch in rows.batches)
+            return
+        session = _filtered(self._source, self._compiled.columns[self._source.name], self._carry.where).open(
+            Engine(threads=1), bounded=True
+        )
+        yield from run_through(session, groups)
+        yield from session.finish()
+
+
+@lru_cache(maxsize=32)
+def _filtered(source: Source, columns: tuple[str, ...], where: Expr) -> Compiled:
+    kept = tuple(Field(name, Column(name)) for name in columns)
+    plan: Plan = Project(Filter(source, where), kept, source.time.column)
+    return compile_plan(plan)
+
+
+# --- keys ---------------------------------------------------------------------------------------------------
+
+
+def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """The keys of rows as columns 0, 1 …, texts without dictionaries."""
+    columns = [batch.column(name) for name in names]
+    plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in columns]
+    return pa.RecordBatch.from_arrays(plain, [str(place) for place in range(len(names))])
+
+
+class KeySet:
+    """Keys of one or several columns. A key with a null in it is never asked for: it meets nobody.
+
+    >>> keys = KeySet()
+    >>> keys.add(pa.record_batch({"0": [1, 2]}))
+    >>> keys.lacks(pa.record_batch({"0": [2, 3, None]})).tolist()
+    [False, True, False]
+    """
+
+    def __init__(self) -> None:
+        self._held: pa.Table | None = None
+        self._values: list[pa.Array] = []
+        self._codes: pa.Array | None = None
+
+    def add(self, *keys: pa.RecordBatch) -> None:
+        """Take keys in."""
+        new = [each.filter(flags(self.lacks(each))) for each in keys]
+        if not any(each.num_rows for each in new):
+            return
+        held = [] if self._held is None else [self._held]
+        self._held = _distinct(pa.concat_tables([*held, pa.Table.from_batches(new)]))
+        self._values = [column.unique() for column in self._held.columns]
+        self._codes = None
+        if len(self._values) > 1:
+            self._codes = self._coded(self._held.to_batches()[0])
+
+    def lacks(self, keys: pa.RecordBatch) -> np.ndarray:
+        """Tell for each row whether its key is whole and not here."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - loads when a join is cut into slices
+
+        whole = np.logical_and.reduce([_mask(column.is_valid()) for column in keys.columns])
+        if self._held is None:
+            return whole
+        if len(self._values) == 1:
+            found = _mask(pc.is_in(keys.column(0), value_set=self._values[0]))
+        else:
+            found = _mask(pc.is_in(self._coded(keys), value_set=self._codes))
+        missing: np.ndarray = whole & ~found
+        return missing
+
+    def lacking(self, several: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+        """Give the keys that are not here, each once; None if all are."""
+        missing = [each.filter(flags(lacks)) for each in several if (lacks := self.lacks(each)).any()]
+        return _distinct(pa.Table.from_batches(missing)).to_batches()[0] if missing else None
+
+    def _coded(self, keys: pa.RecordBatch) -> pa.Array:
+        """Number keys by the places of their values among those that are here; -1 where one is not."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - as above
+
+        codes = np.zeros(keys.num_rows, np.int64)
+        unknown = np.zeros(keys.num_rows, bool)
+        for column, values in zip(keys.columns, self._values, strict=True):
+            places = pc.index_in(column, value_set=values).fill_null(-1).to_numpy()
+            unknown |= places < 0
+            codes = codes * len(values) + places
+        return indices(np.where(unknown, -1, codes))
+
+
+def _mask(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _distinct(table: pa.Table) -> pa.Table:
+    return table.group_by(table.column_names, use_threads=False).aggregate([]).combine_chunks()
