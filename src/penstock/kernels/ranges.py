@@ -8,7 +8,7 @@ read and not used.
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Kernel, Value, maximum
+from penstock.loop.nodes import I64, Kernel, Value, maximum, minimum
 
 
 def find_ranges(listed: bool) -> Kernel:
@@ -67,20 +67,24 @@ def expand_ranges() -> Kernel:
 def last_before(exact: bool) -> Kernel:
     """For each left row, the last right row of its key up to its time, or before it; -1 where there is none.
 
-    Rows come in order of time. `known` holds the last row of each key so far: -1 at first. Rows further than
-    `reach` away do not count.
+    Rows come in order of time. `known` holds the last row of each key so far: -1 at first, and in the end that of all right
+    rows. Rows further than `reach` away do not count.
     """
     k = KernelBuilder("last_before")
     sides = _Sides(k)
     at = k.var("at", 0)
     with k.for_(0, sides.rows, "row") as row:
         time = k.var("time", sides.left[row])
-        passed = sides.right[at] <= time if exact else sides.right[at] < time
+        here = sides.right[minimum(at, sides.others - 1)]
+        passed = here <= time if exact else here < time
         with k.while_((at < sides.others) & passed):
             k.store(sides.known, sides.right_keys[at], at)
             k.set(at, at + 1)
         found = k.var("found", sides.known[sides.left_keys[row]])
         sides.answer(row, found, time - sides.reach <= sides.right[maximum(found, 0)])
+    with k.while_(at < sides.others):
+        k.store(sides.known, sides.right_keys[at], at)
+        k.set(at, at + 1)
     k.ret(0)
     return k.build()
 

@@ -30,26 +30,29 @@ class AsofMatcher:
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
-        found, final = self._found(left, right, numbers, watermark)
+        last = np.full(numbers.lanes, NOBODY)
+        found, final = self._found(left, right, numbers, watermark, last)
         leaving = len(left) if final.all() else int(np.argmin(final))
         results = Results(np.arange(leaving), found[:leaving])
         made = self.shape.batches(results, left, right, self.kernels.threads)
         kept = np.arange(len(left)) >= leaving
         oldest = int(left.times[leaving]) if leaving < len(left) else watermark
-        return made, kept, self._needed(right, numbers, oldest)
+        if watermark == FOREVER:
+            return made, kept, np.zeros(len(right), np.bool_)
+        return made, kept, self._needed(left, right, numbers, oldest, last)
 
     def _found(
-        self, left: Rows, right: Rows, numbers: Numbers, watermark: int
+        self, left: Rows, right: Rows, numbers: Numbers, watermark: int, last: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest row for each left row, and whether that is final."""
+        """The nearest row for each left row, and whether that is final; `last` gets the last right row of each key."""
         known = np.ones(len(left), np.bool_)
         if self.direction == "backward":
-            return self._nearest(left, right, numbers, backward=True), known
-        after = self._nearest(left, right, numbers, backward=False)
+            return self._nearest(left, right, numbers, last, backward=True), known
+        after = self._nearest(left, right, numbers, np.full(numbers.lanes, NOBODY), backward=False)
         final = known if watermark == FOREVER else self._final(left, after, watermark)
         if self.direction == "forward":
             return after, final
-        before = self._nearest(left, right, numbers, backward=True)
+        before = self._nearest(left, right, numbers, last, backward=True)
         if watermark != FOREVER:
             apart = left.times - _times(right, before)
             final |= (before != NOBODY) & (left.times + apart < watermark)
@@ -65,7 +68,9 @@ class AsofMatcher:
             final |= left.times < max(watermark - self.tolerance, NEVER)
         return final
 
-    def _nearest(self, left: Rows, right: Rows, numbers: Numbers, *, backward: bool) -> np.ndarray:
+    def _nearest(
+        self, left: Rows, right: Rows, numbers: Numbers, known: np.ndarray, *, backward: bool
+    ) -> np.ndarray:
         if not len(right) or not len(left):
             return np.full(len(left), NOBODY)
         reach = self.tolerance
@@ -73,21 +78,22 @@ class AsofMatcher:
             reach = _reach(left, right)
         within_reach(left.times, reach, reach)
         found = np.empty(len(left), np.int64)
-        given = {"left": left.times, "left_keys": numbers.left, "right": np.append(right.times, np.int64(0))}
-        given |= {"right_keys": numbers.right, "known": np.full(numbers.lanes, NOBODY), "found": found}
+        given = {"left": left.times, "left_keys": numbers.left, "right": right.times}
+        given |= {"right_keys": numbers.right, "known": known, "found": found}
         sizes = {"rows": len(left), "others": len(right), "reach": reach}
         call = self.kernels.last_before(self.exact) if backward else self.kernels.next_after(self.exact)
         call({**given, **sizes})
         return found
 
-    def _needed(self, right: Rows, numbers: Numbers, oldest: int) -> np.ndarray:
+    def _needed(self, left: Rows, right: Rows, numbers: Numbers, oldest: int, last: np.ndarray) -> np.ndarray:
         """Right rows from the oldest left row yet to leave on; and of earlier ones, the last of each key."""
         kept: np.ndarray = right.times >= oldest
         if self.direction == "forward":
             return kept
-        earlier = np.flatnonzero(~kept)
-        last = np.full(numbers.lanes, NOBODY)
-        last[numbers.right[earlier]] = earlier  # the last one written stays: rows come in order
+        if kept.any() or not len(left):  # else the kernel has been told of no other rows
+            earlier = np.flatnonzero(~kept)
+            last = np.full(numbers.lanes, NOBODY)
+            last[numbers.right[earlier]] = earlier  # the last one written stays: rows come in order
         last = last[last != NOBODY]
         if self.tolerance is not None:
             last = last[right.times[last] >= max(oldest - self.tolerance, NEVER)]

@@ -73,11 +73,14 @@ class Port:
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Take out the rows before a watermark, in order; the others stay."""
         now = self.rows
-        if watermark != FOREVER:
+        if watermark == FOREVER:
+            self.rows = no_rows(self.schema)
+        elif sorter.in_order(now.times):
+            cut = int(np.searchsorted(now.times, watermark))
+            self.rows, now = now.part(cut, len(now)), now.part(0, cut)
+        else:
             ahead = now.times >= watermark
             self.rows, now = now.chosen(ahead), now.chosen(~ahead)
-        else:
-            self.rows = no_rows(self.schema)
         order = now.order(sorter)
         return now if order is None else now.chosen(order)
 
