@@ -57,7 +57,9 @@ def queries(left: Any, right: Any) -> dict[str, Any]:
 
 @effort(25)
 @given(ordered_tables("x"), ordered_tables("y"), st.integers(1, 3), st.integers(1, 7), st.integers(1, 5))
-def test_slices_give_the_one_answer(left: pa.Table, right: pa.Table, files: int, group: int, tasks: int) -> None:
+def test_slices_give_the_one_answer(
+    left: pa.Table, right: pa.Table, files: int, group: int, tasks: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = [
             written(each, Path(folder, name), files, group) for name, each in (("a", left), ("b", right))

@@ -38,3 +38,49 @@ def fair(spark: SparkSession) -> None:
 def consume(frame: Any) -> None:
     """Compute every row of a DataFrame and keep none."""
     frame.write.format("noop").mode("overwrite").save()
+
+
+def as_of_by_union(left: DataFrame, right: DataFrame, time: str, by: str, kept: str, value: str) -> DataFrame:
+    """Give each left row the last value of its key, as tempo does: union both sides, and look back over their order."""
+    from pyspark.sql import Window  # noqa: PLC0415
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    types = {each.name: each.dataType for each in (*left.schema.fields, *right.schema.fields)}
+    nothing = {name: sf.lit(None).cast(types[name]).alias(name) for name in (kept, value)}
+    ours = left.select(time, by, kept, nothing[value], sf.lit(1).alias("_side"))
+    theirs = right.select(time, by, nothing[kept], value, sf.lit(0).alias("_side"))
+    over = Window.partitionBy(by).orderBy(time, "_side").rowsBetween(Window.unboundedPreceding, 0)
+    seen = ours.union(theirs).select(
+        time, by, kept, "_side", sf.last(value, ignorenulls=True).over(over).alias(value)
+    )
+    return seen.filter("_side = 1").drop("_side")
+
+
+def within_interval(left: DataFrame, right: DataFrame, time: str, by: str, microseconds: int) -> DataFrame:
+    """Pair rows of one key of which the right one is so much earlier at most."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    other = right.withColumnRenamed(time, f"{time}_right").withColumnRenamed(by, f"{by}_right")
+    apart = sf.expr(f"interval {int(microseconds)} microseconds")
+    same = sf.col(by) == sf.col(f"{by}_right")
+    near = sf.col(f"{time}_right").between(sf.col(time) - apart, sf.col(time))
+    return left.join(other, same & near).drop(f"{by}_right")
+
+
+def sessions(frame: DataFrame, time: str, gap: str, by: str, aggregates: dict[str, str]) -> DataFrame:
+    """Group by Spark's own sessions; aggregates are SQL, by name."""
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    made = [sf.expr(text).alias(name) for name, text in aggregates.items()]
+    grouped = frame.groupBy(sf.session_window(time, gap).alias("window"), sf.col(by)).agg(*made)
+    return grouped.select(sf.col("window.start").alias("window_start"), by, *aggregates)
+
+
+def rising(frame: DataFrame, time: str, by: str, value: str, short: int, long: int) -> DataFrame:
+    """Tell at each row whether the mean of its key's last few rows is above that of more of them."""
+    from pyspark.sql import Window  # noqa: PLC0415
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
+
+    ordered = Window.partitionBy(by).orderBy(time)
+    few, many = (sf.avg(value).over(ordered.rowsBetween(1 - rows, 0)) for rows in (short, long))
+    return frame.select(time, by, (few > many).alias("up"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +18,10 @@ import pyarrow.compute as pc
 import penstock as pk
 from penstock.bench.contenders import PENSTOCK_GROUP
 from penstock.bench.measure import Contender
+from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.peers import PEER_GROUP
-from penstock.bench.workloads import VIEW
-from penstock.spark.own_way import consume, rolling_mean, windowed
+from penstock.bench.workloads import VIEW, YsbKeyed
+from penstock.spark.own_way import consume, rising, rolling_mean, sessions, windowed
 
 SECOND = 1_000_000
 SIZE = 10 * SECOND
@@ -27,6 +29,13 @@ ON_SPARK, HERE, SPARK, POLARS, DUCKDB = "Penstock on Spark", "Penstock here", "S
 FEWER = "fewer rows"
 
 Asked = Callable[[Any, str], list[Contender]]
+Write = Callable[[Path, int, int], None]
+"""Write a lake of so many rows and keys."""
+
+
+def write_ysb(folder: Path, rows: int, keys: int) -> None:
+    """Write ysb-keyed."""
+    write_lake(folder, YsbKeyed(rows, keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +43,20 @@ class Question:
     """What is asked of a lake of `keys` keys, and how many times as fast as Spark we must be.
 
     `part` of the lake's rows is asked of everybody, and no more than `spark_rows` of Spark, which is slow: its speed in
-    rows a second is compared. `ours` asks Penstock and libraries, `theirs` Spark.
+    rows a second is compared. `ours` asks Penstock and libraries, `theirs` Spark, under the name of `rival`; `lake` writes
+    what is asked about. `through` says whether the way through Spark and Polars have a target.
     """
 
     name: str
     keys: int
-    target: float
+    target: float | None
     ours: Asked
     theirs: Asked
     spark_rows: int
     part: int = 1
     through: bool = True
+    lake: Write = write_ysb
+    rival: str = SPARK
 
 
 def questions(keys: int) -> list[Question]:
@@ -55,6 +67,8 @@ def questions(keys: int) -> list[Question]:
         windows("sliding 10 s, 100 at a time", 100, SIZE // 100, 200.0, 500_000),
         # Every row has a result, and results enter the JVM at a few million a second: no target for the way through Spark.
         Question("rolling mean of 1 s by key", keys, 5.0, rolling, spark_rolling, 2_000_000, 10, False),
+        Question("trend by key", keys, None, trend, spark_trend, 2_000_000, 10, False),
+        Question("sessions of 100 ms by key", keys, None, session, spark_session, 4_000_000, 4, False),
     ]
 
 
@@ -187,3 +201,64 @@ def rolling_answer(table: pa.Table) -> pa.Table:
 def rolling_frame_answer(frame: Any) -> pa.Table:
     """Look at the averages in a DataFrame."""
     return rolling_answer(frame.toArrow())
+
+
+# --- the last rows of a key, and sessions -------------------------------------------------------------------
+
+SHORT, LONG = 20, 50
+GAP_US = 100_000
+
+
+def trend(spark: Any, path: str) -> list[Contender]:
+    """Tell at each row whether its key's last rows rise."""
+    events = pk.scan(path, time="ts", name="events").select("campaign_id", "value")
+    means = events.rolling([pk.rows(SHORT), pk.rows(LONG)], by="campaign_id").agg(m=pk.mean("value"))
+    query = means.select("campaign_id", up=pk.col(f"m_{SHORT}rows") > pk.col(f"m_{LONG}rows"))
+    return both(query, spark, ("ts", "campaign_id", "up"))
+
+
+def spark_trend(spark: Any, path: str) -> list[Contender]:
+    """Ask Spark for two frames of rows."""
+
+    def run() -> Any:
+        return computed(rising(spark.read.parquet(path), "ts", "campaign_id", "value", SHORT, LONG))
+
+    return [Contender(SPARK, run, of_frame(("ts", "campaign_id", "up")), 2, PEER_GROUP)]
+
+
+def session(spark: Any, path: str) -> list[Contender]:
+    """Sum up sessions."""
+    events = pk.scan(path, time="ts", name="events")
+    query = events.window(pk.session(f"{GAP_US}us"), by="campaign_id").agg(total=pk.sum("value"))
+    return both(query, spark, ("window_start", "campaign_id", "total"))
+
+
+def spark_session(spark: Any, path: str) -> list[Contender]:
+    """Ask Spark for its session windows."""
+
+    def run() -> Any:
+        sums = {"total": "sum(value)"}
+        return computed(
+            sessions(spark.read.parquet(path), "ts", f"{GAP_US} microseconds", "campaign_id", sums)
+        )
+
+    return [
+        Contender(SPARK, run, of_frame(("window_start", "campaign_id", "total")), 2, PEER_GROUP),
+    ]
+
+
+def both(query: Any, spark: Any, columns: tuple[str, ...]) -> list[Contender]:
+    """Penstock on Spark and here."""
+    there = Contender(ON_SPARK, lambda: computed(query.to_spark(spark)), of_frame(columns), 2, PENSTOCK_GROUP)
+    return [there, Contender(HERE, query.collect, plain(columns), 2, PENSTOCK_GROUP)]
+
+
+def plain(columns: tuple[str, ...]) -> Callable[[pa.Table], pa.Table]:
+    """Keep what all answer, in plain integers."""
+    return lambda table: pa.table({name: integers(table[name]) for name in columns})
+
+
+def of_frame(columns: tuple[str, ...]) -> Callable[[Any], pa.Table]:
+    """The same of a DataFrame."""
+    keep = plain(columns)
+    return lambda frame: keep(frame.toArrow())

@@ -11,20 +11,18 @@ from typing import Any
 import penstock as pk
 from penstock.bench.figures import Case, Figure, ratio
 from penstock.bench.measure import Contender, Outcome, compare
-from penstock.bench.on_spark.lake import write_lake
+from penstock.bench.on_spark.market import market_questions
 from penstock.bench.on_spark.overheads import planning_figures, task_figures
 from penstock.bench.on_spark.questions import (
     HERE,
     ON_SPARK,
     POLARS,
-    SPARK,
     Question,
     of_fewer_rows,
     questions,
 )
 from penstock.bench.scale.processors import FamilyClock
 from penstock.bench.suites import Progress
-from penstock.bench.workloads import YsbKeyed
 from penstock.spark.own_way import fair
 
 THROUGH_SPARK, AGAINST_POLARS = 1.5, 0.7
@@ -50,7 +48,7 @@ class Bench:
 
     def cases(self) -> Iterator[Case]:
         """Ask everything, a question at a time."""
-        for each in questions(self.options.keys):
+        for each in (*questions(self.options.keys), *market_questions()):
             yield self._asked(each)
 
     def overheads(self) -> list[Figure]:
@@ -70,20 +68,20 @@ class Bench:
         return Case(name, rows, question.keys, tuple(outcomes), tuple(ratios(question, rows, outcomes)))
 
     def _contenders(self, question: Question, rows: int) -> list[Contender]:
-        whole = self._lake(rows, question.keys)
+        whole = self._lake(question, rows)
         mine = question.ours(self.spark, whole)
         if rows <= question.spark_rows:
             return mine + question.theirs(self.spark, whole)
-        few = self._lake(question.spark_rows, question.keys)
+        few = self._lake(question, question.spark_rows)
         here = next(each for each in question.ours(self.spark, few) if each.name == HERE)
         theirs = [replace(here, name=CHECKED), *question.theirs(self.spark, few)]
         return mine + of_fewer_rows(theirs, question.spark_rows)
 
-    def _lake(self, rows: int, keys: int) -> str:
-        lake = self.folder / f"{rows}-{keys}"
+    def _lake(self, question: Question, rows: int) -> str:
+        lake = self.folder / f"{question.lake.__name__}-{rows}-{question.keys}"
         if not lake.exists():
             self.progress(f"writing a lake of {rows:,} rows")
-            write_lake(lake, YsbKeyed(rows, keys))
+            question.lake(lake, rows, question.keys)
         return str(lake)
 
 
@@ -108,8 +106,8 @@ def ratios(question: Question, rows: int, outcomes: Sequence[Outcome]) -> list[F
     """Compare with Spark's own way, with the same engine without Spark, and with Polars: by the clock, which has a target,
     and by processor time, which neighbours disturb less.
     """
-    through = THROUGH_SPARK if question.through else None
-    against = {SPARK: question.target, HERE: through, POLARS: AGAINST_POLARS}
+    through, library = (THROUGH_SPARK, AGAINST_POLARS) if question.through else (None, None)
+    against = {question.rival: question.target, HERE: through, POLARS: library}
     there = [each.name for each in outcomes]
     return [
         figure

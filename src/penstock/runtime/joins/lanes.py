@@ -103,9 +103,10 @@ def _dense(left: pa.Array, right: pa.Array) -> tuple[np.ndarray, np.ndarray, int
         return None
     one, other = (values_view(each).astype(np.int64, copy=False) for each in (left, right))
     least, most = int(min(one.min(), other.min())), int(max(one.max(), other.max()))
-    if most - least >= min(max(SPARSEST * (len(one) + len(other)), SMALL), LARGEST):
-        return None
-    return one - least, other - least, most - least + 1
+    widest = min(max(SPARSEST * (len(one) + len(other)), SMALL), LARGEST)
+    if least >= 0 and most < widest:
+        return one, other, most + 1  # a few lanes without rows cost less than two copies
+    return None if most - least >= widest else (one - least, other - least, most - least + 1)
 
 
 # --- lanes ------------------------------------------------------------------------------------------

@@ -78,6 +78,8 @@ class Port:
         elif sorter.in_order(now.times):
             cut = int(np.searchsorted(now.times, watermark))
             self.rows, now = now.part(cut, len(now)), now.part(0, cut)
+            if now.sequence is None and now.branch is None:
+                return now
         else:
             ahead = now.times >= watermark
             self.rows, now = now.chosen(ahead), now.chosen(~ahead)
