@@ -169,7 +169,7 @@ class KeySet:
         """Tell for each row whether its key is whole and not here."""
         import pyarrow.compute as pc  # noqa: PLC0415 - loads when a join is cut into slices
 
-        whole = np.logical_and.reduce([_mask(column.is_valid()) for column in keys.columns])
+        whole: np.ndarray = np.logical_and.reduce([_mask(column.is_valid()) for column in keys.columns])
         if self._held is None:
             return whole
         if len(self._values) == 1:

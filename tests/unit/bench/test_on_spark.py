@@ -11,6 +11,7 @@ import pytest
 from penstock.bench.answers import agree, normalise
 from penstock.bench.figures import Figure
 from penstock.bench.measure import Outcome
+from penstock.bench.on_spark import market
 from penstock.bench.on_spark import questions as q
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.on_spark.overheads import planning_figures
@@ -34,6 +35,14 @@ def test_libraries_give_the_answer_of_penstock(lake: str) -> None:
     ours = normalise(q.window_answer(q.window_query(10_000, 10_000, lake).collect()))
     for ask in (q.polars_windows, q.duckdb_windows):
         assert agree(normalise(q.window_answer(ask(lake, 10_000))), ours), ask.__name__
+
+
+def test_polars_gives_the_quote_that_penstock_gives(tmp_path: Path) -> None:
+    market.write_market(tmp_path, 11_000, 10)
+    there, here, polars = market.as_of(None, str(tmp_path))
+    assert (there.name, polars.name) == (q.ON_SPARK, q.POLARS)
+    answers = [normalise(each.to_table(each.run())) for each in (here, polars)]
+    assert answers[0].num_rows == 1_000 and agree(*answers)
 
 
 def outcome(name: str, seconds: float, agrees: bool = True, rows: int | None = None) -> Outcome:
