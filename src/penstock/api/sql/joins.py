@@ -16,7 +16,7 @@ from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names, Relation, Visible, free_name
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, columns_of
-from penstock.types.joins import CHOOSING, left_column, right_column
+from penstock.types.joins import CHOOSING, JOIN_TIME, left_column, right_column
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ def joined(
     text: Text,
 ) -> tuple[Relation, list[exp.Expression]]:
     """Join two relations, taking conditions of WHERE that speak of both; give those that are left."""
+    left = _renamed(left, {JOIN_TIME: free_name(f"{JOIN_TIME}'", {*left.schema.names, *right.schema.names})})
     right = _apart(left, right)
     both = Names(replace(left, columns=left.columns + right.columns, times=left.times + right.times), text)
     taken, kept = _split(conditions, both, left, right) if join.how == "inner" else ([], list(conditions))
@@ -82,13 +83,19 @@ def _apart(left: Relation, right: Relation) -> Relation:
         if each in left.schema.names and each not in kept:
             names[each] = free_name(f"{right.columns[0].source}.{each}", taken)
             taken.add(names[each])
+    return _renamed(right, names)
+
+
+def _renamed(relation: Relation, names: dict[str, str]) -> Relation:
+    """Give columns other names in the plan, where they are there."""
+    names = {name: new for name, new in names.items() if name in relation.schema.names}
     if not names:
-        return right
+        return relation
     return replace(
-        right,
-        stream=right.stream.rename(names),
-        columns=tuple(replace(each, column=names.get(each.column, each.column)) for each in right.columns),
-        times=tuple((source, names.get(column, column)) for source, column in right.times),
+        relation,
+        stream=relation.stream.rename(names),
+        columns=tuple(replace(each, column=names.get(each.column, each.column)) for each in relation.columns),
+        times=tuple((source, names.get(column, column)) for source, column in relation.times),
     )
 
 
@@ -194,7 +201,7 @@ def _in_one_window(
     """Bring both sides into windows: those that wait, or those that rows carry."""
     if left.is_table or right.is_table:
         return left, right, None
-    if left.window is not None and right.window is not None:
+    if left.window is not None and right.window is not None and join.how not in CHOOSING:
         windows = left.window.window(left.time), right.window.window(right.time)
         return left, right, windows[0] if windows[0] == windows[1] else windows
     for each in (left, right):

@@ -45,6 +45,8 @@ def sql(text: str, /, **streams: Stream) -> Stream:
     except RecursionError:
         raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None
     _refuse_unused(reading, environment.used)
+    if relation.is_table:
+        raise SqlError("a query reads a stream; tables have no time, and are there to be joined with one")
     return SqlQuery(relation)
 
 

@@ -45,7 +45,7 @@ class Visible:
 class Relation:
     """Rows of FROM: a stream, the columns that can be named, and a window that was written but not yet used.
 
-    `times` gives each source's time column. `latest` marks rows that stand for any number of equal ones.
+    `times` gives each source's time column, and its copies. `latest` marks rows that stand for any number of equal ones.
     """
 
     stream: Stream
@@ -170,9 +170,9 @@ class Names:
         return alike[0] if alike else None
 
     def _time(self, source: str) -> str | None:
-        times = {name.lower(): column for name, column in self.relation.times}
         if source:
-            return times.get(source.lower())
+            times = [column for name, column in self.relation.times if name.lower() == source.lower()]
+            return times[0] if times else None
         column = self.relation.time.column
         return column if column in self.relation.schema.names else None
 
@@ -191,8 +191,7 @@ class Names:
 
     def is_time(self, column: str) -> bool:
         """Tell whether a column is the time of the rows, which in a window's result is the window's end."""
-        stamps = {each.column for each in self.relation.columns if each.name.lower() == TIMESTAMP}
-        return column in stamps or column == self.relation.time.column
+        return column == self.relation.time.column or column in {each for _, each in self.relation.times}
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +219,12 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
         visible.append(Visible(source, each.name, column))
     _refuse_twice(outputs, text)
     stream = relation.stream.derived(projected(plan, tuple(fields)))
-    return replace(relation, stream=stream, columns=tuple(visible), times=_times(stream, source))
+    copies = tuple(
+        (source, seen.column)
+        for each, seen in zip(outputs, visible, strict=True)
+        if each.expr.node in {Column(column) for _, column in relation.times}
+    )
+    return replace(relation, stream=stream, columns=tuple(visible), times=_times(stream, source) + copies)
 
 
 def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:

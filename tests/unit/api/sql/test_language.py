@@ -45,6 +45,17 @@ ROWS = {
         (None, None, 1, None), ("a", None, 5, None), ("a", None, 9, None), ("a", "a", 4, 30)],
     "select k, ts_right, w from (select * from s [range 10] join r [range 10] using (k)) q where v = 4": [("a", 13, 30)],
     "select a.v from u [range 5] a left semi join u [range 5] b on a.k = b.k and a.v < b.v": [(1,)],
+    "select timestamp, a.k, count(*) n from u [range 5 slide 2] a left semi join u [range 5 slide 2] b "
+    "on a.k = b.k and a.v < b.v group by a.k": [(5, "a", 1), (7, "a", 1)],
+    "select a.v from u [range 5] a left anti join u [range 5] b on a.k = b.k and a.v < b.v": [(2,), (3,), (4,), (5,), (6,)],
+    "select q.timestamp, q.v, c.v as cv from (select a.timestamp, a.v from u [range 5] a join u [range 5] b on a.k = b.k and a.v = b.v) q "
+    "join u [range 5] c on q.v < c.v": [(1, 1, 2), (1, 1, 3), (2, 2, 3), (5, 4, 5)],
+    "select a.k, count(*) n, max(b.v) m from u [range 5] a, u [range 5] b where a.k = b.k group by a.k": [
+        ("a", 1, 4), ("a", 4, 3), ("b", 1, 2), ("b", 1, 5), ("b", 1, 6)],
+    "select k, sum(v) as v from u [range 5] group by k having v > 4 and k = 'b'": [("b", 5), ("b", 6)],
+    "select k as v, v as k from u where k in (null, 'a')": [("a", 1), ("a", 3), ("a", 4)],
+    "select upper(k) as kk, count(*) from u group by kk": [("A", 3), ("B", 3)],
+    "select t, count(*) as n, max(timestamp) from u [range 5] group by t having t > 5": [(8, 1, 8), (13, 1, 13)],
     "select a.v, b.v as bv from u [range 5] a, u [range 5] b where a.k = b.k and a.v < b.v": [(1, 3)],
     "select a.v from u [range 5] a, u [range 5] b, u [range 5] c where a.v < b.v and b.v < c.v": [(1,)],
     "select name, v from u join n on u.k = n.k where v > 4": [("Bob", 5), ("Bob", 6)],
