@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -9,8 +12,11 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from tests.security.hostile import HOSTILE, MARK
+from tests.unit.api.sql.test_errors import WRONG
+from tests.unit.api.sql.test_language import ROWS
 
 EVENTS = pk.stream("e", {"t": "timestamp[us]", "k": "string", "v": "int64"}, time="t")
+NAMES = pk.table(pa.table({"k": ["a"], "name": ["Anna"]}), name="n")
 OTHER = pk.stream("f", {"t": "timestamp[us]", "k": "string", "w": "int64"}, time="t")
 
 _TEXT = """select from where group by having order limit distinct union all with as on join left right full outer semi anti cross
@@ -45,6 +51,20 @@ def test_a_soup_in_a_query_is_a_query_or_a_typed_error(skeleton: str, soups: lis
     attempt(skeleton.format(*map(" ".join, soups)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_query_with_a_few_words_changed_is_a_query_or_a_typed_error(seed: int) -> None:
+    """Nearly right texts get further than soups."""
+    rng = random.Random(seed)
+    texts = [re.findall(r"\w+|'[^']*'|\S", each) for each in (*ROWS, *WRONG) if each.strip()]
+    for _ in range(250):
+        words = list(rng.choice(texts))
+        for _ in range(rng.randint(1, 3)):
+            place, other = rng.randrange(len(words) + 1), rng.choice(texts)
+            piece = other[rng.randrange(len(other)) :][: rng.randint(1, 4)]
+            words[place : place + rng.randint(0, 1)] = rng.choice([[], [rng.choice(WORDS)], piece])
+        attempt(" ".join(words))
+
+
 @given(st.text(max_size=60))
 @settings(max_examples=40)
 def test_any_text_is_a_query_or_a_typed_error(text: str) -> None:
@@ -54,7 +74,7 @@ def test_any_text_is_a_query_or_a_typed_error(text: str) -> None:
 
 def attempt(text: str) -> None:
     try:
-        query = pk.sql(text, e=EVENTS, f=OTHER)
+        query = pk.sql(text, e=EVENTS, f=OTHER, s=EVENTS, u=EVENTS, r=OTHER, n=NAMES)
     except pk.PenstockError:
         return
     assert query.schema.names

@@ -157,5 +157,7 @@ class _Reader:
         return taken
 
     def wrong(self, why: str) -> SqlError:
+        if not self.tokens:
+            return self.text.error_at(f"the window ends too early; {_HOW}", self.start, self.end)
         token = self.tokens[0]
         return self.text.error_at(f"{token.text[:40]!r} {why}; {_HOW}", token.start, token.end)

@@ -171,6 +171,8 @@ class Translator:
 
     def _among(self, node: exp.In) -> Expr:
         values = node.args.get("expressions") or []
+        if not values:
+            raise self.text.error("IN takes a list of values", node)
         if all(isinstance(each, exp.Literal | exp.Boolean | exp.Neg) and _constant(each) for each in values):
             pairs = [self._alike(node.this, each) for each in values]
             return pairs[0][0].is_in([constant_of(right) for _, right in pairs])

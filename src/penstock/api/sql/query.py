@@ -23,8 +23,8 @@ from penstock.plan.nodes import Project, Source, Table
 from penstock.types.arrow import value_type
 
 
-def sql(text: str, /, **streams: Stream) -> Stream:
-    """Write a query in streaming SQL over streams that are passed by name.
+def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stream) -> Stream:
+    """Write a query in streaming SQL over streams that are passed by name, or in a mapping of names to streams.
 
     A window stands in brackets behind its stream, as in SABER and CQL. What comes back is a query like any other:
     `collect`, `run`, `open`, `to_spark`, `explain`.
@@ -39,7 +39,7 @@ def sql(text: str, /, **streams: Stream) -> Stream:
     [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
     """
     reading = read(text)
-    environment = Environment(reading, _named(streams), {}, set(), _query)
+    environment = Environment(reading, _named({**(streams or {}), **named}), {}, set(), _query)
     try:
         relation = _query(reading.tree, environment, "")
     except RecursionError:

@@ -21,6 +21,7 @@ from penstock.api.sql.places import Text
 from penstock.errors import SqlError
 
 LONGEST = 1_000_000
+_BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _FUNCTIONS = ("window", "session")
 _WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
 
@@ -64,12 +65,12 @@ def read(sql: object) -> Reading:
     if len(sql) > LONGEST:
         raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
     text = Text(sql)
-    found, clauses = _without_windows(_plain_names(_tokens(text)), text)
-    trees = [tree for tree in _parsed(_relations_first(found), text) if tree is not None]
-    if len(trees) != 1:
-        raise SqlError(f"the text holds {len(trees)} queries; write one")
-    check(trees[0], text)
-    return Reading(text, trees[0], clauses)
+    found, clauses = _without_windows(_plain_names(_one_query(_tokens(text), text)), text)
+    (tree,) = _parsed(_relations_first(found), text)
+    if tree is None:
+        raise SqlError("the text holds no query")
+    check(tree, text)
+    return Reading(text, tree, clauses)
 
 
 def _tokens(text: Text) -> list[Token]:
@@ -79,6 +80,20 @@ def _tokens(text: Text) -> list[Token]:
         raise SqlError(
             f"the text cannot be cut into words: a quote or comment is left open ({_first_line(error)})"
         ) from None
+
+
+def _one_query(given: list[Token], text: Text) -> list[Token]:
+    """Refuse what is no query before the parser sees it: of statements it does not know, it logs the text."""
+    while given and given[-1].token_type == TokenType.SEMICOLON:
+        given = given[:-1]
+    if not given:
+        raise SqlError("the text holds no query")
+    for token in given:
+        if token.token_type == TokenType.SEMICOLON:
+            raise text.error_at("a text holds one query", token.start, token.end)
+    if given[0].token_type not in _BEGINNINGS:
+        raise text.error_at("a query is a SELECT, or several with UNION ALL", given[0].start, given[0].end)
+    return given
 
 
 def _plain_names(given: list[Token]) -> list[Token]:

@@ -47,20 +47,22 @@ PARTS: dict[str, Callable[[Expr], Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A function, and how many arguments it takes; with `constants` all but the first are constants."""
+    """A function, and how many arguments it takes; with `constants` all but the first are constants of that type."""
 
     make: Callable[..., Expr]
     least: int = 1
     most: int = 1
-    constants: bool = False
+    constants: type[int | str] | None = None
 
 
 def _plain(name: str) -> Scalar:
     return Scalar(lambda x: getattr(x, name)())
 
 
-def _sliced(x: Expr, start: int, length: int | None = None) -> Expr:
-    return x.str.slice(start - 1 if start > 0 else start, length)
+def _sliced(x: Expr, *places: object) -> Expr:
+    """Take a part, from its first character, counted from 1, and so many."""
+    start, *length = (place for place in places if isinstance(place, int))
+    return x.str.slice(start - 1 if start > 0 else start, max(length[0], 0) if length else None)
 
 
 FUNCTIONS: dict[str, Scalar] = {
@@ -70,7 +72,7 @@ FUNCTIONS: dict[str, Scalar] = {
     "ceiling": _plain("ceil"),
     "ln": _plain("log"),
     "log": _plain("log10"),
-    "round": Scalar(lambda x, decimals=0: x.round(decimals), 1, 2, constants=True),
+    "round": Scalar(lambda x, decimals=0: x.round(decimals), 1, 2, constants=int),
     "isnan": _plain("is_nan"),
     "pow": Scalar(lambda a, b: a**b, 2, 2),
     "power": Scalar(lambda a, b: a**b, 2, 2),
@@ -85,12 +87,12 @@ FUNCTIONS: dict[str, Scalar] = {
     "char_length": Scalar(lambda x: x.str.len_chars()),
     "octet_length": Scalar(lambda x: x.str.len_bytes()),
     "concat": Scalar(lambda x, *more: x.str.concat(*more), 1, 1000),
-    "substr": Scalar(_sliced, 2, 3, constants=True),
-    "left": Scalar(lambda x, n: x.str.slice(0, n), 2, 2, constants=True),
-    "starts_with": Scalar(lambda x, part: x.str.starts_with(part), 2, 2, constants=True),
-    "ends_with": Scalar(lambda x, part: x.str.ends_with(part), 2, 2, constants=True),
-    "contains": Scalar(lambda x, part: x.str.contains(part), 2, 2, constants=True),
-    "replace": Scalar(lambda x, old, new: x.str.replace_all(old, new), 3, 3, constants=True),
+    "substr": Scalar(_sliced, 2, 3, constants=int),
+    "left": Scalar(lambda x, n: x.str.slice(0, max(n, 0)), 2, 2, constants=int),
+    "starts_with": Scalar(lambda x, part: x.str.starts_with(part), 2, 2, constants=str),
+    "ends_with": Scalar(lambda x, part: x.str.ends_with(part), 2, 2, constants=str),
+    "contains": Scalar(lambda x, part: x.str.contains(part), 2, 2, constants=str),
+    "replace": Scalar(lambda x, old, new: x.str.replace_all(old, new), 3, 3, constants=str),
     "date": Scalar(lambda x: x.dt.date()),
 }
 
@@ -123,16 +125,20 @@ def _near(name: str) -> str:
 
 def _arguments(known: Scalar, given: Sequence[exp.Expression], translate: Translator) -> list[object]:
     """Translate arguments; where constants are asked for, give their values."""
-    first = 1 if known.constants else len(given)
-    made: list[object] = [translate(each) for each in given[:first]]
-    return [*made, *(_constant(each, translate) for each in given[first:])]
+    kind = known.constants
+    if kind is None:
+        return [translate(each) for each in given]
+    return [translate(given[0]), *(_constant(each, translate, kind) for each in given[1:])]
 
 
-def _constant(node: exp.Expression, translate: Translator) -> object:
+def _constant(node: exp.Expression, translate: Translator, kind: type[int | str]) -> object:
     found = translate(node).node
-    if not isinstance(found, Literal) or found.value is None:
-        raise translate.text.error("a constant stands here", node)
-    return found.value
+    value = found.value if isinstance(found, Literal) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise translate.text.error(
+            f"a constant stands here, {'a whole number' if kind is int else 'in quotes'}", node
+        )
+    return value
 
 
 def _special_call(
@@ -142,7 +148,7 @@ def _special_call(
         raise translate.text.error(f"{name} takes two arguments", node)
     if name == "mod":
         return remainder(translate(arguments[0]), translate(arguments[1]), translate.names)
-    unit = str(_constant(arguments[0], translate)).lower()
+    unit = str(_constant(arguments[0], translate, str)).lower()
     value = translate(arguments[1])
     if unit == "week":  # 1970-01-01 was a Thursday, weeks begin on Monday
         return (value + 3 * _DAY).dt.truncate("7d") - 3 * _DAY
@@ -162,13 +168,11 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
             return PARTS[part](translate(node.expression))
         case exp.Trim():
             inner = node.args.get("expression")
-            characters = None if inner is None else str(_constant(inner, translate))
+            characters = None if inner is None else str(_constant(inner, translate, str))
             return translate(node.this).str.strip_chars(characters)
         case exp.Substring():
             given = [each for each in (node.args.get("start"), node.args.get("length")) if each is not None]
-            return FUNCTIONS["substr"].make(
-                translate(node.this), *(_constant(each, translate) for each in given)
-            )
+            return _sliced(translate(node.this), *(_constant(each, translate, int) for each in given))
         case _:
             value = translate(node.this)
             return value.floor() if isinstance(node, exp.Floor) else value.ceil()

@@ -131,7 +131,7 @@ def _row_by_row(
         relation, outputs = _distinct(node, relation, outputs, text)
     aliases = {each.name.lower(): each.expr for each in outputs}
     key = order.key(
-        Translator(Names(relation, text), outer=lambda column: aliases.get(column.name.lower())),
+        Translator(Names(relation, text), outer=lambda column: _alias(column, aliases)),
         items_of(items),
         text,
     )
@@ -204,13 +204,11 @@ def _outer(node: exp.Expression, groups: Grouping, aliases: dict[str, Expr], tex
     bound = edge(node)
     if bound is not None:
         return col(bound)
-    keys = {key.column for key in groups.keys}
-
-    def alias(column: exp.Column) -> Expr | None:
-        known = None if column.table else aliases.get(column.name.lower())
-        found = names.found(column)
-        return known if known is not None and (found is None or found.column not in keys) else None
-
     with text.at(node):
-        translated = Translator(names, reducing=True, outer=alias)(node)
+        translated = Translator(names, reducing=True, outer=lambda column: _alias(column, aliases))(node)
         return groups.outer(translated, node)
+
+
+def _alias(column: exp.Column, aliases: dict[str, Expr]) -> Expr | None:
+    """Find a name of the SELECT list: in HAVING and ORDER BY they come before those of columns."""
+    return None if column.table else aliases.get(column.name.lower())

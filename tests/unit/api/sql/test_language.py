@@ -79,6 +79,9 @@ ROWS = {
     "select timestamp, k, sum(v) as total from s [range 10] group by k order by timestamp, total desc limit 1": [
         (10, "a", 14), (20, "a", 4), (30, None, 1)],
     "select k, count(distinct v) c from u group by k order by 2 limit 2": [("a", 3), ("b", 3)],
+    "select -a.v as v from u [range 20] a, u [range 20] b where a.v = b.v order by a.v limit 1": [(-1,)],
+    "select -a.v as v from u [range 20] a, u [range 20] b where a.v = b.v order by v limit 1": [(-6,)],
+    "select a.k, count(*) n from u [range 20] a, u [range 20] b where a.v = b.v group by a.k having k = 'a'": [("a", 3)],
     "select a.k, a.v from u [range 20] a, u [range 20] b where a.v = b.v order by a.v limit 1": [("a", 1)],
 }  # fmt: skip
 
@@ -238,6 +241,11 @@ def test_streams_without_a_name_get_the_one_they_are_passed_by() -> None:
     made = pk.sql("select v from Events", Events=pk.stream(None, {"t": "int64", "v": "int64"}, time="t"))
     assert made.name == "Events"
     assert made.collect(Events=pa.table({"t": [1], "v": [2]})).to_pydict() == {"v": [2]}
+
+
+def test_streams_can_come_in_a_mapping() -> None:
+    events = streams()["u"]
+    assert rows(pk.sql('select v from "my events" where v > 5', {"my events": events})) == [(6,)]
 
 
 def test_columns_that_windows_would_add_can_be_there_already() -> None:
