@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, maximum, minimum, select
+from penstock.loop.nodes import BOOL, I64, U8, Buffer, Value, Var, const, maximum, minimum, select
 
 BLOCK = 512
 NEVER_AGAIN = (1 << 63) - 1
@@ -62,17 +62,16 @@ class _Lane:
 
 @dataclass(frozen=True)
 class _Cursor:
-    """`at` is its place on the track; `when` the next time is due, and `following` the one after it.
+    """`at` is its place on the track, from `base` on, and `when` its next time is due.
 
-    The following one is read ahead, for a load takes longer than the rest of a step. `due` are the times of the block,
-    from place `base` on, moved by the offset, with "never" behind the last: so a step asks nothing but what is next.
+    `ahead` are the times of the block from `base` on, with "never" behind the last: so a step asks nothing but what is
+    next. The offset is added in each step: a bare load would be made part of a conditional move, and that a branch.
     """
 
-    due: Buffer
+    ahead: Buffer
     base: Var
     at: Var
     when: Var
-    following: Var
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Changes:
         self.delays = [k.scalar("delay") if each.kind in GRIDS else None for each in spec.spans]
         self.instants, self.marked = k.local("instant", I64, BLOCK), k.local("mark", U8, BLOCK)
         self.places = [k.local("place", I64, BLOCK) for _ in spec.cursors]
-        self.due = [k.local("due", I64, BLOCK + 2) for _ in spec.cursors]
+        self.ahead = [k.local("ahead", I64, BLOCK + 2) for _ in spec.cursors]
         self._bounds = [self._span_buffers(each) for each in spec.spans]
         self.begins: list[Var] = []
 
@@ -139,6 +138,7 @@ class Changes:
                     self._instant(tracks, cursors, grids, now, n)
                     k.set(n, n + 1)
                     k.set(now, self._soonest(cursors, grids))
+                self._place(cursors, n)
                 consume(lane, n)
                 for place, cursor in enumerate(cursors):
                     self._read_ahead(place, tracks, cursor)
@@ -163,20 +163,8 @@ class Changes:
             lo, hi = self._bounds[place]
             k.store(lo, n, grid.lo)
             k.store(hi, n, grid.hi)
-        for place, span in enumerate(self.spec.spans):
-            self._write_rest(place, span, tracks, cursors, n)
         k.store(self.instants, n, now)
         k.store(self.marked, n, mark.to(U8))
-
-    def _write_rest(
-        self, place: int, span: Span, tracks: list[_Lane], cursors: list[_Cursor], n: Var
-    ) -> None:
-        """The first sample of spans that do not end in time."""
-        if span.kind not in (LAST, EVER) or span.enter is None:
-            return
-        begin, hi = tracks[span.track].begin, cursors[span.enter].at
-        first: Value = begin if span.kind == EVER else maximum(begin, hi - self.sizes[place])
-        self.k.store(self._bounds[place][0], n, first)
 
     # -- cursors -------------------------------------------------------------------------------------
 
@@ -185,30 +173,37 @@ class Changes:
         at = k.var("at", track.begin)
         with k.if_(self.since > FIRST):
             self._seek(track, at, self.since - self.offsets[place])
-        return _Cursor(
-            self.due[place],
-            k.var("base", at),
-            at,
-            k.var("when", NEVER_AGAIN),
-            k.var("following", NEVER_AGAIN),
-        )
+        return _Cursor(self.ahead[place], at, k.var("at", 0), k.var("when", NEVER_AGAIN))
 
     def _read_ahead(self, place: int, tracks: list[_Lane], cursor: _Cursor) -> None:
-        """List when the next times are due: a cursor passes at most one at each instant of a block."""
+        """List the next times: a cursor passes at most one at each instant of a block."""
         k, track, offset = self.k, tracks[self.spec.cursors[place]], self.offsets[place]
-        k.set(cursor.base, cursor.at)
-        many = k.var("many", minimum(track.end - cursor.at, BLOCK))
-        with k.for_(0, many, "ahead") as ahead:
-            k.store(cursor.due, ahead, track.times[cursor.base + ahead] + offset)
-        k.store(cursor.due, many, self._beyond(track, cursor, many, offset))
-        k.store(cursor.due, many + 1, NEVER_AGAIN)
-        k.set(cursor.when, cursor.due[0])
-        k.set(cursor.following, cursor.due[1])
+        k.set(cursor.base, cursor.base + cursor.at)
+        k.set(cursor.at, 0)
+        many = k.var("many", minimum(track.end - cursor.base, BLOCK + 1))
+        with k.for_(0, many, "i") as i:
+            k.store(cursor.ahead, i, track.times[cursor.base + i])
+        k.store(cursor.ahead, many, const(NEVER_AGAIN, I64) - offset)
+        k.set(cursor.when, cursor.ahead[0] + offset)
 
-    def _beyond(self, track: _Lane, cursor: _Cursor, many: Value, offset: Value) -> Value:
-        """When the time after those of a block is due."""
-        at = self.k.var("beyond", cursor.base + many)
-        return select(at < track.end, track.times[minimum(at, track.last)] + offset, NEVER_AGAIN)
+    def _place(self, cursors: list[_Cursor], n: Var) -> None:
+        """Make places on tracks of places in the block."""
+        k = self.k
+        for place, cursor in enumerate(cursors):
+            with k.for_(0, n, "i") as i:
+                k.store(self.places[place], i, self.places[place][i] + cursor.base)
+        for place, span in enumerate(self.spec.spans):
+            if span.kind in (LAST, EVER):
+                with k.for_(0, n, "i") as i:
+                    self._write_first(place, span, i)
+
+    def _write_first(self, place: int, span: Span, i: Var) -> None:
+        """The first sample of spans that do not end in time."""
+        lo, hi = self._bounds[place]
+        first: Value = self.begins[span.track]
+        if span.kind == LAST:
+            first = maximum(first, hi[i] - self.sizes[place])
+        self.k.store(lo, i, first)
 
     def _seek(self, track: _Lane, at: Var, time: Value) -> None:
         """Find the first place of a time that is not before another."""
@@ -227,11 +222,11 @@ class Changes:
             counts: Value = due
             marks = self.marks[self.spec.cursors[place]]
             if marks is not None:
-                counts = due & marks[minimum(cursor.at, track.last)].ne(0)
+                counts = due & marks[minimum(cursor.base + cursor.at, track.last)].ne(0)
             k.set(mark, mark | counts)
+        following = cursor.ahead[cursor.at + 1] + self.offsets[place]
+        k.set(cursor.when, select(due, following, cursor.when))
         k.set(cursor.at, cursor.at + due.to(I64))
-        k.set(cursor.when, select(due, cursor.following, cursor.when))
-        k.set(cursor.following, cursor.due[cursor.at - cursor.base + 1])
 
     # -- grids ---------------------------------------------------------------------------------------
 

@@ -39,6 +39,17 @@ class Carried(ABC):
         return ()
 
 
+class BoundsAlone(Carried):
+    """Nothing is known of a frame but how many rows it has."""
+
+    def start(self) -> None:
+        """There is no state."""
+
+    def sweep(self, n: Value) -> None:
+        with self.k.for_(0, n, "f") as f:
+            self.emit(f, ())
+
+
 class Recompute(Carried):
     """Every frame from its own rows, once for all neighbours that are the same."""
 

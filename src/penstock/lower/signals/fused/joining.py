@@ -7,7 +7,20 @@ from dataclasses import dataclass
 
 from penstock.kernels.signals import changes
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, TYPES, U8, Bitcast, Buffer, Type, Value, Var, const
+from penstock.loop.nodes import (
+    BOOL,
+    I64,
+    TYPES,
+    U8,
+    Bitcast,
+    Buffer,
+    Operand,
+    Type,
+    Value,
+    Var,
+    const,
+    minimum,
+)
 
 # The values and validities of fields, and what computes them: `compute(i, to, place)`.
 Fields = Sequence[tuple[Buffer, Buffer]]
@@ -47,15 +60,21 @@ class EveryInstant:
 
 
 class EveryChange:
-    """The instants whose value is not that of the one before, from the lane's `emitted` on."""
+    """The instants whose value is not that of the one before, from the lane's `emitted` on.
+
+    Fields are computed one place further on, behind the last ones of the block before: so neighbours are compared in
+    one loop, without a step that waits for another. Few instants are left as a rule.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
         k, length = target.k, changes.BLOCK
         self.emitted, self.follows = k.buffer("emitted", I64), k.scalar("follows")
-        types = [values.type for values, _ in target.fields]
-        self.block = [(k.local("value", type, length), k.local("valid", U8, length)) for type in types]
-        self.before = [(k.var("before", const(0, _bits(type))), k.var("was", 0, U8)) for type in types]
+        self.block = [
+            (k.local("value", values.type, length + 1), k.local("valid", U8, length + 1))
+            for values, _ in target.fields
+        ]
+        self.differs, self.chosen = k.local("differs", U8, length), k.local("chosen", I64, length)
         self.fresh = k.var("fresh", True, BOOL)
 
     def start(self, lane: Var) -> None:
@@ -64,38 +83,56 @@ class EveryChange:
         k.set(self.fresh, True)
         with k.if_(self.follows.ne(0) & lane.eq(to.walk.lane_lo)):
             k.set(self.fresh, False)
-            for (out, out_valid), (before, was) in zip(to.fields, self.before, strict=True):
-                k.set(before, _as_bits(k.var("value", out[to.done - 1])))
-                k.set(was, out_valid[to.done - 1])
+            self._copy(to.fields, to.done - 1, self.block, 0)
+        with k.else_():
+            for values, valid in self.block:
+                k.store(values, 0, const(0, values.type))
+                k.store(valid, 0, 0)
+
+    def _copy(self, source: Fields, place: Value, target: Fields, to: Operand) -> None:
+        for (values, valid), (out, out_valid) in zip(source, target, strict=True):
+            self.target.k.store(out, to, values[place])
+            self.target.k.store(out_valid, to, valid[place])
 
     def write(self, lane: Var, n: Var) -> None:
         to, k = self.target, self.target.k
         since = k.var("emitted", self.emitted[lane])
         with k.for_(0, n, "i") as i:
-            to.compute(i, self.block, i)
+            to.compute(i, self.block, i + 1)
+        with k.for_(0, n, "i") as i:
+            counts = to.walk.instants[i] >= since
+            k.store(self.differs, i, (self._differs(i) & counts).to(U8))
+        with k.if_(self.fresh):
+            self._begin(since, n)
+        found = k.var("found", 0)
         with k.for_(0, n, "i", scalar=True) as i:
-            self._one(i, since)
+            k.store(
+                self.chosen, found, i
+            )  # to be overwritten by the next unless it counts: that costs no branch
+            k.set(found, found + self.differs[i].to(I64))
+        with k.for_(0, found, "j") as j:
+            place, goal = k.var("place", self.chosen[j]), k.var("to", to.done + j)
+            k.store(to.times, goal, to.walk.instants[place])
+            self._copy(self.block, place + 1, to.fields, goal)
+        k.set(to.done, to.done + found)
+        self._copy(self.block, n, self.block, 0)
 
-    def _one(self, i: Var, since: Var) -> None:
-        """Write every instant, to be overwritten by the next unless it counts: that costs no branch."""
-        to, k = self.target, self.target.k
-        when = k.var("when", to.walk.instants[i])
-        k.store(to.times, to.done, when)
-        differs = k.var("differs", self.fresh)
-        for (block, block_valid), (out, out_valid), (before, was) in zip(
-            self.block, to.fields, self.before, strict=True
-        ):
-            there = k.var("there", block_valid[i])
-            value = k.var("value", block[i])
-            bits = k.var("bits", _as_bits(value))
-            k.set(differs, differs | there.ne(was) | (bits.ne(before) & there.ne(0)))
-            k.store(out, to.done, value)
-            k.store(out_valid, to.done, there)
-            k.set(before, bits)
-            k.set(was, there)
-        counts = k.var("counts", when >= since)
-        k.set(to.done, to.done + (differs & counts).to(I64))
-        k.set(self.fresh, self.fresh & ~counts)
+    def _differs(self, i: Value) -> Value:
+        differs: Value = const(False, BOOL)
+        for values, valid in self.block:
+            there = valid[i + 1]
+            differs = differs | there.ne(valid[i])
+            differs = differs | (_as_bits(values[i + 1]).ne(_as_bits(values[i])) & there.ne(0))
+        return differs
+
+    def _begin(self, since: Var, n: Var) -> None:
+        """The first instant that counts is written, whatever came before."""
+        k, at = self.target.k, self.target.k.var("at", 0)
+        with k.while_((at < n) & (self.target.walk.instants[minimum(at, n - 1)] < since)):
+            k.set(at, at + 1)
+        with k.if_(at < n):
+            k.store(self.differs, at, 1)
+            k.set(self.fresh, False)
 
 
 def _bits(type: Type) -> Type:

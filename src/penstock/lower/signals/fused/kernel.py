@@ -12,7 +12,15 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.signals import changes
-from penstock.kernels.swag.carried import Carried, PrefixSums, PrefixTable, Recompute, Subtract, TwoStacks
+from penstock.kernels.swag.carried import (
+    BoundsAlone,
+    Carried,
+    PrefixSums,
+    PrefixTable,
+    Recompute,
+    Subtract,
+    TwoStacks,
+)
 from penstock.kernels.swag.slide import Aggregation, Row
 from penstock.loop.abi import ERRORS
 from penstock.loop.build import KernelBuilder
@@ -151,6 +159,8 @@ class _Fused:
         def emit_few(f: Value, states: Sequence[Values]) -> None:
             self._finish(group, f, states, I32)
 
+        if not group.partials:
+            return BoundsAlone(rows, lo, hi, emit)
         if group.slide.algorithm != PREFIX_SUMS:
             return ALGORITHMS[group.slide.algorithm](rows, lo, hi, emit)
         table = self._table(track)
