@@ -10,7 +10,7 @@ import pytest
 
 from penstock.bench.reference import NoCompilerError
 from penstock.bench.reference.tilt import load_tilt
-from penstock.bench.tilt import applications
+from penstock.bench.tilt import applications, keyed
 from penstock.bench.tilt.applications import APPLICATIONS
 from penstock.bench.tilt.peers import PEERS, polars
 from penstock.bench.tilt.suite import TiltOptions, application_case, batch_figure
@@ -46,6 +46,22 @@ def test_everyone_who_can_answer_an_application_gives_the_same(asked) -> None:
     assert all(each.agrees for each in answered)
     assert {each.error for each in case.outcomes if each.error and "No module" not in each.error} <= {None}
     assert len(answered) >= 3
+
+
+@pytest.mark.parametrize("asked", keyed.APPLICATIONS, ids=lambda each: each.name)
+def test_data_frames_give_the_same_by_key(asked) -> None:
+    case = keyed.keyed_case(asked, 30 * keyed.KEYS, 3, ("polars",), quiet)
+    answered = [each for each in case.outcomes if not each.error]
+    assert all(each.agrees for each in answered)
+    assert {each.error for each in case.outcomes if each.error and "No module" not in each.error} <= {None}
+    assert case.figures[0].value
+
+
+def test_the_value_at_a_sample_is_that_of_its_own_key() -> None:
+    intervals = pa.table({"start": [0, 5, 1], "end": [5, None, 4], "k": [1, 1, 2], "value": [1.0, 2.0, 3.0]})
+    samples = pa.table({"t": [0, 0, 3, 4, 9], "k": [1, 2, 2, 2, 1]})
+    found = keyed.at_samples(intervals, samples)["v"].to_numpy()
+    assert np.array_equal(found, [1.0, np.nan, 3.0, np.nan, 2.0], equal_nan=True)
 
 
 def test_the_applications_are_those_of_the_examples() -> None:

@@ -12,7 +12,7 @@ from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
-from penstock.runtime.signals.points import Points, changes, defined, taken
+from penstock.runtime.signals.points import Points, changes, defined, fetched, taken
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Runs:
         if len(places) == len(self) and bool((places[1:] > places[:-1]).all()):
             return self
         columns = {name: taken(column, places) for name, column in self.columns.items()}
-        return Runs(self.lane[places], self.start[places], self.end[places], columns)
+        return Runs(
+            fetched(self.lane, places), fetched(self.start, places), fetched(self.end, places), columns
+        )
 
 
 def no_runs(schema: pa.Schema) -> Runs:
@@ -129,5 +131,4 @@ def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sort
 
 def _moments(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
     kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
-    stored = np.where(there, ticks, 0) if there is not None else ticks
-    return to_arrow(stored.astype(f"{kind}{dtype.bit_width // 8}"), there, dtype)
+    return to_arrow(ticks.astype(f"{kind}{dtype.bit_width // 8}", copy=False), there, dtype)

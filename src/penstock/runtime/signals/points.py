@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.buffers import indices, room, to_arrow, values_view
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.lanes.rows import Rows
@@ -54,8 +54,19 @@ class Points:
             return lanes_of(self.columns, self.bounds, self.times)
         chosen = self.marks.view(np.bool_) & self.defined
         places = np.flatnonzero(chosen)
-        kept = Points(*_chosen(self, places), self.until)
-        return lanes_of(kept.columns, kept.bounds, kept.times)
+        bounds, times = np.searchsorted(places, self.bounds), fetched(self.times, places)
+        return lanes_of(self._defined_at(places), bounds, times)
+
+    def _defined_at(self, places: np.ndarray) -> dict[str, pa.Array]:
+        """Columns at places that have a value: if there is one column, it is not null there."""
+        known = {name: _fixed(column) for name, column in self.columns.items()}
+        if len(known) != 1 or any(values is None for values in known.values()):
+            return {name: taken(column, places) for name, column in self.columns.items()}
+        return {
+            name: to_arrow(fetched(values, places), None, self.columns[name].type)
+            for name, values in known.items()
+            if values is not None
+        }
 
     @cached_property
     def all_samples(self) -> bool:
@@ -114,9 +125,15 @@ def taken(column: pa.Array, places: np.ndarray) -> pa.Array:
         return column
     plain_values = None if column.null_count else _fixed(column)
     if plain_values is not None:  # Arrow's take asks each value whether it is there
-        found = plain_values[places if whole else np.maximum(places, 0)]
+        found = fetched(plain_values, places)
         return to_arrow(found, None if whole else there, column.type)
     return column.take(to_arrow(np.where(there, places, 0), None if whole else there, pa.int64()))
+
+
+def fetched(values: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Values at some places, any of them where a place is -1. (By default NumPy's `take` goes through another array.)"""
+    out = room(len(places), values.dtype)
+    return values.take(places, out=out, mode="clip") if len(values) else out
 
 
 def _is_everything(places: np.ndarray, rows: int) -> bool:
