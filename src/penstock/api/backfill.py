@@ -184,7 +184,7 @@ def backfilled(history: Stream, live: Stream, at: object) -> Stream:
 
 
 def _source(stream: Stream, what: str) -> Source:
-    plan = stream.raw_plan
+    plan = getattr(stream, "raw_plan", None)
     if not isinstance(plan, Source):
         raise BindingError(
             f"{what} must be a source, such as pk.scan or pk.scan_stream, and nothing done to it yet; "

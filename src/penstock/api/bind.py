@@ -6,16 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.api.expr import Expr, column_or_node, node_of
-from penstock.errors import DurationError, ExpressionTypeError, SchemaMismatchError, UnsupportedError
+from penstock.api.expr import Expr, column_or_node
+from penstock.api.timed import timed
+from penstock.errors import (
+    ExpressionTypeError,
+    SchemaMismatchError,
+    UnknownColumnError,
+    UnsupportedError,
+)
 from penstock.expr import nodes
 from penstock.expr.custom import Definition
 from penstock.expr.nodes import Column, Field
 from penstock.expr.nulls import null_as, typed_nulls
 from penstock.expr.show import show
-from penstock.expr.typing import require_bool, type_of
-from penstock.types.arrow import kind_of, tick_unit
-from penstock.types.duration import to_ticks
+from penstock.expr.typing import listed, require_bool, type_of
+from penstock.types.arrow import kind_of
 from penstock.types.time import Time
 
 DEEPEST = 100
@@ -25,7 +30,7 @@ def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Resolve an expression over a stream's columns, raising the user's errors."""
     refuse_depth(expr)
     resolved = nodes.rewrite(
-        expr, lambda node: _typed_definition(typed_nulls(_ticks(node, schema, time), schema), schema)
+        expr, lambda node: _typed_definition(typed_nulls(timed(node, schema, time), schema), schema)
     )
     type_of(resolved, schema)
     return resolved
@@ -42,20 +47,6 @@ def refuse_depth(expr: nodes.Expr) -> None:
         f"an expression is nested more than {DEEPEST} deep; name its parts with with_columns, "
         "or sum many terms pairwise"
     )
-
-
-def _ticks(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Count the duration of a truncation in ticks of its argument."""
-    match node:
-        case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
-            dtype = type_of(arg, schema)
-            clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
-            ticks = to_ticks(every, clock, "the duration of truncate")
-            if ticks <= 0:
-                raise DurationError(f"the duration of truncate is {every!r}; it must be longer than zero")
-            return nodes.Call("truncate", (arg,), (("every", ticks),))
-        case _:
-            return node
 
 
 def _typed_definition(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
@@ -91,9 +82,20 @@ def window_fields(
 ) -> tuple[Field, ...]:
     """Resolve named expressions, in which aggregates may stand."""
     pairs = [(_name_of(each, what), column_or_node(each)) for each in flat(exprs)]
-    pairs += [(name, node_of(value)) for name, value in named.items()]
+    pairs += [(name, column_or_node(value)) for name, value in named.items()]
     refuse_twice([name for name, _ in pairs], what)
+    _refuse_constants(named, schema, what)
     return tuple(Field(name, _sound(bound(node, schema, time), schema, name)) for name, node in pairs)
+
+
+def _refuse_constants(named: Mapping[str, object], schema: pa.Schema, what: str) -> None:
+    """Say how a constant is written where a string that names no column stands: strings are columns here."""
+    for name, value in named.items():
+        if isinstance(value, str) and value not in schema.names:
+            raise UnknownColumnError(
+                f"{what} has {name}={value!r:.40}, and there is no such column (columns: {listed(schema.names)}); "
+                f"a constant is written pk.lit({value!r:.40})"
+            )
 
 
 def flat(given: Iterable[object]) -> list[object]:
@@ -102,13 +104,33 @@ def flat(given: Iterable[object]) -> list[object]:
 
 
 def _name_of(given: object, what: str) -> str:
-    name = given if isinstance(given, str) else given.name if isinstance(given, Expr) else None
+    name = given if isinstance(given, str) else _own_name(given) if isinstance(given, Expr) else None
     if name is None:
         shown = show(given.node) if isinstance(given, Expr) else repr(given)
         raise ExpressionTypeError(
             f"{what} needs a name for {shown}; write name=expression, or expression.alias('name')"
         )
     return name
+
+
+def _own_name(given: Expr) -> str | None:
+    """The name an expression has, else that of the first column in it (as in Polars)."""
+    waiting = [given.node]
+    while given.name is None and waiting:
+        node = waiting.pop()
+        if isinstance(node, Column):
+            return node.name
+        waiting += reversed(_valued(node))
+    return given.name
+
+
+def _valued(node: nodes.Expr) -> tuple[nodes.Expr, ...]:
+    """The parts that give a value its name: of a choice, what it chooses from."""
+    match node:
+        case nodes.Case(branches=branches, otherwise=otherwise):
+            return (*(value for _, value in branches), otherwise)
+        case _:
+            return nodes.children(node)
 
 
 def refuse_twice(names: Sequence[str], what: str) -> None:

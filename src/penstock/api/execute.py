@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from penstock.api.gates import sifted
 from penstock.api.stream import Stream
-from penstock.errors import BindingError
+from penstock.errors import BindingError, EngineError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
+from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import bind
 from penstock.sources.bad import Arrived
 from penstock.sources.bound import Bound, OnFiles, Present
@@ -21,7 +22,6 @@ from penstock.sources.conform import check, conformer
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
-    from penstock.runtime.metrics import Metrics
     from penstock.runtime.session import Session
 
 
@@ -32,7 +32,9 @@ def collect(
     plan = stream.plan
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
-    chosen = engine or Engine()
+    chosen = engine_of(engine)
+    if metrics is not None and not isinstance(metrics, Metrics):
+        raise EngineError(f"metrics= takes a pk.Metrics to add to, not a {type(metrics).__name__}")
     session = compiled.open(chosen, bounded=True)
     batches: list[pa.RecordBatch] = []
     fill_tables(stream, session)
@@ -44,6 +46,15 @@ def collect(
     if metrics is not None:
         metrics.update(session.metrics)
     return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
+
+
+def engine_of(engine: Engine | None) -> Engine:
+    """Take the engine that is given, or the usual one."""
+    if engine is not None and not isinstance(engine, Engine):
+        raise EngineError(
+            f"engine= takes a pk.Engine, such as pk.Engine(threads=2), not a {type(engine).__name__}"
+        )
+    return engine or Engine()
 
 
 def _rows(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,10 @@ from penstock.expr.show import show
 from penstock.types.arrow import as_type
 
 if TYPE_CHECKING:
-    from penstock.api.namespaces import Texts, Times
+    from penstock.api.namespaces import Times
+    from penstock.api.texts import Texts
+
+MOST_DECIMALS = 300  # what powers of ten floats have
 
 Text = str  # inside the class, `str` is the namespace
 
@@ -181,13 +186,29 @@ class Expr(Reducible["Expr"]):
         """Tell whether a number is NaN; null stays null."""
         return call("is_nan", self)
 
+    def is_not_nan(self) -> Expr:
+        """Tell whether a number is not NaN; null stays null."""
+        return ~self.is_nan()
+
+    def is_finite(self) -> Expr:
+        """Tell whether a number is neither infinite nor NaN; null stays null."""
+        return (self > -math.inf) & (self < math.inf)
+
+    def is_infinite(self) -> Expr:
+        """Tell whether a number is infinite; null stays null."""
+        return (self == math.inf) | (self == -math.inf)
+
+    def fill_nan(self, value: object) -> Expr:
+        """Replace NaN by a value; null stays null."""
+        return Expr(nodes.Case(((self.is_nan().node, node_of(value)),), self._node), self.name)
+
     def fill_null(self, *values: object) -> Expr:
         """Replace null by the first of the values that is not null."""
         return call("fill_null", self, *values)
 
     def is_in(self, values: Iterable[object]) -> Expr:
         """Tell whether the value is one of a list of constants; null stays null."""
-        if isinstance(values, (Text, bytes, Expr)):
+        if isinstance(values, (Text, bytes, Expr, type)) or not isinstance(values, Iterable):
             raise ExpressionTypeError(f"is_in takes a list of constants, not {type(values).__name__}")
         return Expr(nodes.IsIn(self._node, tuple(literal(value) for value in values)))
 
@@ -198,6 +219,21 @@ class Expr(Reducible["Expr"]):
         above = self >= lower if closed in ("both", "left") else self > lower
         below = self <= upper if closed in ("both", "right") else self < upper
         return above & below
+
+    def is_between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
+        """Tell the same as `between`, under the name it has in Polars."""
+        return self.between(lower, upper, closed)
+
+    def clip(self, lower: object = None, upper: object = None) -> Expr:
+        """Keep between two values: what lies below or above becomes the nearer one, null stays null.
+
+        >>> import penstock as pk
+        >>> pk.col("v").clip(0, 9)
+        <Expr (when v < 0 then 0 when v > 9 then 9 else v)>
+        """
+        low = () if lower is None else (((self < lower).node, node_of(lower)),)
+        high = () if upper is None else (((self > upper).node, node_of(upper)),)
+        return Expr(nodes.Case((*low, *high), self._node), self.name) if low or high else self
 
     def cast(self, dtype: object) -> Expr:
         """Convert to another type, checking that every value fits.
@@ -224,9 +260,21 @@ class Expr(Reducible["Expr"]):
         """Give e to this power."""
         return call("exp", self)
 
-    def log(self) -> Expr:
-        """Give the natural logarithm."""
-        return call("log", self)
+    def log(self, base: float = math.e) -> Expr:
+        """Give the logarithm to a base, the natural one unless it is given."""
+        if (
+            isinstance(base, bool)
+            or not isinstance(base, (int, float))
+            or not 0 < base < math.inf
+            or base == 1
+        ):
+            raise ExpressionTypeError(f"the base of log is a number above 0 that is not 1, not {base!r:.40}")
+        known = {math.e: "log", 2: "log2", 10: "log10"}.get(base)
+        return call("log", self) / math.log(base) if known is None else call(known, self)
+
+    def pow(self, exponent: object) -> Expr:
+        """Raise to a power, as `**` does."""
+        return self**exponent
 
     def log2(self) -> Expr:
         """Give the logarithm to base 2."""
@@ -258,7 +306,15 @@ class Expr(Reducible["Expr"]):
 
     def round(self, decimals: int = 0) -> Expr:
         """Round to decimal places, halves away from zero."""
-        return call("round", self, decimals=int(decimals))
+        if (
+            isinstance(decimals, bool)
+            or not isinstance(decimals, int)
+            or builtins.abs(decimals) > MOST_DECIMALS
+        ):
+            raise ExpressionTypeError(
+                f"round takes a whole number of decimals, up to {MOST_DECIMALS}, not {decimals!r:.40}"
+            )
+        return call("round", self, decimals=decimals)
 
     def _aggregated(self, function: Text, *others: object, where: object, **options: object) -> Expr:
         return aggregate(function, self, *others, where=where, **options)
@@ -273,7 +329,7 @@ class Expr(Reducible["Expr"]):
     @property
     def str(self) -> Texts:
         """Functions of strings: `pk.col("kind").str.to_lowercase()`."""
-        from penstock.api.namespaces import Texts  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.texts import Texts  # noqa: PLC0415 - namespaces are made of expressions
 
         return Texts(self)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.api.execute import as_bound, bind_all, fill_tables, named_bindings
+from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
@@ -47,7 +47,7 @@ class Live:
         self._clock = clock or Clock()
         self._sources = {source.name: source for source in sources_of(stream.plan)}
         self._compiled = stream.compiled()
-        self._session = self._compiled.open(engine or Engine(), bounded=False)
+        self._session = self._compiled.open(engine_of(engine), bounded=False)
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.bind import refuse_twice, window_fields
 from penstock.api.windows import RowsSpec, require_positive
-from penstock.errors import DurationError, ExpressionTypeError, WindowError
+from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr.nodes import Field
 from penstock.plan.nodes import Lookback, Plan
 from penstock.plan.schema import schema_of, time_of
 from penstock.plan.verify import outer_columns
-from penstock.types.duration import Duration, to_ticks
+from penstock.types.duration import Duration, to_ticks, written
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 
@@ -35,7 +37,7 @@ class LookingBack:
     __slots__ = ("_by", "_labels", "_spans", "_stream")
 
     def __init__(
-        self, stream: Stream, spans: tuple[LookBack, ...], labels: tuple[str, ...], by: tuple[str, ...]
+        self, stream: Stream, spans: tuple[LookBack, ...], labels: tuple[str, ...] | None, by: tuple[str, ...]
     ) -> None:
         self._stream, self._spans, self._labels, self._by = stream, spans, labels, by
 
@@ -66,10 +68,10 @@ class LookingBack:
     def _fields(
         self, exprs: Sequence[object], named: dict[str, object], what: str
     ) -> tuple[tuple[Field, ...], ...]:
-        """The fields over each span; with several spans, names end in the span's."""
+        """The fields over each span; of a list of spans, names end in the span's."""
         plan = self._stream.raw_plan
         fields = window_fields(exprs, named, schema_of(plan), time_of(plan), what)
-        if len(self._spans) == 1:
+        if self._labels is None:
             return (fields,)
         return tuple(
             tuple(Field(f"{each.name}_{label}", each.expr) for each in fields) for label in self._labels
@@ -98,6 +100,8 @@ def look_back(
     if late < 0:
         raise WindowError(f"the delay of rolling is {delay!r}; it cannot be negative")
     spans = tuple(_span(each, closed, late, time) for each in sizes)
+    if not isinstance(size, (list, tuple)):
+        return LookingBack(stream, spans, None, by)
     labels = tuple(_label(each) for each in sizes)
     refuse_twice(labels, "the sizes of rolling")
     return LookingBack(stream, spans, labels, by)
@@ -123,14 +127,10 @@ def _span(size: object, closed: str, delay: int, time: Time) -> LookBack:
     return LookBack(size=to_ticks(size, time, "the size of rolling"), closed=closed, delay=delay)
 
 
-def _label(size: object) -> str:
+def _label(size: Any) -> str:
     """How a span is called in names of columns: 1h, 20rows."""
     if isinstance(size, RowsSpec):
         return f"{size.size}rows"
     if isinstance(size, str):
         return size.strip().replace(" ", "")
-    if isinstance(size, int):
-        return str(size)
-    raise DurationError(
-        "several look-backs name their columns by their sizes; write them like '1h' or pk.rows(20)"
-    )
+    return written(size) if isinstance(size, timedelta) else str(operator.index(size))

@@ -1,9 +1,13 @@
-"""The namespaces of an expression: `.dt` for times and `.str` for strings, named as in Polars."""
+"""The namespace of times, `.dt`, named as in Polars. (That of strings is in `texts.py`.)"""
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from penstock.api.expr import Expr, call
-from penstock.types.duration import Duration
+from penstock.errors import ExpressionTypeError
+from penstock.expr.nodes import Literal
+from penstock.types.duration import Duration, nanoseconds
 
 
 class Times:
@@ -79,68 +83,83 @@ class Times:
         """Give the date."""
         return call("date", self._expr)
 
-    def epoch(self) -> Expr:
-        """Give the ticks since 1970-01-01 UTC, in the column's own unit."""
-        return call("epoch_ticks", self._expr)
+    def epoch(self, time_unit: str = "us") -> Expr:
+        """Give the time since 1970-01-01 UTC in "ns", "us", "ms", "s" or "d", rounded down."""
+        return call("epoch_ticks", self._expr, unit=_unit(time_unit, ("ns", "us", "ms", "s", "d")))
+
+    def timestamp(self, time_unit: str = "us") -> Expr:
+        """Give the time since 1970-01-01 UTC in "ns", "us" or "ms", rounded down."""
+        return self.epoch(_unit(time_unit, ("ns", "us", "ms")))
 
     def truncate(self, every: Duration) -> Expr:
-        """Round down to a multiple of a duration since 1970-01-01 UTC."""
+        """Round down to a multiple of a duration, on the clock of the column's zone; weeks begin on Monday.
+
+        >>> import penstock as pk
+        >>> pk.col("ts").dt.truncate("1mo")
+        <Expr truncate(ts, every="1mo")>
+        """
         return call("truncate", self._expr, every=every)
 
+    def strftime(self, format: str) -> Expr:
+        """Write the time, as C's strftime does: `strftime("%Y-%m-%d")`."""
+        if not isinstance(format, str):
+            raise ExpressionTypeError(
+                f"strftime takes a format, such as '%Y-%m-%d', not a {type(format).__name__}"
+            )
+        return call("strftime", self._expr, format=format)
 
-class Texts:
-    """Functions of strings. Lengths and offsets count characters.
+    def to_string(self, format: str) -> Expr:
+        """Write the time, as `strftime` does."""
+        return self.strftime(format)
 
-    >>> import penstock as pk
-    >>> pk.col("kind").str.starts_with("view")
-    <Expr starts_with(kind, pattern="view")>
-    """
+    def century(self) -> Expr:
+        """Give the century: 2000 is in the 20th, 2001 in the 21st."""
+        return (self.year() + 99) // 100
 
-    __slots__ = ("_expr",)
+    def millennium(self) -> Expr:
+        """Give the millennium: 2000 is in the 2nd, 2001 in the 3rd."""
+        return (self.year() + 999) // 1000
 
-    def __init__(self, expr: Expr) -> None:
-        self._expr = expr
+    def is_leap_year(self) -> Expr:
+        """Tell whether the year has a 29th of February."""
+        year = self.year()
+        return ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
 
-    def len_chars(self) -> Expr:
-        """Count the characters."""
-        return call("str_len_chars", self._expr)
+    def total_days(self) -> Expr:
+        """Count the whole days of a duration."""
+        return self._total("d")
 
-    def len_bytes(self) -> Expr:
-        """Count the bytes in UTF-8."""
-        return call("str_len_bytes", self._expr)
+    def total_hours(self) -> Expr:
+        """Count the whole hours of a duration."""
+        return self._total("h")
 
-    def to_lowercase(self) -> Expr:
-        """Write in lower case."""
-        return call("to_lower", self._expr)
+    def total_minutes(self) -> Expr:
+        """Count the whole minutes of a duration."""
+        return self._total("m")
 
-    def to_uppercase(self) -> Expr:
-        """Write in upper case."""
-        return call("to_upper", self._expr)
+    def total_seconds(self) -> Expr:
+        """Count the whole seconds of a duration."""
+        return self._total("s")
 
-    def strip_chars(self, characters: str | None = None) -> Expr:
-        """Take characters off both ends; white space unless others are given."""
-        return call("strip", self._expr, **({} if characters is None else {"characters": characters}))
+    def total_milliseconds(self) -> Expr:
+        """Count the whole milliseconds of a duration."""
+        return self._total("ms")
 
-    def starts_with(self, prefix: str) -> Expr:
-        """Tell whether the string begins so."""
-        return call("starts_with", self._expr, pattern=prefix)
+    def total_microseconds(self) -> Expr:
+        """Count the whole microseconds of a duration."""
+        return self._total("us")
 
-    def ends_with(self, suffix: str) -> Expr:
-        """Tell whether the string ends so."""
-        return call("ends_with", self._expr, pattern=suffix)
+    def total_nanoseconds(self) -> Expr:
+        """Count the nanoseconds of a duration."""
+        return self._total("ns")
 
-    def contains(self, literal: str) -> Expr:
-        """Tell whether a text occurs in the string. It is taken literally."""
-        return call("contains", self._expr, pattern=literal)
+    def _total(self, unit: str) -> Expr:
+        """Count units, towards zero."""
+        one = Expr(Literal(int(nanoseconds(f"1{unit}")), pa.duration("ns")))
+        return self._expr.sign() * (self._expr.abs() // one)
 
-    def replace_all(self, pattern: str, value: str) -> Expr:
-        """Replace every occurrence of a text, taken literally."""
-        return call("replace", self._expr, pattern=pattern, value=value)
 
-    def slice(self, offset: int, length: int | None = None) -> Expr:
-        """Take a part; a negative offset counts from the end."""
-        return call("slice", self._expr, offset=offset, **({} if length is None else {"length": length}))
-
-    def concat(self, *others: object) -> Expr:
-        """Append strings; null if any of them is."""
-        return call("concat", self._expr, *others)
+def _unit(given: object, known: tuple[str, ...]) -> str:
+    if not isinstance(given, str) or given not in known:
+        raise ExpressionTypeError(f"time_unit is {given!r}; it is one of {', '.join(map(repr, known))}")
+    return given

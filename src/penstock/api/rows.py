@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from penstock.api.bind import predicate, refuse_twice, row_fields
+from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Call, Column, Field
@@ -18,10 +18,11 @@ from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
 
-def filtered(plan: Plan, predicates: Sequence[object]) -> Plan:
-    """Keep the rows for which every predicate is true."""
+def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, object]) -> Plan:
+    """Keep the rows for which every predicate is true, and columns have the values given."""
     schema, time = schema_of(plan), time_of(plan)
-    checked = [predicate(each, schema, time, "filter") for each in predicates]
+    given = [*flat(predicates), *(Expr(Column(name)) == value for name, value in values.items())]
+    checked = [predicate(each, schema, time, "filter") for each in given]
     if not checked:
         return plan
     whole = checked[0]
@@ -60,6 +61,14 @@ def extended(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -
         )
     old = [fields.pop(name, Field(name, Column(name))) for name in schema.names]
     return projected(plan, (*old, *fields.values()))
+
+
+def column_name(given: object, what: str) -> str:
+    """Read the name of a column, given as text or as pk.col."""
+    name = given.node.name if isinstance(given, Expr) and isinstance(given.node, Column) else given
+    if not isinstance(name, str):
+        raise ExpressionTypeError(f"{what} takes names of columns, not a {type(given).__name__}")
+    return name
 
 
 def dropped(plan: Plan, names: Sequence[str]) -> Plan:
@@ -159,10 +168,16 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
         raise WindowError(f"k is {k!r}; top_k keeps at least one row")
     if ties not in ("first", "all"):
         raise ExpressionTypeError(f"ties is {ties!r}; it is 'first' or 'all'")
-    name = by.node.name if isinstance(by, Expr) and isinstance(by.node, Column) else by
-    if not isinstance(name, str):
-        raise ExpressionTypeError("top_k orders by a column; compute it with .with_columns(...) first")
+    if isinstance(by, Expr) and not isinstance(by.node, Column):
+        return _top_by(plan, k, by, ties)
+    name = column_name(by, "top_k")
     dtype = column_type(name, schema_of(plan))
     if kind_of(dtype) in ("other", "null"):
         raise ExpressionTypeError(f"top_k cannot order by the column {name!r} of type {dtype}")
     return TopK(plan, k, name, ties)
+
+
+def _top_by(plan: Plan, k: int, by: Expr, ties: str) -> Plan:
+    """Order by an expression: a column that is there no longer than it is needed."""
+    passing = _absent("by", schema_of(plan).names)
+    return dropped(top(extended(plan, [], {passing: by}), k, passing, ties), [passing])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +112,15 @@ class Stream(JoinVerbs):
 
     # Rows
 
-    def filter(self, *predicates: object) -> Stream:
-        """Keep the rows for which every predicate is true (neither false nor null)."""
-        return self.derived(rows.filtered(self._plan, predicates))
+    def filter(self, *predicates: object, **values: object) -> Stream:
+        """Keep the rows for which every predicate is true (neither false nor null), and columns have these values.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> events = pk.from_arrow(pa.table({"t": [1, 2, 3], "k": ["a", "b", "a"]}), time="t")
+        >>> events.filter(pk.col("t") > 1, k="a").collect()["t"].to_pylist()
+        [3]
+        """
+        return self.derived(rows.filtered(self._plan, predicates, values))
 
     def select(self, /, *exprs: object, **named_exprs: object) -> Stream:
         """Choose and compute columns; the time column stays in front unless it is among them.
@@ -130,9 +136,11 @@ class Stream(JoinVerbs):
         """Add columns, or replace those of the same name."""
         return self.derived(rows.extended(self._plan, exprs, named_exprs))
 
-    def drop(self, *names: str | Iterable[str]) -> Stream:
+    def drop(self, *names: object) -> Stream:
         """Leave columns out."""
-        return self.derived(rows.dropped(self._plan, [str(name) for name in flat(names)]))
+        return self.derived(
+            rows.dropped(self._plan, [rows.column_name(name, "drop") for name in flat(names)])
+        )
 
     def rename(self, names: Mapping[str, str]) -> Stream:
         """Give columns other names, old to new."""
@@ -157,11 +165,11 @@ class Stream(JoinVerbs):
         >>> events.distinct("k", within=10).collect()["t"].to_pylist()
         [0, 10]
         """
-        names = [] if subset is None else [str(name) for name in flat([subset])]
+        names = [] if subset is None else [rows.column_name(name, "distinct") for name in flat([subset])]
         return self.derived(rows.distinct(self._plan, names, keep, within))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
-        """Keep the k rows of each window that are largest by a column."""
+        """Keep the k rows of each window that are largest by a column, or by an expression such as `-pk.col("x")`."""
         return self.derived(rows.top(self._plan, k, by, ties))
 
     # Windows
@@ -294,6 +302,8 @@ class Stream(JoinVerbs):
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first rows of the result."""
+        if isinstance(n, bool) or not isinstance(n, int) or not 0 <= n < 1 << 63:
+            raise ExpressionTypeError(f"head takes a number of rows, 0 or more, not {n!r:.40}")
         return self.collect(data, **bindings).slice(0, n)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:

@@ -48,7 +48,7 @@ def every(period: Duration, start: object = None, unit: str | None = None) -> Ev
 
 
 def _check_unit(unit: str | None) -> None:
-    if unit is not None and unit not in NANOSECONDS:
+    if unit is not None and (not isinstance(unit, str) or unit not in NANOSECONDS):
         raise DurationError(f"unit is {unit!r}; it is one of {', '.join(map(repr, NANOSECONDS))}")
 
 

@@ -136,9 +136,11 @@ def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec
     {'window_start': [1, 3], 'window_end': [3, 5], 'total': [3, 7]}
     """
     for what, given in (("the size of a window of rows", size), ("its step (every=)", every)):
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int)):
+        if given is None and what.startswith("its step"):
+            continue
+        if isinstance(given, bool) or not isinstance(given, int):
             raise WindowError(f"{what} is {given!r}; it is a whole number of rows")
-        if given is not None and given < 1:
+        if given < 1:
             raise WindowError(f"{what} is {given}; it must be at least 1")
     return RowsSpec(size, every, bool(partial))
 
@@ -157,7 +159,7 @@ def unbounded() -> UnboundedSpec:
 def require_positive(duration: Any, what: str) -> None:
     """Refuse a length that is not longer than zero."""
     length = nanoseconds(duration, what) if isinstance(duration, (str, timedelta)) else duration
-    if isinstance(length, bool) or not hasattr(length, "__index__"):
+    if isinstance(length, (bool, type)) or not hasattr(length, "__index__"):
         length = nanoseconds(duration, what)
     if length <= 0:
         raise WindowError(f"{what} is {duration!r}; it must be longer than zero")

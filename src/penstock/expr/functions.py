@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.expr import arithmetic, calendar, logic, rules, text
+from penstock.expr import arithmetic, calendar, clock, logic, regex, rules, text
 from penstock.expr.order import comparison
 
 
@@ -95,6 +95,8 @@ _TIMES = (
     _unary("date", "a timestamp or date", rules.date_of, calendar.date),
     _unary("epoch_ticks", "a timestamp, date or duration", rules.ticks_of, lambda _setting, ticks: ticks),
     _unary("truncate", "a timestamp, date, duration or integer", rules.truncated, calendar.truncate),
+    _unary("floor_time", "a timestamp or date", rules.floored, clock.of_one(clock.floor_time)),
+    _unary("strftime", "a timestamp or date", rules.written, clock.strftime),
 )
 
 _TEXTS = (
@@ -103,11 +105,24 @@ _TEXTS = (
     _unary("to_lower", "a string", rules.string_to_string, text.to_lower),
     _unary("to_upper", "a string", rules.string_to_string, text.to_upper),
     _unary("strip", "a string", rules.string_to_string, text.strip),
+    _unary("strip_start", "a string", rules.string_to_string, text.strip_start),
+    _unary("strip_end", "a string", rules.string_to_string, text.strip_end),
+    _unary("strip_prefix", "a string", rules.string_to_string, text.strip_prefix),
+    _unary("strip_suffix", "a string", rules.string_to_string, text.strip_suffix),
+    _unary("head", "a string", rules.string_to_string, text.head),
+    _unary("tail", "a string", rules.string_to_string, text.tail),
+    _unary("pad_start", "a string", rules.string_to_string, text.pad_start),
+    _unary("pad_end", "a string", rules.string_to_string, text.pad_end),
+    _unary("zfill", "a string", rules.string_to_string, text.zfill),
+    _unary("reverse", "a string", rules.string_to_string, text.reverse),
     _unary("slice", "a string", rules.string_to_string, text.slice_of),
     _unary("replace", "a string", rules.string_to_string, text.replace),
     _unary("starts_with", "a string", rules.string_to_bool, text.starts_with),
     _unary("ends_with", "a string", rules.string_to_bool, text.ends_with),
     _unary("contains", "a string", rules.string_to_bool, text.contains),
+    _unary("matches", "a string", rules.string_to_bool, regex.of_one(regex.matches)),
+    _unary("count_matches", "a string", rules.string_to_int, regex.of_one(regex.count_matches)),
+    _unary("replace_matches", "a string", rules.string_to_string, regex.of_one(regex.replace_matches)),
     Function("concat", 1, None, "strings", rules.string_to_string, text.concat),
 )
 

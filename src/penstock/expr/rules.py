@@ -253,6 +253,15 @@ def truncated(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.
     return a.type if a.kind in INSTANTS | {"duration", "int", "uint"} else None
 
 
+def floored(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    (a,) = operands
+    return a.type if a.kind in INSTANTS else None
+
+
+def written(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return pa.string() if operands[0].kind in INSTANTS else None
+
+
 def _strings(result: pa.DataType) -> Rule:
     def rule(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
         return result if all(each.kind == "string" for each in operands) else None

@@ -11,6 +11,12 @@ def _option(setting: Setting, name: str) -> str:
     return value
 
 
+def _number(setting: Setting, name: str) -> int:
+    value = setting.options[name]
+    assert isinstance(value, int)
+    return value
+
+
 def len_chars(setting: Setting, a: str) -> int:
     return len(a)
 
@@ -33,16 +39,65 @@ def strip(setting: Setting, a: str) -> str:
     return a.strip(characters if isinstance(characters, str) else None)
 
 
+def strip_start(setting: Setting, a: str) -> str:
+    characters = setting.options.get("characters")
+    return a.lstrip(characters if isinstance(characters, str) else None)
+
+
+def strip_end(setting: Setting, a: str) -> str:
+    characters = setting.options.get("characters")
+    return a.rstrip(characters if isinstance(characters, str) else None)
+
+
+def strip_prefix(setting: Setting, a: str) -> str:
+    return a.removeprefix(_option(setting, "pattern"))
+
+
+def strip_suffix(setting: Setting, a: str) -> str:
+    return a.removesuffix(_option(setting, "pattern"))
+
+
 def slice_of(setting: Setting, a: str) -> str:
-    """Take `length` characters from `offset`; a negative offset counts from the end."""
+    """Take `length` characters from `offset`; a negative offset counts from the end, and may lie before it."""
     offset, length = setting.options.get("offset", 0), setting.options.get("length")
     assert isinstance(offset, int)
-    start = max(len(a) + offset, 0) if offset < 0 else offset
-    return a[start:] if not isinstance(length, int) else a[start : start + length]
+    start = len(a) + offset if offset < 0 else offset
+    stop = start + length if isinstance(length, int) else len(a)
+    return a[max(start, 0) : max(stop, 0)]
+
+
+def head(setting: Setting, a: str) -> str:
+    """Take the first `length` characters; all but so many at the end if it is negative."""
+    return a[: _number(setting, "length")]
+
+
+def tail(setting: Setting, a: str) -> str:
+    """Take the last `length` characters; all but so many at the beginning if it is negative."""
+    length = _number(setting, "length")
+    return a[-length:] if length else ""
+
+
+def pad_start(setting: Setting, a: str) -> str:
+    return a.rjust(_number(setting, "length"), _option(setting, "fill"))
+
+
+def pad_end(setting: Setting, a: str) -> str:
+    return a.ljust(_number(setting, "length"), _option(setting, "fill"))
+
+
+def zfill(setting: Setting, a: str) -> str:
+    """Pad with zeros behind a sign."""
+    return a.zfill(_number(setting, "length"))
+
+
+def reverse(setting: Setting, a: str) -> str:
+    return a[::-1]
 
 
 def replace(setting: Setting, a: str) -> str:
-    return a.replace(_option(setting, "pattern"), _option(setting, "value"))
+    most = setting.options.get("most", -1)
+    assert isinstance(most, int)
+    return a.replace(_option(setting, "pattern"), _option(setting, "value"), most)
 
 
 def starts_with(setting: Setting, a: str) -> bool:

@@ -57,6 +57,8 @@ def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) 
 
 def column_type(name: str, schema: pa.Schema) -> pa.DataType:
     """Find a column's type, suggesting similar names if there is no such column."""
+    if not isinstance(name, str):
+        raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
     if name in schema.names:
         return schema.field(name).type
     near = get_close_matches(name, schema.names, n=1, cutoff=0.6)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.expr import clock, regex
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
@@ -55,6 +56,10 @@ def _row_by_row(expr: ex.Expr, schema: pa.Schema) -> Compute:
 def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
     """Arrow's function for a text operation on a column; None where there is none with our meaning."""
     match expr:
+        case ex.Call(function="replace", options=options) if not dict(options)["pattern"]:
+            return None  # Arrow would look for nothing for ever
+        case ex.Call(function="floor_time", args=(ex.Column(name=name),), options=options):
+            return lambda batch: clock.floor_time(batch.column(name), dict(options))
         case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if is_text(
             schema.field(name).type
         ):
@@ -82,8 +87,14 @@ _TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
     "ends_with": lambda array, options: pc.ends_with(array, pattern=options["pattern"]),
     "contains": lambda array, options: pc.match_substring(array, pattern=options["pattern"]),
     "replace": lambda array, options: pc.replace_substring(
-        array, pattern=options["pattern"], replacement=options["value"]
+        array,
+        pattern=options["pattern"],
+        replacement=options["value"],
+        max_replacements=options.get("most", -1),
     ),
+    "matches": regex.matches,
+    "count_matches": regex.count_matches,
+    "replace_matches": regex.replace_matches,
 }
 
 _COMPARE = {

@@ -20,6 +20,17 @@ _ALWAYS = frozenset(
     | {"div", "pow", "sign", "floor", "ceil", "round", "sqrt", "exp", "log", "log2", "log10"}
     | {"sin", "cos", "tan", "epoch_ticks", "str_len_chars", "str_len_bytes"}
     | {"starts_with", "ends_with", "contains", "to_lower", "to_upper", "strip"}
+    | {
+        "strip_start",
+        "strip_end",
+        "strip_prefix",
+        "strip_suffix",
+        "head",
+        "tail",
+        "reverse",
+        "matches",
+        "slice",
+    }
 )
 _IF_UTC = frozenset(
     {"year", "month", "day", "quarter", "weekday", "ordinal_day", "week", "iso_year"}

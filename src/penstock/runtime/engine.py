@@ -10,6 +10,7 @@ from penstock.errors import EngineError, UnsupportedError
 
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
+MOST_THREADS = 4_096
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -36,12 +37,14 @@ class Engine:
     aggregator: str | None = None
 
     def __post_init__(self) -> None:
-        if self.threads is not None and self.threads < 1:
-            raise EngineError(f"threads must be at least 1, not {self.threads}")
-        if self.task_bytes < 1:
-            raise EngineError(f"task_bytes must be positive, not {self.task_bytes}")
-        if tuple(self.devices) != ("cpu",):
-            raise UnsupportedError(f"devices={list(self.devices)!r}: this version runs on 'cpu' only")
+        if self.threads is not None and not (_is_count(self.threads) and self.threads <= MOST_THREADS):
+            raise EngineError(
+                f"threads must be a whole number, at least 1 and at most {MOST_THREADS}, not {self.threads!r}"
+            )
+        if not _is_count(self.task_bytes):
+            raise EngineError(f"task_bytes must be a whole number, at least 1, not {self.task_bytes!r}")
+        if not isinstance(self.devices, (list, tuple)) or tuple(self.devices) != ("cpu",):
+            raise UnsupportedError(f"devices={self.devices!r}: this version runs on ['cpu'] only")
         if self.scheduler != "fcfs":
             raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
         if self.aggregator not in (None, *AGGREGATORS):
@@ -65,3 +68,7 @@ class Engine:
         step = min(step, MOST_ROWS)
         for begin in range(0, rows, step):
             yield begin, min(begin + step, rows)
+
+
+def _is_count(given: object) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given > 0

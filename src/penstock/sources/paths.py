@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -52,8 +53,7 @@ class Found:
 
 def find(paths: Paths) -> tuple[Found, ...]:
     """List the files that paths, folders and globs stand for, sorted within each."""
-    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-    each = (file for one in given for file in _matches(os.fspath(one)))
+    each = (file for one in _listed(paths) for file in _matches(os.fspath(one)))
     found = tuple({file.path: file for file in each}.values())
     if not found:
         raise SourceError(
@@ -61,6 +61,19 @@ def find(paths: Paths) -> tuple[Found, ...]:
         )
     _refuse_uneven(found)
     return found
+
+
+def _listed(paths: object) -> list[str | os.PathLike[str]]:
+    """Read one path or several; an empty one would stand for the working directory."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    several: list[Any] = list(given) if isinstance(given, Iterable) else [given]
+    for each in several:
+        if not isinstance(each, (str, os.PathLike)) or not os.fspath(each):
+            raise SourceError(
+                f"files are named by strings or paths that are not empty, not by {each!r}; "
+                "give a path, a glob such as 'events/*.parquet', or a list of them"
+            )
+    return several
 
 
 def _matches(pattern: str) -> list[Found]:

@@ -6,6 +6,7 @@ import operator
 import re
 from datetime import timedelta
 from fractions import Fraction
+from typing import SupportsIndex
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
@@ -105,6 +106,26 @@ def _in_months(duration: object, what: str) -> CalendarStep | None:
     return CalendarStep(months=int(months))
 
 
+def calendar_parts(duration: object, what: str) -> tuple[int, str]:
+    """Read a duration as so many of one unit, the largest that fits; weeks and months as they are written.
+
+    A bare number has no unit:
+
+    >>> calendar_parts("2w", "size"), calendar_parts("1h30m", "size"), calendar_parts(5, "size")
+    ((2, 'w'), (90, 'm'), (5, ''))
+    """
+    if _is_integer(duration):
+        return operator.index(duration), ""  # type: ignore[arg-type]
+    months = _in_months(duration, what)
+    if months is not None:
+        return months.months, "mo"
+    length = nanoseconds(duration, what)
+    weeks = isinstance(duration, str) and {name for _, name in _parts(duration, what)} == {"w"}
+    units = ["w"] * weeks + ["d", "h", "m", "s", "ms", "us", "ns"]
+    unit = next((each for each in units if length % _UNITS[each] == 0), "ns")
+    return int(length / _UNITS[unit]), unit
+
+
 def _of_the_clock(duration: object, unit: str, what: str) -> int:
     if _is_integer(duration):
         raise DurationError(f"{what} is the bare number {duration}; with tz= {_HOW}")
@@ -141,8 +162,21 @@ def _in_range(ticks: int, duration: object, what: str) -> int:
     return ticks
 
 
+def written(duration: timedelta) -> str:
+    """Write a duration as users do, largest units first.
+
+    >>> written(timedelta(days=1, minutes=90, microseconds=5))
+    '1d1h30m5us'
+    """
+    rest, parts = int(nanoseconds(duration)), []
+    for name in ("d", "h", "m", "s", "ms", "us"):
+        count, rest = divmod(rest, _UNITS[name])
+        parts += [f"{count}{name}"] if count else []
+    return "".join(parts)
+
+
 def _is_integer(given: object) -> bool:
-    return hasattr(given, "__index__") and not isinstance(given, bool)
+    return isinstance(given, SupportsIndex) and not isinstance(given, (bool, type))
 
 
 def _bare(ticks: int, time: Time, what: str) -> int:

@@ -56,12 +56,18 @@ def feedback(function: Callable[[Past], Signal], initial: float = 0.0) -> Signal
     """
     traced = Function("feedback", function)
     traced.require(1, "the past results")
+    if isinstance(initial, bool) or not isinstance(initial, (int, float)) or not _is_64_bit(initial):
+        raise ExpressionTypeError(f"initial= is a number of 64 bits, such as 0.0, not {initial!r:.40}")
     dtype = pa.float64() if isinstance(initial, float) else pa.int64()
     own = pa.schema([pa.field(VALUE, dtype)])
     made = traced.trace(Past(*_placeholder(Graph({}, {}, pa.schema([]), NOWHEN), "1", own)))
     if not isinstance(made, Signal):
         raise ExpressionTypeError(f"feedback's function gives a {type(made).__name__}; it must give a signal")
     return _defined(made, initial, dtype)
+
+
+def _is_64_bit(number: float) -> bool:
+    return isinstance(number, float) or -(1 << 63) <= number < 1 << 63
 
 
 def _placeholder(graph: Graph, which: str, schema: pa.Schema) -> tuple[Graph, str]:

@@ -316,6 +316,9 @@ class Signal(Operators):
         """Show what it becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
         return self._stream().explain(stage)
 
+    def _repr_html_(self) -> str:
+        return self._stream()._repr_html_()
+
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Run, and hand the intervals to any library that reads Arrow streams."""
         return self._stream().__arrow_c_stream__(requested_schema)

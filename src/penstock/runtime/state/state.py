@@ -90,7 +90,7 @@ class State:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file in one step, readable by its owner alone: after a crash it is the old one or the new."""
-        target = Path(path)
+        target = _named(path)
         try:
             _replace(target, self.to_bytes())
         except OSError as error:
@@ -100,7 +100,7 @@ class State:
     def load(path: str | os.PathLike[str]) -> State:
         """Read a file that `save` wrote."""
         try:
-            data = Path(path).read_bytes()
+            data = _named(path).read_bytes()
         except OSError as error:
             raise StateError(f"cannot read a state from {str(path)!r}: {error.strerror}") from None
         return State.from_bytes(data, f"the state in {str(path)!r}")
@@ -163,6 +163,14 @@ def _difference(name: str, saved: str | None, here: str | None) -> str:
     if saved is None or here is None:
         return f"{name} {'is new' if saved is None else 'is gone'}"
     return f"{name} was {saved} and is {here}"
+
+
+def _named(path: object) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise StateError(
+            f"a state is kept in a file named by a string or path, not by a {type(path).__name__}"
+        )
+    return Path(path)
 
 
 def _replace(target: Path, data: bytes) -> None:

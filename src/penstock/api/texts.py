@@ -1,0 +1,175 @@
+"""The namespace of strings, `.str`, named as in Polars."""
+
+from __future__ import annotations
+
+from penstock.api.expr import Expr, call
+from penstock.errors import ExpressionTypeError
+from penstock.expr import regex
+
+
+class Texts:
+    """Functions of strings. Lengths and offsets count characters. Patterns are regular expressions, as RE2 reads them.
+
+    >>> import penstock as pk
+    >>> pk.col("kind").str.starts_with("view")
+    <Expr starts_with(kind, pattern="view")>
+    """
+
+    __slots__ = ("_expr",)
+
+    def __init__(self, expr: Expr) -> None:
+        self._expr = expr
+
+    def len_chars(self) -> Expr:
+        """Count the characters."""
+        return call("str_len_chars", self._expr)
+
+    def len_bytes(self) -> Expr:
+        """Count the bytes in UTF-8."""
+        return call("str_len_bytes", self._expr)
+
+    def to_lowercase(self) -> Expr:
+        """Write in lower case."""
+        return call("to_lower", self._expr)
+
+    def to_uppercase(self) -> Expr:
+        """Write in upper case."""
+        return call("to_upper", self._expr)
+
+    def to_integer(self) -> Expr:
+        """Read as a whole number, in decimal."""
+        return self._expr.cast("int64")
+
+    def strip_chars(self, characters: str | None = None) -> Expr:
+        """Take characters off both ends; white space unless others are given."""
+        return self._stripped("strip", characters)
+
+    def strip_chars_start(self, characters: str | None = None) -> Expr:
+        """Take characters off the beginning; white space unless others are given."""
+        return self._stripped("strip_start", characters)
+
+    def strip_chars_end(self, characters: str | None = None) -> Expr:
+        """Take characters off the end; white space unless others are given."""
+        return self._stripped("strip_end", characters)
+
+    def _stripped(self, function: str, characters: str | None) -> Expr:
+        if characters is None:
+            return call(function, self._expr)
+        return call(function, self._expr, characters=_text(characters, "characters"))
+
+    def strip_prefix(self, prefix: str) -> Expr:
+        """Take a text off the beginning, where it stands there."""
+        return call("strip_prefix", self._expr, pattern=_text(prefix, "prefix"))
+
+    def strip_suffix(self, suffix: str) -> Expr:
+        """Take a text off the end, where it stands there."""
+        return call("strip_suffix", self._expr, pattern=_text(suffix, "suffix"))
+
+    def starts_with(self, prefix: str) -> Expr:
+        """Tell whether the string begins so."""
+        return call("starts_with", self._expr, pattern=_text(prefix, "prefix"))
+
+    def ends_with(self, suffix: str) -> Expr:
+        """Tell whether the string ends so."""
+        return call("ends_with", self._expr, pattern=_text(suffix, "suffix"))
+
+    def contains(self, pattern: str, *, literal: bool = False) -> Expr:
+        r"""Tell whether a regular expression matches somewhere, or with `literal=True` whether a text occurs.
+
+        >>> import penstock as pk
+        >>> pk.col("url").str.contains(r"^/cart/\d+$")
+        <Expr matches(url, pattern="^/cart/\\d+$")>
+        """
+        return call(_way("contains", "matches", pattern, literal), self._expr, pattern=pattern)
+
+    def count_matches(self, pattern: str, *, literal: bool = False) -> Expr:
+        """Count how often a regular expression, or a text, occurs."""
+        _way("", "", pattern, literal)
+        wanted = regex.quoted(pattern) if literal else pattern
+        return call("count_matches", self._expr, pattern=wanted)
+
+    def replace(self, pattern: str, value: str, *, literal: bool = False, n: int = 1) -> Expr:
+        """Replace the first `n` matches of a regular expression, or occurrences of a text; `$1` is its first group."""
+        most = _whole(n, "n")
+        return self._replaced(pattern, value, literal, {"most": most} if most >= 0 else {})
+
+    def replace_all(self, pattern: str, value: str, *, literal: bool = False) -> Expr:
+        """Replace every match of a regular expression, or every occurrence of a text; `$1` is its first group."""
+        return self._replaced(pattern, value, literal, {})
+
+    def _replaced(self, pattern: str, value: str, literal: bool, most: dict[str, object]) -> Expr:
+        way = _way("replace", "replace_matches", pattern, literal)
+        new = _text(value, "value")
+        if not literal and "$" in new:
+            way = "replace_matches"
+        written = regex.rewritten(new) if way == "replace_matches" else new
+        return call(way, self._expr, pattern=pattern, value=written, **most)
+
+    def slice(self, offset: int, length: int | None = None) -> Expr:
+        """Take a part; a negative offset counts from the end."""
+        start = _whole(offset, "offset")
+        if length is None:
+            return call("slice", self._expr, offset=start)
+        if _whole(length, "length") < 0:
+            raise ExpressionTypeError(f"length is {length}; it must not be negative")
+        return call("slice", self._expr, offset=start, length=length)
+
+    def head(self, n: int) -> Expr:
+        """Take the first n characters; all but the last -n if n is negative."""
+        return call("head", self._expr, length=_whole(n, "n"))
+
+    def tail(self, n: int) -> Expr:
+        """Take the last n characters; all but the first -n if n is negative."""
+        return call("tail", self._expr, length=_whole(n, "n"))
+
+    def pad_start(self, length: int, fill_char: str = " ") -> Expr:
+        """Fill up to a length at the beginning."""
+        return call("pad_start", self._expr, length=_whole(length, "length"), fill=_character(fill_char))
+
+    def pad_end(self, length: int, fill_char: str = " ") -> Expr:
+        """Fill up to a length at the end."""
+        return call("pad_end", self._expr, length=_whole(length, "length"), fill=_character(fill_char))
+
+    def zfill(self, length: int) -> Expr:
+        """Fill up to a length with zeros, behind a sign."""
+        return call("zfill", self._expr, length=_whole(length, "length"))
+
+    def reverse(self) -> Expr:
+        """Turn round, character by character."""
+        return call("reverse", self._expr)
+
+    def concat(self, *others: object) -> Expr:
+        """Append strings, as `+` does; null if any of them is."""
+        return call("concat", self._expr, *others)
+
+
+def _way(plain: str, by_pattern: str, pattern: object, literal: object) -> str:
+    """Choose between a text and a regular expression, which is checked."""
+    text = _text(pattern, "pattern")
+    if not isinstance(literal, bool):
+        raise ExpressionTypeError(f"literal is True or False, not a {type(literal).__name__}")
+    if literal or regex.is_literal(text):
+        return plain
+    regex.check(text)
+    return by_pattern
+
+
+def _text(given: object, what: str) -> str:
+    if not isinstance(given, str):
+        raise ExpressionTypeError(f"{what} is a constant text here, not a {type(given).__name__}")
+    return given
+
+
+def _whole(given: object, what: str) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not -MOST <= given <= MOST:
+        raise ExpressionTypeError(f"{what} is a whole number of characters here, not {given!r:.40}")
+    return given
+
+
+def _character(given: object) -> str:
+    if not isinstance(given, str) or len(given) != 1:
+        raise ExpressionTypeError(f"fill_char is one character, not {given!r:.40}")
+    return given
+
+
+MOST = 1 << 20  # of what strings are filled up to

@@ -1,0 +1,82 @@
+"""What the type of a column decides about an expression: units of time, and strings that are added."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.errors import DurationError, ExpressionTypeError, UnsupportedError
+from penstock.expr import nodes
+from penstock.expr.nodes import Column
+from penstock.expr.rules import INSTANTS, zone_of
+from penstock.expr.show import show
+from penstock.expr.typing import type_of
+from penstock.types.arrow import kind_of, tick_unit, value_type
+from penstock.types.duration import calendar_parts, to_ticks
+from penstock.types.time import Time
+
+_UTC = (None, "UTC", "Etc/UTC", "+00:00")
+_WHAT = "the duration of truncate"
+_UNITS = {
+    "ns": "nanosecond",
+    "us": "microsecond",
+    "ms": "millisecond",
+    "s": "second",
+    "m": "minute",
+    "h": "hour",
+}
+_UNITS |= {"d": "day", "w": "week", "mo": "month"}
+
+
+def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Write a node out for the types of its arguments."""
+    match node:
+        case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
+            return _truncated(arg, every, schema, time)
+        case nodes.Call(function="epoch_ticks", args=(arg,), options=(("unit", str(unit)),)):
+            return _since_epoch(arg, unit, value_type(type_of(arg, schema)))
+        case nodes.Call(function="add", args=args) if all(_is_text(arg, schema) for arg in args):
+            return nodes.Call("concat", args)
+        case _:
+            return node
+
+
+def _is_text(arg: nodes.Expr, schema: pa.Schema) -> bool:
+    return kind_of(type_of(arg, schema)) == "string"
+
+
+def _truncated(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Count the duration of a truncation in ticks of its argument, or in units of its calendar."""
+    dtype = value_type(type_of(arg, schema))
+    if kind_of(dtype) in INSTANTS:
+        count, unit = calendar_parts(every, _WHAT)
+        if unit in ("mo", "w") or (unit and zone_of(dtype) not in _UTC):
+            _require_positive(count, every)
+            _require_short(count, every)
+            return nodes.Call("floor_time", (arg,), (("every", count), ("unit", _UNITS[unit])))
+    clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
+    ticks = to_ticks(every, clock, _WHAT)
+    _require_positive(ticks, every)
+    return nodes.Call("truncate", (arg,), (("every", ticks),))
+
+
+def _require_positive(count: int, every: object) -> None:
+    if count <= 0:
+        raise DurationError(f"{_WHAT} is {every!r}; it must be longer than zero")
+
+
+def _require_short(count: int, every: object) -> None:
+    """Refuse what Arrow's calendar cannot count."""
+    if count >= 1 << 31:
+        raise UnsupportedError(f"{_WHAT} is {every!r}, which is too long for a calendar; use a larger unit")
+
+
+def _since_epoch(arg: nodes.Expr, unit: str, dtype: pa.DataType) -> nodes.Expr:
+    """Count in a unit: the ticks of the time, or of the duration, in that unit."""
+    if kind_of(dtype) not in (*INSTANTS, "duration"):
+        raise ExpressionTypeError(f"epoch takes a timestamp, date or duration, not {dtype}, in: {show(arg)}")
+    if kind_of(dtype) == "duration":
+        target = pa.duration("s" if unit == "d" else unit)
+    else:
+        target = pa.date32() if unit == "d" else pa.timestamp(unit, zone_of(dtype))
+    whole = arg if dtype == target else nodes.Cast(arg, target)
+    return nodes.Call("epoch_ticks", (whole,))

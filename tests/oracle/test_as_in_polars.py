@@ -1,0 +1,132 @@
+"""`.dt`, `.str` and expressions under Polars' names give what Polars gives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+
+TIMES = [
+    datetime(2026, 1, 1),
+    datetime(2026, 3, 29, 12, 30, 15, 123456),
+    datetime(1969, 12, 31, 23, 59, 59, 999999),
+]
+SPANS = [timedelta(hours=25, seconds=5), timedelta(microseconds=-1), None]
+TEXTS = ["abc", "Ünï 🙂 x", "", None, " pad ", "a.b.c", "-7"]
+NUMBERS = [1.5, -2.0, math.nan, math.inf, -math.inf, None, 0.0]
+COLUMNS: dict[str, pa.Array] = {
+    "naive": pa.array(TIMES, pa.timestamp("us")),
+    "zoned": pa.array(TIMES, pa.timestamp("ms", "Europe/Berlin"), safe=False),
+    "span": pa.array(SPANS, pa.duration("us")),
+    "text": pa.array(TEXTS),
+    "coded": pa.array(TEXTS).dictionary_encode(),
+    "number": pa.array(NUMBERS),
+}
+Columns = Callable[[Any], Any]
+
+OF_TIMES: dict[str, Columns] = {
+    **{
+        name: lambda c, name=name: getattr(c.dt, name)()
+        for name in ("epoch", "timestamp", "is_leap_year", "century", "millennium", "hour", "date", "week")
+    },
+    **{f"epoch {unit}": lambda c, unit=unit: c.dt.epoch(unit) for unit in ("ns", "us", "ms", "s", "d")},
+    **{
+        f"truncate {every}": lambda c, every=every: c.dt.truncate(every)
+        for every in ("15m", "1h", "6h", "1d", "1w", "1mo", "3mo")
+    },
+    "strftime": lambda c: c.dt.strftime("%Y-%m-%d %H:%M:%S"),
+    "to_string": lambda c: c.dt.to_string("%j %d.%m.%y"),
+}
+OF_SPANS: dict[str, Columns] = {
+    f"total_{unit}": lambda c, unit=unit: getattr(c.dt, f"total_{unit}")()
+    for unit in ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
+}
+OF_TEXTS: dict[str, Columns] = {
+    "contains": lambda c: c.str.contains("b"),
+    "contains pattern": lambda c: c.str.contains("^a.c$|x$"),
+    "contains literal": lambda c: c.str.contains(".", literal=True),
+    "count_matches": lambda c: c.str.count_matches("[a-c]"),
+    "count_matches literal": lambda c: c.str.count_matches(".", literal=True),
+    "replace": lambda c: c.str.replace("([a-c])", "<$1>"),
+    "replace literal": lambda c: c.str.replace(".", "-", literal=True),
+    "replace_all": lambda c: c.str.replace_all("(.)(b)", "${2}$1"),
+    "replace_all nothing": lambda c: c.str.replace_all("", "-", literal=True),
+    "strip_chars": lambda c: c.str.strip_chars("ac"),
+    "strip_chars_start": lambda c: c.str.strip_chars_start(),
+    "strip_chars_end": lambda c: c.str.strip_chars_end(" c"),
+    "strip_prefix": lambda c: c.str.strip_prefix("a"),
+    "strip_suffix": lambda c: c.str.strip_suffix("c"),
+    **{
+        f"slice {place}": lambda c, place=place: c.str.slice(*place)
+        for place in ((1, 2), (-2,), (1,), (10, 5), (-10, 9), (-4, 2))
+    },
+    **{f"head {n}": lambda c, n=n: c.str.head(n) for n in (0, 2, -2, 9)},
+    **{f"tail {n}": lambda c, n=n: c.str.tail(n) for n in (0, 2, -2, 9)},
+    "pad_start": lambda c: c.str.pad_start(5, "*"),
+    "pad_end": lambda c: c.str.pad_end(5),
+    "zfill": lambda c: c.str.zfill(5),
+    "reverse": lambda c: c.str.reverse(),
+    "plus": lambda c: c + "!",
+    "plus before": lambda c: "!" + c,
+}
+OF_NUMBERS: dict[str, Columns] = {
+    "is_finite": lambda c: c.is_finite(),
+    "is_infinite": lambda c: c.is_infinite(),
+    "is_not_nan": lambda c: c.is_not_nan(),
+    "fill_nan": lambda c: c.fill_nan(0.5),
+    "is_between": lambda c: c.is_between(-2, 1, closed="left"),
+    "log": lambda c: c.log(2),
+    "log 3": lambda c: c.log(3),
+    "pow": lambda c: c.pow(3),
+}
+CASES = [
+    (column, name, function)
+    for columns, functions in (
+        (("naive", "zoned"), OF_TIMES),
+        (("span",), OF_SPANS),
+        (("text", "coded"), OF_TEXTS),
+        (("number",), OF_NUMBERS),
+    )
+    for column in columns
+    for name, function in functions.items()
+]
+
+
+def shown(values: list[Any]) -> list[str]:
+    """NaN as itself, floats to twelve digits, times as instants."""
+    return [f"{value:.12g}" if isinstance(value, float) else repr(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("column", "name", "function"), CASES, ids=lambda each: each if isinstance(each, str) else ""
+)
+def test_it_is_as_in_polars(column: str, name: str, function: Columns) -> None:
+    values = COLUMNS[column]
+    table = pa.table({"t": pa.array(range(len(values)), pa.int64()), "a": values})
+    plain = (
+        pl.DataFrame({"a": pl.Series(values.to_pylist(), dtype=pl.String)})
+        if column == "coded"
+        else pl.from_arrow(table)
+    )
+    assert isinstance(plain, pl.DataFrame)
+    theirs = plain.select(z=function(pl.col("a")))["z"].to_list()
+    ours = pk.from_arrow(table, time="t").select(z=function(pk.col("a"))).collect()["z"].to_pylist()
+    assert shown(ours) == shown(theirs)
+
+
+@pytest.mark.parametrize("zone", ["Asia/Kolkata", "America/New_York", "UTC"])
+def test_days_begin_at_midnight_of_the_columns_zone(zone: str) -> None:
+    values = pa.array(TIMES, pa.timestamp("us", zone))
+    table = pa.table({"t": pa.array(range(len(values)), pa.int64()), "a": values})
+    plain = pl.from_arrow(table)
+    assert isinstance(plain, pl.DataFrame)
+    ours = pk.from_arrow(table, time="t").select(z=pk.col("a").dt.truncate("1d")).collect()["z"]
+    theirs = plain.select(z=pl.col("a").dt.truncate("1d").dt.epoch("us"))["z"].to_list()
+    assert ours.cast(pa.int64()).to_pylist() == theirs
