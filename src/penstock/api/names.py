@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from penstock.errors import BindingError
 from penstock.plan.nodes import AsofJoin, Intervals, Join, Plan, RollingJoin, Source, Table, Union
 from penstock.plan.schema import sources_of, tables_of
+from penstock.sources.bound import Bound
 
 
 class Unnamed(str):
@@ -54,3 +57,12 @@ def _named(plan: Plan, names: dict[str, str]) -> Plan:
             return replace(plan, inputs=tuple(_named(each, names) for each in inputs))
         case _:
             return replace(plan, input=_named(plan.input, names))
+
+
+def together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[str, Bound]:
+    """Put the data of two streams together, by name."""
+    data = dict(first)
+    for name, bound in second.items():
+        if data.setdefault(name, bound) is not bound:
+            raise BindingError(f"two streams named {name!r} have different data; name one of them otherwise")
+    return data

@@ -13,7 +13,7 @@ from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.look_back import LookingBack, look_back
-from penstock.api.names import named, names_of, table_names_of
+from penstock.api.names import named, names_of, table_names_of, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
@@ -152,7 +152,7 @@ class Stream(JoinVerbs):
         for other in others:
             if not isinstance(other, Stream):
                 raise ExpressionTypeError(f"union takes streams, not a {type(other).__name__}")
-            data = _together(data, other.raw_data)
+            data = together(data, other.raw_data)
         return _single_named(Stream(rows.united([self._plan, *(other.raw_plan for other in others)]), data))
 
     def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
@@ -234,7 +234,7 @@ class Stream(JoinVerbs):
 
     def with_other(self, plan: Plan, other: Stream) -> Stream:
         """Make the stream of a plan over the data of two streams."""
-        return _single_named(Stream(plan, _together(self._data, other.raw_data)))
+        return _single_named(Stream(plan, together(self._data, other.raw_data)))
 
     # Relations and streams
 
@@ -387,14 +387,6 @@ class Stream(JoinVerbs):
 
     def _repr_html_(self) -> str:
         return html(self.plan)
-
-
-def _together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[str, Bound]:
-    data = dict(first)
-    for name, bound in second.items():
-        if data.setdefault(name, bound) is not bound:
-            raise BindingError(f"two streams named {name!r} have different data; name one of them otherwise")
-    return data
 
 
 def _single_named(stream: Stream) -> Stream:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.api.expr import Expr
+from penstock.api.expr import Expr, call
 from penstock.api.sql.places import Text
 from penstock.api.sql.scope import BOUNDS, Names, Relation, free_name
 from penstock.expr.nodes import Column
@@ -110,5 +110,5 @@ def _falling(relation: Relation, key: Key, text: Text) -> Expr:
     if kind in ("int", "uint", "float", "duration"):
         return -key.expr
     if kind in ("timestamp", "date"):
-        return -key.expr.dt.epoch()
+        return -call("epoch_ticks", key.expr)
     raise text.error("rising order with LIMIT is known for numbers and times; write DESC", key.node)

@@ -32,7 +32,7 @@ def _matched(value: Expr, parts: list[str], node: exp.Expression, text: Text) ->
     if inner and (first or last):
         raise text.error("a pattern with a text between two % has nothing before and after them here", node)
     if inner:
-        return value.str.contains(inner[0])
+        return value.str.contains(inner[0], literal=True)
     ends = [value.str.starts_with(first)] if first else []
     ends += [value.str.ends_with(last)] if last else []
     if not ends:  # any text matches; null stays null

@@ -91,8 +91,8 @@ FUNCTIONS: dict[str, Scalar] = {
     "left": Scalar(lambda x, n: x.str.slice(0, max(n, 0)), 2, 2, constants=int),
     "starts_with": Scalar(lambda x, part: x.str.starts_with(part), 2, 2, constants=str),
     "ends_with": Scalar(lambda x, part: x.str.ends_with(part), 2, 2, constants=str),
-    "contains": Scalar(lambda x, part: x.str.contains(part), 2, 2, constants=str),
-    "replace": Scalar(lambda x, old, new: x.str.replace_all(old, new), 3, 3, constants=str),
+    "contains": Scalar(lambda x, part: x.str.contains(part, literal=True), 2, 2, constants=str),
+    "replace": Scalar(lambda x, old, new: x.str.replace_all(old, new, literal=True), 3, 3, constants=str),
     "date": Scalar(lambda x: x.dt.date()),
 }
 

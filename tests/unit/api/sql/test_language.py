@@ -128,6 +128,8 @@ def test_expressions_mean_what_sql_means() -> None:
         "not (k = 'a')": [False, True],
         "k like 'a%'": [True, False],
         "k like '%a%'": [True, False],
+        "k like '%.%'": [False, False],
+        "replace(k || '.', '.', '-')": ["a-", "b-"],
         "k not like '%b'": [True, False],
         "k ilike 'A'": [True, False],
         "k like 'a%a'": [False, False],
