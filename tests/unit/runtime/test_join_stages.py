@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.runtime.joins.stage import Port
 
 A = pk.stream("a", {"t": "int64", "k": "int64", "x": "int64"}, time="t")
 B = pk.stream("b", {"t": "int64", "k": "int64", "y": "int64"}, time="t")
@@ -80,3 +81,15 @@ def test_joins_can_be_explained() -> None:
     assert "inner join" in str(query.explain())
     assert "join" in str(query.explain("ir"))
     assert "last" in str(A.join_asof(B, by="k").explain("ir"))
+
+
+@pytest.mark.parametrize("window", [pk.tumbling(1000), pk.sliding(1000, every=500), pk.unbounded()])
+def test_rows_that_wait_are_not_looked_at_until_a_window_ends(window, monkeypatch) -> None:
+    looked = []
+    passed = Port.passed
+    monkeypatch.setattr(Port, "passed", lambda *given: looked.append(1) or passed(*given))
+    with A.join(B, on="k", window=window).open() as live:
+        for time in range(0, 400, 4):
+            live.push(a=rows("x", time, time + 1), b=rows("y", time + 2, time + 3))
+        assert len(looked) <= 2
+        assert len(pairs(live.finish())) == 200 * 200 * (2 if window == pk.sliding(1000, every=500) else 1)

@@ -8,13 +8,13 @@ import numpy as np
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
-from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape
+from penstock.runtime.joins.results import NOBODY, Emitted, Results, RowByRow, Shape
 from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.rows import Rows
 
 
 @dataclass(frozen=True)
-class AsofMatcher:
+class AsofMatcher(RowByRow):
     """Every left row, in order, with the nearest right row. A left row leaves when no nearer one can come."""
 
     direction: str

@@ -13,7 +13,16 @@ import numpy as np
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
-from penstock.runtime.joins.results import NOBODY, Emitted, Residual, Results, Shape, pairs_of, satisfying
+from penstock.runtime.joins.results import (
+    NOBODY,
+    Emitted,
+    Residual,
+    Results,
+    RowByRow,
+    Shape,
+    pairs_of,
+    satisfying,
+)
 from penstock.runtime.lanes.rows import Rows
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
@@ -35,7 +44,7 @@ class _Lanes:
 
 
 @dataclass(frozen=True)
-class IntervalMatcher:
+class IntervalMatcher(RowByRow):
     """Right rows from `lo` to `hi` after a left row, both included."""
 
     lo: int

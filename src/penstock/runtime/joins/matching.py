@@ -91,6 +91,9 @@ class WindowMatcher:
         made = self._results(left, right, placed, done, numbers) if any(each.any() for each in done) else []
         return made, kept[0], kept[1]
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.windows.completes(before, watermark)
+
     def _numbers(self, left: Rows, right: Rows) -> Numbers:
         return numbers_of(left, right, self.keys, self.kernels)
 

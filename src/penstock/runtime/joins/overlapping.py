@@ -27,6 +27,9 @@ class OverlapMatcher:
     join: OneWindow
     always: bool
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.plain.completes(before, watermark)
+
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         windows = self.plain.windows
         windows.prepare(left.times, right.times)

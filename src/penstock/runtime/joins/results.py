@@ -24,6 +24,13 @@ MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
 Emitted = tuple[Iterable[pa.RecordBatch], np.ndarray, np.ndarray]
 
 
+class RowByRow:
+    """Joins whose results need not wait for a window: every row that time has passed may have some."""
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
+
 @dataclass(frozen=True)
 class ResultColumn:
     """Where a column of the result comes from: "start" or "end" of the window, the later "time", a "left" or a

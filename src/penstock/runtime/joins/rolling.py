@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
+from penstock.runtime.joins.results import RowByRow
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.results import Reductions
@@ -16,7 +17,7 @@ from penstock.runtime.lanes.rows import Rows, taken
 
 
 @dataclass(frozen=True)
-class RollingMatcher:
+class RollingMatcher(RowByRow):
     """Every left row, in order, with reductions over right rows from `lo` to `hi` after it."""
 
     lo: int

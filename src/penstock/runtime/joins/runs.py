@@ -124,6 +124,9 @@ class RunMatcher:
     plain: WindowMatcher
     join: WindowJoin
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.plain.completes(before, watermark)
+
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         always = self.join.pairing.always
         runs = self.plain.windows.runs(left, right, always=always)

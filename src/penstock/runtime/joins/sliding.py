@@ -27,6 +27,9 @@ class Overlapping(Protocol):
     def complete(self, watermark: int) -> int:
         """The last window complete at a watermark."""
 
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether windows may be complete at a watermark that were not at the one before."""
+
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where windows start and end."""
 
@@ -65,6 +68,9 @@ class CommonEnds:
             return watermark
         return (watermark - self.base) // self.step
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.complete(watermark) > self.complete(before)
+
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         end = self.base + numbers * self.step
         return end - max(self.sizes), end
@@ -97,6 +103,9 @@ class CalendarOverlap:
     def complete(self, watermark: int) -> int:
         return int(np.searchsorted(self._ends, watermark, side="right")) - 1
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return self._starts[numbers], self._ends[numbers]
 
@@ -128,6 +137,9 @@ class SlidingMatcher:
     residual: Residual | None
     shape: Shape
     kernels: Kernels
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return self.windows.completes(before, watermark)
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         self.windows.prepare(left.times, right.times)

@@ -22,6 +22,9 @@ from penstock.types.time import Time
 class Matcher(Protocol):
     """One type of join."""
 
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether there may be results at a watermark that there were not at the one before."""
+
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         """Give the results that are new since the watermark `before`, and which rows are needed further on.
 
@@ -34,23 +37,35 @@ class Matcher(Protocol):
 
 @dataclass
 class Port:
-    """One input: the rows that wait, and how far its time has advanced."""
+    """One input: the rows that wait, and how far its time has advanced.
+
+    Rows that come are only put to the others when somebody looks: many small batches are joined once.
+    """
 
     schema: pa.Schema
     time: Time
     keys: tuple[str, ...]
     counted: Metrics | None
-    rows: Rows = field(init=False)
+    pieces: list[Rows] = field(init=False, default_factory=list)
+    oldest: int = field(init=False, default=FOREVER)
     watermark: int = field(init=False, default=NEVER)
 
-    def __post_init__(self) -> None:
-        self.rows = no_rows(self.schema)
+    @property
+    def rows(self) -> Rows:
+        if len(self.pieces) != 1:
+            self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
+        return self.pieces[0]
+
+    @rows.setter
+    def rows(self, rows: Rows) -> None:
+        self.pieces, self.oldest = [rows], _oldest(rows)
 
     def add(self, flows: list[Flow]) -> None:
         """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
         rows = self.taken(flows)
         if rows is not None:
-            self.rows = self.rows.followed_by(rows)
+            self.pieces.append(rows)
+            self.oldest = min(self.oldest, _oldest(rows))
 
     def taken(self, flows: list[Flow]) -> Rows | None:
         """The rows that are not late, if there are any."""
@@ -91,9 +106,9 @@ class Port:
         """Put rows back that are needed further on."""
         self.rows = rows.seen().followed_by(self.rows)
 
-    @property
-    def oldest(self) -> int:
-        return int(self.rows.times.min()) if len(self.rows) else FOREVER
+
+def _oldest(rows: Rows) -> int:
+    return int(rows.times.min()) if len(rows) else FOREVER
 
 
 @dataclass
@@ -114,8 +129,9 @@ class JoinStage:
         side = self.right if port else self.left
         side.watermark = max(side.watermark, watermark)
         now = min(self.left.watermark, self.right.watermark)
-        made = self._emit(now) if now > self.watermark else []
-        return made, self._ahead()
+        due = now > self.watermark and self.matcher.completes(self.watermark, now)
+        made = self._emit(now) if due else []
+        return made, self._ahead(now)
 
     def _emit(self, watermark: int) -> Iterable[Flow]:
         left, right = (side.passed(watermark, self.sorter) for side in (self.left, self.right))
@@ -126,9 +142,9 @@ class JoinStage:
             self.right.keep(right.chosen(right_kept))
         return (Flow(batch) for batch in made if batch.num_rows)
 
-    def _ahead(self) -> int:
+    def _ahead(self, watermark: int) -> int:
         """No result yet to come is older than the oldest row that waits: its time is that of the later row."""
-        return min(self.watermark, self.left.oldest, self.right.oldest)
+        return min(watermark, self.left.oldest, self.right.oldest)
 
     def save(self) -> Mapping[str, Kept]:
         times = {"left": self.left.watermark, "right": self.right.watermark, "both": self.watermark}

@@ -69,6 +69,9 @@ class Windows(Protocol):
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         """Which windows are complete at a watermark."""
 
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether windows may be complete at a watermark that were not at the one before."""
+
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         """The windows, where the rows of each lie side by side and are many (or `always`); else None."""
 
@@ -80,6 +83,9 @@ class Closing:
         found: np.ndarray = ends <= watermark
         return found
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
 
 @dataclass(frozen=True)
 class GridWindows(Closing):
@@ -89,6 +95,11 @@ class GridWindows(Closing):
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
         return self.side(left.times), self.side(right.times)
+
+    def completes(self, before: int, watermark: int) -> bool:
+        """Whether a window ends between the two."""
+        first, every = self.grid.offset + self.grid.size, self.grid.every
+        return (watermark - first) // every > (before - first) // every
 
     def side(self, times: np.ndarray) -> Placed:
         """The window of each row of one side."""
@@ -176,6 +187,9 @@ class SessionWindows:
         """A row exactly at the end would still join."""
         return ends < watermark if watermark != FOREVER else np.ones(len(ends), np.bool_)
 
+    def completes(self, before: int, watermark: int) -> bool:
+        return True
+
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         """Tell nothing: the sessions of different keys lie across each other."""
         return None
@@ -225,6 +239,9 @@ class WholeWindow:
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         return np.full(len(ends), watermark == FOREVER)
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return watermark == FOREVER
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         around = first_and_last(left, right)

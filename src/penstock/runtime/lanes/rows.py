@@ -74,17 +74,16 @@ class Rows:
         """The same rows, none of them new any more."""
         return Rows(self.batch, self.times, self.sequence, self.branch, np.zeros(len(self), np.bool_))
 
-    def followed_by(self, other: Rows) -> Rows:
-        if not len(self):
-            return other
-        if not len(other):
-            return self
+    def followed_by(self, *others: Rows) -> Rows:
+        several = [each for each in (self, *others) if len(each)]
+        if len(several) < 2:
+            return several[0] if several else self
         return Rows(
-            joined([self.batch, other.batch], self.batch.schema),
-            np.concatenate([self.times, other.times]),
-            _joined_sequences([(self.sequence, len(self)), (other.sequence, len(other))]),
-            _joined_branches(self, other),
-            np.concatenate([self.fresh, other.fresh]),
+            joined([each.batch for each in several], self.batch.schema),
+            np.concatenate([each.times for each in several]),
+            _joined_sequences([(each.sequence, len(each)) for each in several]),
+            _joined_branches(several),
+            np.concatenate([each.fresh for each in several]),
         )
 
     def kept(self, keys: Sequence[str]) -> Kept:
@@ -159,11 +158,12 @@ def _joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Arra
     return pa.concat_arrays([pa.nulls(rows, dtype) if each is None else each for each, rows in several])
 
 
-def _joined_branches(first: Rows, second: Rows) -> np.ndarray | None:
-    if first.branch is None and second.branch is None:
+def _joined_branches(several: Sequence[Rows]) -> np.ndarray | None:
+    if all(each.branch is None for each in several):
         return None
-    both = [np.zeros(len(each), np.int64) if each.branch is None else each.branch for each in (first, second)]
-    return np.concatenate(both)
+    return np.concatenate(
+        [np.zeros(len(each), np.int64) if each.branch is None else each.branch for each in several]
+    )
 
 
 def no_rows(schema: pa.Schema) -> Rows:
