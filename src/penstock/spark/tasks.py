@@ -258,11 +258,11 @@ class OverParts:
 
 
 @cache
-def settle() -> None:
-    """Let the collector pass over all that a worker has loaded by its first task.
+def settle(work: str = "files") -> None:
+    """Let the collector pass over all that a worker has loaded by its first task of some work.
 
     A worker of Spark collects garbage after every task. Looking at every module and compiled query each time took
-    70 ms of processor time, of some 100 that a small task cost.
+    70 ms of processor time, of some 100 that a small task cost. Each work loads other modules, pandas among them.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
 

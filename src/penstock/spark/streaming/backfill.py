@@ -31,6 +31,7 @@ from penstock.spark.streaming.files import FilePartition, FileReader, file_optio
 from penstock.spark.streaming.kafka import KafkaReader, topic_options
 from penstock.spark.streaming.scatter import MARK, Mark, Scatter
 from penstock.spark.streaming.source import ParcelSource
+from penstock.spark.tasks import settle
 
 NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
 _AT_ONCE = 100  # files of history in a batch, unless the stream says how many
@@ -170,7 +171,8 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task, split = reader.place(partition.inner)
         named = (split or LIVE) if partition.live else HISTORY
         parcels = self.scatter.parcels(task, self.stream, named, rows(), lambda: len(bad))
-        return packed(self._told(parcels, partition, task, lambda: out))
+        yield from packed(self._told(parcels, partition, task, lambda: out))
+        settle("source")
 
     def _told(
         self, parcels: Iterator[Parcel], partition: BackfillPartition, task: int, out: Callable[[], int]

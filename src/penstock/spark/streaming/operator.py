@@ -15,7 +15,7 @@ from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
 from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
-from penstock.spark.tasks import Query
+from penstock.spark.tasks import Query, settle
 from penstock.spark.types import deliverer, never_null
 
 STATE = "state binary"
@@ -45,6 +45,7 @@ class WithState:
         state.update((whole,))
         for row in rows_of(step, len(whole)):
             yield pd.DataFrame([row], columns=list(NAMES))
+        settle("shard")
 
 
 def parcels_of(frames: Iterable[Any]) -> list[Parcel]:
@@ -76,3 +77,4 @@ class Unpack:
             if payload is not None:
                 table = decode_table(payload, "what a shard gave")
                 yield from map(deliver, table.combine_chunks().to_batches())
+        settle("results")

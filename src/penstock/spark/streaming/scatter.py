@@ -21,7 +21,7 @@ from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
 from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.edges import batch_id, write_bad
 from penstock.spark.streaming.fold import Fold
-from penstock.spark.tasks import Query
+from penstock.spark.tasks import Query, settle
 
 ROWS, PANES, MARK = "rows/", "panes/", "mark/"
 
@@ -194,7 +194,8 @@ class FromFrame:
         task = 0 if context is None else context.partitionId()
         bad: list[Bad] = []
         rows = self._timed(self._conformed(batches), task, bad)
-        return packed(self.scatter.parcels(task, self.stream, "", rows, lambda: len(bad)))
+        yield from packed(self.scatter.parcels(task, self.stream, "", rows, lambda: len(bad)))
+        settle("frame")
 
     def _timed(
         self, batches: Iterable[pa.RecordBatch], task: int, bad: list[Bad]

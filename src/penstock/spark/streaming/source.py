@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, InputPartition
 from penstock.sources.bad import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.streaming.scatter import Scatter
+from penstock.spark.tasks import settle
 
 
 class ParcelSource(DataSource):
@@ -44,7 +45,8 @@ class SplitReader(ABC):
         bad: list[Bad] = []
         task, split = self.place(partition)
         rows = self.rows(partition, bad)
-        return packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
+        yield from packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
+        settle("source")
 
     @abstractmethod
     def place(self, partition: InputPartition) -> tuple[int, str]:
