@@ -2,8 +2,8 @@
 
     python -m tests.fault.soak --minutes 120
 
-Half of the time on Spark, files appearing every second; half in this process, batches pushed as fast as they are taken. In
-the end all rows must have been counted, once.
+Two thirds of the time on Spark, files appearing every second; one in this process, batches pushed as fast as they are taken.
+With `--slow 5` everything happens a fifth as often, beside other work. In the end all rows must have been counted, once.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def measured(pids: Sequence[int]) -> tuple[float, float]:
     return float(memory), float(files)
 
 
-def in_this_process(seconds: float, say: Callable[[str], None]) -> None:
+def in_this_process(seconds: float, say: Callable[[str], None], slow: float = 0.0) -> None:
     """Push batch after batch."""
     samples, number, counted = Samples(say), 0, 0
     schema = rows(0).schema
@@ -102,6 +102,7 @@ def in_this_process(seconds: float, say: Callable[[str], None]) -> None:
             for batch in rows(number).to_batches():
                 counted += sum(sum(made["n"].to_pylist()) for made in live.push(batch))
             number += 1
+            time.sleep(slow / 20)
             if time.monotonic() >= due:
                 due += every
                 memory, files = measured([os.getpid()])
@@ -113,7 +114,7 @@ def in_this_process(seconds: float, say: Callable[[str], None]) -> None:
     samples.verdict(f"in this process, {number * ROWS:,} rows")
 
 
-def on_spark(seconds: float, say: Callable[[str], None], folder: Path) -> None:
+def on_spark(seconds: float, say: Callable[[str], None], folder: Path, slow: float = 1.0) -> None:
     """Let files appear, and a streaming query read them."""
     spark = pk.spark_session("local[2]", memory=HEAP, config={"spark.sql.shuffle.partitions": 2})
     feed, stop, put = Feed(folder), threading.Event(), 0
@@ -121,15 +122,14 @@ def on_spark(seconds: float, say: Callable[[str], None], folder: Path) -> None:
 
     def feeding() -> None:
         nonlocal put
-        while not stop.wait(1.0):
+        while not stop.wait(slow):
             put += 1
             feed.put(put, rows(put))
 
     events = pk.scan_stream(folder / "input", time="ts", name="events", lateness="1s")
     writer = asked(events).to_spark(spark).writeStream.foreachBatch(pk.delta_sink(feed.table, "soak"))
-    query = (
-        writer.option("checkpointLocation", str(feed.checkpoint)).trigger(processingTime="2 seconds").start()
-    )
+    checked = writer.option("checkpointLocation", str(feed.checkpoint))
+    query = checked.trigger(processingTime=f"{2 * slow} seconds").start()
     feeder = threading.Thread(target=feeding, daemon=True)
     feeder.start()
     samples, end = Samples(say), time.monotonic() + seconds
@@ -174,15 +174,16 @@ def _check_table(feed: Feed, last: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--slow", type=float, default=0.0, help="so many seconds between two files")
     given = parser.parse_args(arguments)
 
     def say(text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
-    in_this_process(given.minutes * 20, say)
+    in_this_process(given.minutes * 20, say, given.slow)
     with tempfile.TemporaryDirectory(prefix="penstock-soak-") as folder:
-        on_spark(given.minutes * 40, say, Path(folder))
+        on_spark(given.minutes * 40, say, Path(folder), given.slow or 1.0)
     say("flat")
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from penstock.bench.measure import Outcome
 from penstock.bench.on_spark.lake import write_lake
+from penstock.bench.streaming.feed import write_feed
 from penstock.bench.streaming.processors import tree_seconds
 from penstock.bench.streaming.questions import QUESTIONS, complete, last_start, ours
 from penstock.bench.streaming.suite import StreamingOptions, speed_figures, state_figure
-from penstock.bench.workloads import START_US, YsbKeyed
+from penstock.bench.workloads import START_US, STEP_US, YsbKeyed
+from penstock.sources.live_files import live_files
 
 
 def test_work_of_processors_never_runs_back_and_counts_this_process() -> None:
@@ -49,3 +52,11 @@ def test_an_answer_that_differs_gives_no_figure() -> None:
     assert [figure.value for figure in speed_figures(QUESTIONS[0], [mine, other])] == [None, None]
     other.agrees = True
     assert [figure.value for figure in speed_figures(QUESTIONS[0], [mine, other])] == [6.0, 4.0]
+
+
+def test_files_of_a_feed_go_on_where_the_last_one_ended_and_are_read_in_that_order(tmp_path: Path) -> None:
+    path = write_feed(tmp_path, 10, [3, 5, 2])
+    found = live_files(path, None, None).listed()
+    times = [pq.read_table(each.path)["ts"].cast(pa.int64()).to_pylist() for each in found]
+    assert [len(each) for each in times] == [3, 5, 2]
+    assert [each for file in times for each in file] == [START_US + STEP_US * row for row in range(10)]

@@ -32,7 +32,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A run: seconds by the clock and of processors from the end of its first batch to that of the last one with data.
+    """A run: seconds by the clock and of processors that its last batches with data took, those that count.
 
     `durations` are those of all batches with data, in seconds; `state` is the largest state that shards had.
     """
@@ -44,8 +44,8 @@ class Ran:
     state: int
 
 
-def run_stream(frame: Any, batches: int) -> Ran:
-    """Run a query that has data for so many batches, to its end."""
+def run_stream(frame: Any, batches: int, first: int = 1) -> Ran:
+    """Run a query that has data for so many batches, to its end; the first ones do not count."""
     sink = Batches()
     with tempfile.TemporaryDirectory(prefix="penstock-stream-") as folder:
         writer = frame.writeStream.option("checkpointLocation", str(Path(folder) / "checkpoint"))
@@ -54,8 +54,8 @@ def run_stream(frame: Any, batches: int) -> Ran:
         progress = started.recentProgress[:batches]
     last = batches - 1
     return Ran(
-        sink.clock[last] - sink.clock[0],
-        sink.work[last] - sink.work[0],
+        sink.clock[last] - sink.clock[first - 1],
+        sink.work[last] - sink.work[first - 1],
         pa.concat_tables(sink.tables),
         [each.batchDuration / 1000 for each in progress],
         max((_state(each) for each in progress), default=0),

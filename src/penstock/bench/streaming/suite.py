@@ -18,6 +18,7 @@ from penstock.bench.figures import Case, Figure, least_cpu, named, ratio
 from penstock.bench.measure import Outcome
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.peers import PEER_GROUP
+from penstock.bench.streaming.feed import write_feed
 from penstock.bench.streaming.questions import (
     OURS,
     QUESTIONS,
@@ -33,10 +34,14 @@ from penstock.bench.suites import Progress
 from penstock.bench.workloads import YsbKeyed, ysb_keyed
 from penstock.spark.streaming.topology import cell_bytes
 
-# The first batch compiles and starts workers: it is not counted.
-BATCHES = 4
+# Planning and committing a batch is work of the JVM, which takes a dozen batches to compile what it repeats: these are
+# small. Of the large ones the first is not counted either.
+WARM, WARM_ROWS = 12, 20_000
+COUNTED = 3
+# What crosses our shuffle are a few states: to assemble them is work for one task. Spark's own way is best with one a core.
+SHARDS = 1
 SMALL_ROWS = 10_000
-SMALL_BATCHES = 12
+SMALL_BATCHES = 16
 MOST_ADDED = 1.2
 # The store in which Spark holds large states best; ours does not mind.
 ROCKSDB = {
@@ -51,7 +56,7 @@ WINDOW_US = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """How many rows in all batches together, of how many keys; how often each way runs."""
+    """How many rows in each batch that counts, of how many keys; how often each way runs."""
 
     rows: int
     keys: int
@@ -74,9 +79,10 @@ def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list
 
 
 def _lake(options: StreamingOptions, folder: Path, progress: Progress) -> str:
-    progress(f"writing {options.rows:,} rows")
-    spec = YsbKeyed(options.rows, options.keys)
-    return write_lake(folder / "lake", spec, -(-options.rows // (BATCHES * options.cores)))
+    large = COUNTED + 1
+    progress(f"writing {large} times {options.rows:,} rows")
+    sizes = [WARM_ROWS] * (WARM * options.cores) + [options.rows // options.cores] * (large * options.cores)
+    return write_feed(folder / "lake", options.keys, sizes)
 
 
 def asked(question: Question, options: StreamingOptions, spark: Any, lake: str, progress: Progress) -> Case:
@@ -88,18 +94,20 @@ def asked(question: Question, options: StreamingOptions, spark: Any, lake: str, 
         ran = {}
         for name in (OURS, SPARK) if turn % 2 == 0 else (SPARK, OURS):
             progress(f"{question.name}: {name}, round {turn + 1}")
-            ran[name] = run_stream(_frame(question, name, options, spark, lake), BATCHES)
+            frame = _frame(question, name, options, spark, lake)
+            ran[name] = run_stream(frame, WARM + 1 + COUNTED, WARM + 1)
         _note(mine, ran[OURS])
         _note(other, ran[SPARK])
         largest = max(largest, ran[OURS].state)
         other.agrees = _same(ran[OURS], ran[SPARK]) and other.agrees is not False
     mine.agrees = True
-    rows = options.rows * (BATCHES - 1) // BATCHES
+    rows = options.rows * COUNTED
     figures = (*speed_figures(question, [mine, other]), state_figure(question, options, lake, largest))
     return Case(f"{question.name}, streaming", rows, options.keys, (mine, other), figures)
 
 
 def _frame(question: Question, name: str, options: StreamingOptions, spark: Any, lake: str) -> Any:
+    spark.conf.set("spark.sql.shuffle.partitions", options.cores if name == SPARK else SHARDS)
     if name == SPARK:
         return theirs(question, spark, lake, options.cores)
     return ours(question, lake, options.cores).to_spark(spark)
@@ -137,13 +145,14 @@ def state_figure(question: Question, options: StreamingOptions, lake: str, large
 
 def latency_figure(spark: Any, options: StreamingOptions, folder: Path, progress: Progress) -> Figure:
     """Compare small batches with empty ones: the same topology, with nothing to do."""
+    spark.conf.set("spark.sql.shuffle.partitions", SHARDS)
     medians: dict[int, list[float]] = {}
     for rows in (0, SMALL_ROWS, SMALL_ROWS, 0):
         progress(f"batches of {rows:,} rows")
         path = folder / f"small-{rows}"
         _small(path, rows, options.keys)
         ran = run_stream(ours(QUESTIONS[0], str(path), 1).to_spark(spark), SMALL_BATCHES)
-        medians.setdefault(rows, []).append(statistics.median(ran.durations[SMALL_BATCHES // 4 :]))
+        medians.setdefault(rows, []).append(statistics.median(ran.durations[SMALL_BATCHES // 2 :]))
     added = min(medians[SMALL_ROWS]) / min(medians[0])
     name = f"a batch of {SMALL_ROWS:,} rows takes so many times an empty one ({min(medians[0]):.2f} s)"
     return Figure(name, added, MOST_ADDED, at_least=False)
