@@ -100,6 +100,13 @@ def test_rows_of_sql_come_once_or_with_every_window() -> None:
     assert tuples(query.rstream().collect()) == [("b", 2)] * 2 + [(None, 3)] * 4
 
 
+def test_rows_that_were_counted_come_once_too() -> None:
+    query = pk.sql("select v from events [rows 3 slide 1] where v > 1", events=events())
+    assert tuples(query.collect()) == [(2,), (3,), (3,)]
+    assert query.istream() is query
+    assert tuples(query.rstream().collect()) == [(2,)] * 2 + [(3,)] * 4
+
+
 def test_new_rows_of_sql_are_compared_without_their_timestamps() -> None:
     query = pk.sql(
         "select timestamp, k, count(*) as n from events [range 10 slide 5] group by k", events=events()

@@ -195,7 +195,7 @@ def aggregated(
         stream = _reduced(relation, keys, fields or [count().alias(free_name("rows", taken))], text, node)
         having = [each.expr for each in read[len(outputs) :]]
         stream = stream.filter(*having) if having else stream
-    return replace(relation, stream=stream, window=None, latest=False), read[: len(outputs)]
+    return replace(relation.over(stream), window=None, latest=False), read[: len(outputs)]
 
 
 def _reduced(

@@ -220,7 +220,7 @@ def attached(relation: Relation) -> Relation:
     window = relation.window.window(relation.time)
     by = [_partition_column(relation, name) for name in relation.window.partition]
     stream = relation.stream.window(window, by=by or None).with_columns()
-    return replace(relation, stream=stream, window=None)
+    return replace(relation.over(stream), window=None)
 
 
 def _partition_column(relation: Relation, name: str) -> str:

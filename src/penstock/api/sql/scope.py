@@ -46,6 +46,7 @@ class Relation:
     """Rows of FROM: a stream, the columns that can be named, and a window that was written but not yet used.
 
     `times` gives each source's time column, and its copies. `latest` marks rows that stand for any number of equal ones.
+    `once` is there where single rows are in windows already, each as often as windows hold it: the same rows, each once, in none.
     """
 
     stream: Stream
@@ -53,6 +54,7 @@ class Relation:
     times: tuple[tuple[str, str], ...]
     window: Clause | None = None
     latest: bool = False
+    once: Relation | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -72,7 +74,7 @@ class Relation:
 
     def over(self, stream: Stream) -> Relation:
         """Keep the names over another stream that has their columns."""
-        return replace(self, stream=stream)
+        return replace(self, stream=stream, once=None)
 
 
 def free_name(name: str, taken: Sequence[str] | set[str] | frozenset[str]) -> str:
@@ -224,7 +226,9 @@ def project(relation: Relation, outputs: Sequence[Output], source: str, text: Te
         for each, seen in zip(outputs, visible, strict=True)
         if each.expr.node in {Column(column) for _, column in relation.times}
     )
-    return replace(relation, stream=stream, columns=tuple(visible), times=_times(stream, source) + copies)
+    once = None if relation.once is None else project(relation.once, outputs, source, text)
+    times = _times(stream, source) + copies
+    return replace(relation, stream=stream, columns=tuple(visible), times=times, once=once)
 
 
 def _refuse_twice(outputs: Sequence[Output], text: Text) -> None:

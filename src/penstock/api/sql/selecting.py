@@ -18,6 +18,7 @@ from penstock.api.sql.ordering import Order, limited
 from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names, Output, Relation, Visible, free_name, project
 from penstock.api.sql.sources import Environment, sources
+from penstock.api.sql.streamed import rows_once
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +36,23 @@ def select(node: exp.Select, environment: Environment, source: str) -> Relation:
     relation = _filtered(relation, conditions, text)
     items = _items(node, relation, text)
     order = Order.read(node, text)
-    if _reduces(node, text):
-        made = _grouped(node, relation, items, order, source, text)
-    else:
-        made = _row_by_row(node, relation, items, order, source, text)
-    if made.latest:
+    reduces = _reduces(node, text)
+    if relation.latest and (reduces or node.args.get("distinct") is None):
         raise text.error(
             "a join with [partition by k rows 1] gives distinct rows only: write SELECT DISTINCT", node
         )
+    if reduces:
+        made = _grouped(node, relation, items, order, source, text)
+    else:
+        made = _row_by_row(node, relation, items, order, source, text)
     return made
 
 
 def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Text) -> Relation:
     """Filter by what is left of WHERE: behind a window that counts rows, else before it."""
     if conditions and relation.window is not None and relation.window.counts:
-        relation = attached(relation)
+        once = _filtered(rows_once(relation), conditions, text)
+        return replace(_filtered(attached(relation), conditions, text), once=once)
     for each in conditions:
         with text.at(each):
             relation = relation.over(relation.stream.filter(Translator(Names(relation, text))(each)))
@@ -170,7 +173,7 @@ def _distinct(
             window = None if rows.window is None else rows.window.window(rows.time)
             stream = rows.stream.window(window, by=names).agg(count().alias(free_name("rows", taken)))
     made = [Output(each.name, col(column.name)) for each, column in zip(outputs, columns, strict=True)]
-    return replace(relation, stream=stream, window=None, latest=False), made
+    return replace(relation.over(stream), window=None, latest=False), made
 
 
 # --- groups -----------------------------------------------------------------------------------------

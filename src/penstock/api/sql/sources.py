@@ -121,7 +121,9 @@ def _named(name: exp.Identifier, alias: exp.Identifier, environment: Environment
 
 def _called(relation: Relation, source: str) -> Relation:
     columns = tuple(replace(each, source=source) for each in relation.columns)
-    return replace(relation, columns=columns, times=tuple((source, column) for _, column in relation.times))
+    times = tuple((source, column) for _, column in relation.times)
+    once = None if relation.once is None else _called(relation.once, source)
+    return replace(relation, columns=columns, times=times, once=once)
 
 
 def _found(name: str, known: Mapping[str, object]) -> str | None:

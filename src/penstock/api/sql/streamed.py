@@ -37,6 +37,8 @@ class SqlQuery(Stream):
         """Give the rows of every window, each time."""
         if self._relation.window is not None:
             return SqlQuery(attached(self._relation))
+        if self._relation.once is not None:
+            return SqlQuery(replace(self._relation, once=None))
         if not self._relation.carries:
             raise WindowError(
                 "these rows are in no window; put one behind the stream, as in [range 60 slide 1]"
@@ -46,7 +48,7 @@ class SqlQuery(Stream):
     def istream(self) -> Stream:
         """Give the rows that the window before did not have."""
         relation = self._relation
-        if not relation.carries:
+        if not relation.carries or relation.once is not None:
             return self
         seen = [each.column for each in relation.columns]
         plan = fresh(relation.stream.raw_plan, fresh_columns(relation.stream.raw_plan, seen))
@@ -62,6 +64,8 @@ def _streamed(relation: Relation) -> Stream:
 
 def rows_once(relation: Relation) -> Relation:
     """Give each row that waits for a window once, in none, without those that no window would hold."""
+    if relation.once is not None:
+        return relation.once
     if relation.window is None:
         return relation
     return attached(relation) if _has_gaps(relation.window, relation) else replace(relation, window=None)

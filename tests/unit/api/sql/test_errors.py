@@ -97,6 +97,7 @@ WRONG = {
     "select v, w from u [range 5] a join r [range 5] b on v = w": (pk.SchemaMismatchError, "count differently"),
     "select a.v from u [rows 5] a join u [rows 5] b on a.k = b.k": (pk.UnsupportedError, "cannot be counted together"),
     "select a.v from u [range 5] a, u [partition by k rows 1] b where a.k = b.k": (pk.SqlError, "SELECT DISTINCT"),
+    "select count(*) from u [range 5] a, u [partition by k rows 1] b where a.k = b.k": (pk.SqlError, "SELECT DISTINCT"),
     "select distinct b.v from u [range 5] a, u [partition by k rows 2] b where a.k = b.k": (pk.SqlError, "join_rolling"),
     "select distinct b.v from u [range 5] a, u [partition by k rows 1] b where a.v = b.v": (pk.SqlError, "just k"),
     "select sum(v) from u [partition by k rows 2]": (pk.SqlError, "add its columns to GROUP BY"),
