@@ -202,6 +202,24 @@ def test_rows(given_rows: list[tuple], where: Value, values: list[Value]) -> Non
 
 
 @effort(16)
+@given(rows, rows, st.sampled_from(["inner", "left"]), st.sampled_from([">=", ">", "<=", "<"]))
+def test_intervals_and_nearest_rows(first: list[tuple], second: list[tuple], how: str, sign: str) -> None:
+    """Times of the right differ from each other, so that the nearest row is one row in DuckDB too."""
+    a, b = table_of(first), table_of(list({row[0]: row for row in second}.values()))
+    streams = {name: pk.from_arrow(table, time="t", name=name) for name, table in (("a", a), ("b", b))}
+    connection = duckdb.connect()
+    connection.register("a", a)
+    connection.register("b", b)
+    head = "select a.t, a.k, a.v, b.t as bt, b.v as bv from a"
+    for text in (
+        f"{head} {how} join b on a.k = b.k and b.t between a.t - 7 and a.t + 3",
+        f"{head} {how} join b on a.k = b.k and b.t > a.t - 7 and a.t + 3 >= b.t and a.g <= b.g",
+        f"{head} asof {how if how == 'left' else ''} join b on a.k = b.k and a.t {sign} b.t",
+    ):
+        assert bag(pk.sql(text, **streams).collect()) == bag(connection.sql(text).to_arrow_table()), text
+
+
+@effort(16)
 @given(
     rows,
     rows,

@@ -9,7 +9,7 @@
                | number unit | 'text' | INTERVAL …
 
 One step a file: `reading.py` (text → syntax tree and window clauses), `scope.py` (what names mean), `expressions.py`
-with the catalogues `scalars.py` and `aggregates.py`, `sources.py` and `joins.py` (FROM), `grouping.py` and `selecting.py`
+with the catalogues `scalars.py` and `aggregates.py`, `sources.py`, `meeting.py` and `joins.py` (FROM), `grouping.py` and `selecting.py`
 (the rest of a SELECT), `query.py` (the door). Only this package imports sqlglot, and of its tree only nodes
 that are named here are taken: every other one is a `SqlError`.
 """

@@ -69,6 +69,11 @@ class Relation:
         return carries_window(self.stream.raw_plan)
 
     @property
+    def in_windows(self) -> bool:
+        """Whether rows have a window: one that they carry, or one that waits."""
+        return self.window is not None or self.carries
+
+    @property
     def is_table(self) -> bool:
         return not sources_of(self.stream.raw_plan)
 
@@ -116,6 +121,29 @@ def without_window(relation: Relation) -> Relation:
         columns=tuple(replace(each, column=column) for each, column in renamed.items()),
         times=tuple((source, names.get(column, column)) for source, column in relation.times),
     )
+
+
+def attached(relation: Relation) -> Relation:
+    """Put rows into the windows that wait for them, once for each."""
+    if relation.window is None:
+        return relation
+    window = relation.window.window(relation.time)
+    by = [partition_column(relation, name) for name in relation.window.partition]
+    stream = relation.stream.window(window, by=by or None).with_columns()
+    return replace(relation.over(stream), window=None)
+
+
+def partition_column(relation: Relation, name: str) -> str:
+    """Find a column that PARTITION BY names."""
+    alike = [each.column for each in relation.columns if each.name.lower() == name.lower()]
+    return alike[0] if alike else name
+
+
+def extended(relation: Relation, columns: dict[str, Expr]) -> Relation:
+    """Add columns that the text does not see."""
+    if not columns:
+        return relation
+    return relation.over(relation.stream.with_columns(*(made.alias(name) for name, made in columns.items())))
 
 
 @dataclass(frozen=True, slots=True)

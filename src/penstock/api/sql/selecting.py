@@ -13,10 +13,9 @@ from penstock.api.functions import col
 from penstock.api.sql import aggregates
 from penstock.api.sql.expressions import Translator
 from penstock.api.sql.grouping import Grouping, aggregated, edge, grouping
-from penstock.api.sql.joins import attached
 from penstock.api.sql.ordering import Order, limited
 from penstock.api.sql.places import Text
-from penstock.api.sql.scope import Names, Output, Relation, Visible, free_name, project
+from penstock.api.sql.scope import Names, Output, Relation, Visible, attached, free_name, project
 from penstock.api.sql.sources import Environment, sources
 from penstock.api.sql.streamed import rows_once
 

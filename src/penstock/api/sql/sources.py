@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from penstock.api.sql.clauses import Clause
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.joins import Joining, joined
+from penstock.api.sql.joins import joined
+from penstock.api.sql.meeting import Joining
 from penstock.api.sql.places import Text
 from penstock.api.sql.reading import Reading
 from penstock.api.sql.scope import Names, Relation, relation_of, without_window
@@ -63,7 +64,7 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
     where = select.args.get("where")
     conditions = [] if where is None else conjuncts(where.this)
     joins = [_joining(join, text) for join in written]
-    if all(join.how == "inner" for join in joins):
+    if all(join.how == "inner" and not join.nearest for join in joins):
         items, conditions = _filtered_first(items, conditions, text)
     whole = items[0]
     needed = _needed(select)
@@ -150,13 +151,18 @@ def _refuse_same_names(items: Sequence[Relation], text: Text, node: exp.Expressi
 
 
 def _joining(join: exp.Join, text: Text) -> Joining:
+    nearest = str(join.args.get("method") or "").upper()
+    if nearest not in ("", "ASOF"):
+        raise text.error("NATURAL joins are not part of streaming SQL; use ON or USING", join)
     side, kind = str(join.args.get("side") or "").upper(), str(join.args.get("kind") or "").upper()
     how = side.lower() if side and kind in ("", "OUTER") else _KINDS.get(kind, "")
     if not how or (side == "RIGHT" and kind in ("SEMI", "ANTI")):
         raise text.error("joins are INNER, LEFT, RIGHT, FULL, LEFT SEMI, LEFT ANTI and CROSS", join)
     on = join.args.get("on")
     using = [each for each in join.args.get("using") or [] if isinstance(each, exp.Identifier)]
-    return Joining(how, [] if on is None else conjuncts(on), using, join)
+    if using and how in ("right", "full"):
+        raise text.error("USING goes with inner and left joins; write ON, and coalesce(a.k, b.k)", join)
+    return Joining(how, [] if on is None else conjuncts(on), using, join, bool(nearest))
 
 
 def _filtered_first(

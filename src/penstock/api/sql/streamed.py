@@ -7,8 +7,7 @@ from dataclasses import replace
 from penstock.api.relations import fresh, fresh_columns
 from penstock.api.rows import projected
 from penstock.api.sql.clauses import Clause
-from penstock.api.sql.joins import attached
-from penstock.api.sql.scope import Relation
+from penstock.api.sql.scope import Relation, attached
 from penstock.api.stream import Stream
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column, Field

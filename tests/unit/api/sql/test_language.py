@@ -62,6 +62,14 @@ ROWS = {
     "select t, count(*) as n, max(timestamp) from u [range 5] group by t having t > 5": [(8, 1, 8), (13, 1, 13)],
     "select a.v, b.v as bv from u [range 5] a, u [range 5] b where a.k = b.k and a.v < b.v": [(1, 3)],
     "select a.v from u [range 5] a, u [range 5] b, u [range 5] c where a.v < b.v and b.v < c.v": [(1,)],
+    "select s.k, v, w from s join r on s.k = r.k and r.ts between s.ts - interval '3' second and s.ts + interval '1' second": [
+        ("a", 4, 30), ("a", 5, 10), ("b", -2, 20)],
+    "select a.v, b.v as bv from u a, u b where a.k = b.k and a.timestamp > b.timestamp - 4 and a.t <= b.t and a.v < b.v": [
+        (1, 3), (3, 4)],
+    "select s.v, w from s asof join r on s.k = r.k and s.ts >= r.ts where s.v > w - 5": [(9, 10)],
+    "select s.v, w from s asof left join r on s.k = r.k and s.ts > r.ts where s.v is not null": [
+        (-2, None), (1, None), (4, 10), (5, None), (9, 10)],
+    "select w, sum(v) t from s [range 10] asof join r on s.k = r.k and s.ts >= r.ts group by w": [(10, 4), (10, 9), (20, None)],
     "select name, v from u join n on u.k = n.k where v > 4": [("Bob", 5), ("Bob", 6)],
     "select name, sum(v) t from s [range 10] left join n on s.k = n.k group by name": [
         (None, 1), ("Anna", 4), ("Anna", 14), ("Bob", None), ("Bob", -2)],
@@ -267,3 +275,41 @@ def test_columns_that_windows_would_add_can_be_there_already() -> None:
 def test_rows_are_counted_before_where_and_bounds_tell_windows_apart() -> None:
     plan = query("select count(*) from u [rows 3] where v > 1").plan
     assert any(isinstance(each, Attach) for each in parts(plan))
+
+
+CLOCKS = {
+    "milliseconds": (pa.timestamp("ms"), {}, "[range 10]", 10_000),
+    "a zone": (pa.timestamp("us", "Europe/Berlin"), {}, "[range 10 slide 10]", 10_000_000),
+    "days": (pa.date32(), {}, "[range '10 days']", 10),
+    "days in seconds": (pa.date32(), {}, "[range 864000]", 10),
+    "integers with a unit": (pa.int64(), {"unit": "ms"}, "[range 0.01]", 10),
+    "ticks": (pa.int32(), {}, "[range 10]", 10),
+}
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_bare_numbers_are_seconds_on_every_clock_that_knows_them(clock: str) -> None:
+    dtype, options, window, ticks = CLOCKS[clock]
+    stored = pa.int32() if pa.types.is_date(dtype) else pa.int64()
+    table = pa.table({"t": pa.array([ticks // 10, 3 * ticks // 2], stored).cast(dtype), "v": [1, 2]})
+    events = pk.from_arrow(table, time="t", **options)
+    made = pk.sql(f"select timestamp, sum(v) as s from e {window}", e=events)
+    plan = next(each for each in parts(made.plan) if isinstance(each, Aggregate))
+    assert plan.window == TimeWindow(ticks, ticks)
+    assert made.schema.field("timestamp").type == dtype
+    assert made.collect()["s"].to_pylist() == [1, 2]
+
+
+def test_time_may_be_implied_or_zoned_and_texts_encoded() -> None:
+    ecg = pk.from_arrow(pa.table({"x": [1.0, 2.0, 3.0, 4.0]}), time=pk.every("4ms"))
+    made = pk.sql("select timestamp, avg(x) as m from ecg [range '8ms']", ecg=ecg).collect()
+    assert made["m"].to_pylist() == [1.5, 3.5]
+    zoned = pa.table(
+        {
+            "ts": pa.array([0, 3_600], pa.timestamp("s", "Asia/Kolkata")),
+            "k": pa.array(["a", "b"]).dictionary_encode(),
+        }
+    )
+    events = pk.from_arrow(zoned, time="ts")
+    text = "select k, hour(ts) as h from e where ts >= '1970-01-01 01:00:00' and ts < timestamp '1970-01-01 07:31:00+05:30' and k like 'b%'"
+    assert pk.sql(text, e=events).collect().to_pylist() == [{"k": "b", "h": 6}]

@@ -1,0 +1,135 @@
+"""Which rows of two sources meet: conditions of ON and WHERE, taken apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import exp
+
+from penstock.api.expr import Expr
+from penstock.api.functions import col
+from penstock.api.sql.expressions import Translator
+from penstock.api.sql.moments import Bound, Clocks
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import Names, Relation
+from penstock.errors import PenstockError
+from penstock.expr import nodes as ex
+from penstock.expr.nodes import Column, columns_of
+from penstock.types.joins import left_column, right_column
+
+
+@dataclass(frozen=True)
+class Joining:
+    """A join as it was written."""
+
+    how: str
+    on: list[exp.Expression]
+    using: list[exp.Identifier]
+    node: exp.Expression
+    nearest: bool = False
+
+
+@dataclass
+class Meeting:
+    """What makes two rows meet: equal pairs of values, times that limit each other, and further conditions."""
+
+    pairs: list[tuple[Expr, Expr]] = field(default_factory=list)
+    rest: list[Expr] = field(default_factory=list)
+    bounds: list[Bound] = field(default_factory=list)
+    strict: list[Expr] = field(default_factory=list)  # those of the bounds at which rows do not meet
+
+    @property
+    def where(self) -> Expr | None:
+        whole: Expr | None = None
+        for each in (*self.rest, *self.strict):
+            whole = each if whole is None else whole & each
+        return whole
+
+
+def split(
+    conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation
+) -> tuple[list[exp.Expression], list[exp.Expression]]:
+    """Tell the conditions that speak of both sides, and of nothing else, from the others."""
+    sides = {*left.schema.names}, {*right.schema.names}
+    taken: list[exp.Expression] = []
+    kept: list[exp.Expression] = []
+    for each in conditions:
+        names = {_known(column, both) for column in each.find_all(exp.Column)}
+        speaks = all(names & side for side in sides) and names <= sides[0] | sides[1]
+        (taken if speaks else kept).append(each)
+    return taken, kept
+
+
+def _known(column: exp.Column, names: Names) -> str:
+    try:
+        return names.column(column)
+    except PenstockError:  # it belongs to a source that is joined later, or to none
+        return ""
+
+
+def meeting_of(
+    conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation, nearest: bool
+) -> Meeting:
+    """Read conditions. Times limit each other where no window says which rows meet, or the nearest is asked for."""
+    text = both.text
+    meeting = Meeting()
+    schema_names = set(left.schema.names), set(right.schema.names)
+    translate = Translator(_OverBoth(both.relation, text, right=right.schema))
+    clocks = Clocks(both, left, right, text)
+    timed = nearest or not (left.in_windows or right.in_windows or left.is_table or right.is_table)
+    for each in conditions:
+        bounds = clocks.bounds(each) if timed else []
+        meeting.bounds += bounds
+        if bounds and all(bound.exact for bound in bounds):
+            continue
+        sides = [translate(side) for side in (each.this, each.expression)] if isinstance(each, exp.EQ) else []
+        pair = _pair(sides, *schema_names)
+        if pair is not None:
+            meeting.pairs.append(pair)
+        else:
+            with text.at(each):
+                (meeting.strict if bounds else meeting.rest).append(_sided(translate(each), schema_names[0]))
+    return meeting
+
+
+@dataclass(frozen=True, slots=True)
+class _OverBoth(Names):
+    """Knows the types of both sides' columns."""
+
+    right: pa.Schema = pa.schema([])  # noqa: RUF009 - schemas do not change
+
+    @property
+    def schema(self) -> pa.Schema:
+        own = self.relation.schema
+        return pa.schema([*own, *(each for each in self.right if each.name not in own.names)])
+
+
+def _pair(sides: Sequence[Expr], left: set[str], right: set[str]) -> tuple[Expr, Expr] | None:
+    if len(sides) != 2:
+        return None
+    first, second = (columns_of(each.node) for each in sides)
+    if first and second and first <= left and second <= right:
+        return sides[0], sides[1]
+    if first and second and first <= right and second <= left:
+        return sides[1], sides[0]
+    return None
+
+
+def _sided(condition: Expr, left: set[str]) -> Expr:
+    """Say of each column which of the two rows it belongs to."""
+
+    def rule(node: ex.Expr) -> ex.Expr:
+        if not isinstance(node, Column):
+            return node
+        return Column(left_column(node.name) if node.name in left else right_column(node.name))
+
+    return Expr(ex.rewrite(condition.node, rule))
+
+
+def named_alike(name: exp.Identifier, left: Relation, right: Relation, text: Text) -> tuple[Expr, Expr]:
+    """Find the columns that USING names."""
+    column = exp.Column(this=name.copy())
+    column.this.meta.update(name.meta)
+    return col(Names(left, text).column(column)), col(Names(right, text).column(column))

@@ -1,0 +1,120 @@
+"""Joins by time itself: rows within an interval of each other (as in Flink), and the nearest row (ASOF JOIN)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from penstock.api.sql.lengths import interval
+from penstock.api.sql.places import Text
+from penstock.api.sql.scope import Names
+from penstock.errors import PenstockError
+from penstock.types.duration import Duration, nanoseconds
+from penstock.types.time import Time
+
+if TYPE_CHECKING:
+    from penstock.api.sql.scope import Relation
+
+# Which way `first sign second` bounds first - second: from below (True) or from above; and whether equality counts.
+_SIGNS: dict[type[exp.Expression], tuple[bool, bool]] = {
+    exp.GTE: (True, True),
+    exp.GT: (True, False),
+    exp.LTE: (False, True),
+    exp.LT: (False, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A limit of the right row's time less the left row's: nanoseconds, or ticks where time has no unit."""
+
+    below: bool
+    limit: int
+    exact: bool
+    node: exp.Expression
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """The time of a side, moved."""
+
+    side: int
+    moved: int
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """Reads conditions that compare the times of two sides."""
+
+    names: Names
+    left: Relation
+    right: Relation
+    text: Text
+
+    def bounds(self, condition: exp.Expression) -> list[Bound]:
+        """Read a comparison of times, or BETWEEN; nothing if it is something else."""
+        if isinstance(condition, exp.Between):
+            low, high = condition.args["low"], condition.args["high"]
+            found = [self._bound(condition.this, low, exp.GTE), self._bound(condition.this, high, exp.LTE)]
+        else:
+            sign = type(condition)
+            found = [self._bound(condition.this, condition.expression, sign)] if sign in _SIGNS else []
+        return [] if None in found else [each for each in found if each is not None]
+
+    def _bound(
+        self, first: exp.Expression, second: exp.Expression, sign: type[exp.Expression]
+    ) -> Bound | None:
+        one, other = self._moment(first), self._moment(second)
+        if one is None or other is None or one.side == other.side:
+            return None
+        below, exact = _SIGNS[sign]
+        if one.side == 1:  # right + a >= left + b
+            return Bound(below, other.moved - one.moved, exact, first)
+        return Bound(not below, one.moved - other.moved, exact, first)
+
+    def _moment(self, node: exp.Expression) -> _Moment | None:
+        """Read `time`, `time + interval` and `time - interval`."""
+        match node:
+            case exp.Paren():
+                return self._moment(node.this)
+            case exp.Column():
+                return self._time(node)
+            case exp.Add() | exp.Sub():
+                before, length = self._moment(node.this), self._length(node.expression)
+                if before is None or length is None:
+                    return None
+                return _Moment(before.side, before.moved + (length if isinstance(node, exp.Add) else -length))
+            case _:
+                return None
+
+    def _time(self, node: exp.Column) -> _Moment | None:
+        try:
+            column = self.names.column(node)
+        except PenstockError:  # whoever translates the condition will say so
+            return None
+        clocks = [self.left.time.column, self.right.time.column]
+        return _Moment(clocks.index(column), 0) if column in clocks else None
+
+    def _length(self, node: exp.Expression) -> int | None:
+        if isinstance(node, exp.Interval) and self.left.time.unit is not None:
+            length = nanoseconds(interval(node, self.text), "the interval")
+            return int(length) if length.denominator == 1 else None
+        if isinstance(node, exp.Literal) and self.left.time.unit is None and str(node.this).isdigit():
+            return int(node.this)
+        return None
+
+
+def within(bounds: Sequence[Bound], time: Time) -> tuple[Duration, Duration] | None:
+    """Give the interval that bounds make; None unless there is one on each side."""
+    lower = [each.limit for each in bounds if each.below]
+    upper = [each.limit for each in bounds if not each.below]
+    if not lower or not upper:
+        return None
+    return _duration(max(lower), time), _duration(min(upper), time)
+
+
+def _duration(limit: int, time: Time) -> Duration:
+    return limit if time.unit is None else f"{limit}ns"
