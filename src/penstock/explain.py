@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -45,11 +45,18 @@ def explain(compiled: Compiled, stage: str | None) -> str:
         case "passes":
             return _passes(compiled)
         case "loop":
-            return "\n\n".join(show_loop(kernel) for kernel in kernels(compiled.program))
+            return _texts(show_loop(kernel) for kernel in kernels(compiled.program))
         case "llvm" | "asm":
-            return "\n\n".join(_machine_text(kernel, stage) for kernel in kernels(compiled.program))
+            return _texts(_machine_text(kernel, stage) for kernel in kernels(compiled.program))
         case _:
             return _overview(compiled)
+
+
+def _texts(texts: Iterable[str]) -> str:
+    return "\n\n".join(texts) or (
+        "No kernel is made before rows come: rows pass as they are, and joins make kernels for the algorithm "
+        "and the types that a window calls for; explain() says which."
+    )
 
 
 def kernels(program: ir.Program) -> Iterator[Kernel]:

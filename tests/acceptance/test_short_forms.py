@@ -76,6 +76,30 @@ def test_replacing_nothing_ends() -> None:
     ]
 
 
+def test_tables_alone_are_not_run() -> None:
+    table = pk.table(pa.table({"k": ["a"]}))
+    for run in (table.collect, table.run, table.open):
+        with pytest.raises(pk.UnsupportedError, match="reads tables alone"):
+            run()
+    with pytest.raises(pk.BindingError, match="no stream"):
+        _ = table.name
+
+
+def test_distinct_needs_a_time_to_tell_the_first_by() -> None:
+    with pytest.raises(pk.WindowError, match="no time any more"):
+        EVENTS.drop("ts").distinct("k")
+
+
+def test_a_key_of_a_signal_is_not_called_as_a_bound() -> None:
+    with pytest.raises(pk.SchemaMismatchError, match="'start'"):
+        EVENTS.rename({"k": "start"}).signal("v", by="start")
+
+
+def test_a_join_says_that_kernels_come_with_rows() -> None:
+    joined = EVENTS.join(EVENTS, on="k", window="1d")
+    assert "joins make kernels for the algorithm" in joined.explain("loop")
+
+
 def test_what_is_no_regular_expression_is_refused_where_it_is_written() -> None:
     with pytest.raises(pk.ExpressionTypeError, match="literal=True"):
         pk.col("k").str.contains("(")

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.api.gates import sifted
 from penstock.api.stream import Stream
-from penstock.errors import BindingError, EngineError
+from penstock.errors import BindingError, EngineError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
@@ -30,6 +30,7 @@ def collect(
 ) -> tuple[pa.Table, Metrics]:
     """Push all data of all streams through the query and give the whole result."""
     plan = stream.plan
+    require_streams(stream)
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
     chosen = engine_of(engine)
@@ -46,6 +47,15 @@ def collect(
     if metrics is not None:
         metrics.update(session.metrics)
     return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
+
+
+def require_streams(stream: Stream) -> None:
+    """Refuse to run what has no rows in time."""
+    if not sources_of(stream.plan):
+        raise UnsupportedError(
+            "this query reads tables alone, which have no time; join a stream with them, "
+            "or make one of the data with pk.from_arrow(data, time=...)"
+        )
 
 
 def engine_of(engine: Engine | None) -> Engine:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings
+from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
@@ -44,6 +44,7 @@ class Live:
     def __init__(
         self, stream: Stream, engine: Engine | None, state: object = None, clock: Clock | None = None
     ) -> None:
+        require_streams(stream)
         self._clock = clock or Clock()
         self._sources = {source.name: source for source in sources_of(stream.plan)}
         self._compiled = stream.compiled()

@@ -146,6 +146,11 @@ def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
 def distinct(plan: Plan, subset: Sequence[str], keep: str, within: Duration | None = None) -> Plan:
     """Keep one row for each value of the subset; of all columns if it is empty."""
     schema = schema_of(plan)
+    if time_of(plan).column not in schema.names:
+        raise WindowError(
+            "distinct keeps the first row, or the last, in time, but these rows have no time any more; "
+            "keep the time column, and drop it behind distinct"
+        )
     ticks = None if within is None else to_ticks(within, time_of(plan), "within=")
     if ticks is not None and ticks <= 0:
         raise WindowError(f"within= is {within!r}; it must be longer than zero")

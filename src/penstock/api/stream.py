@@ -87,10 +87,9 @@ class Stream(JoinVerbs):
     @property
     def name(self) -> str:
         """The name of the one stream it reads."""
-        if len(self.names) > 1:
-            raise BindingError(
-                f"this query reads several streams; .names lists them: {', '.join(self.names)}"
-            )
+        if len(self.names) != 1:
+            many = "several streams" if self.names else "no stream"
+            raise BindingError(f"this query reads {many}; .names lists them: {', '.join(self.names)}")
         return self.names[0]
 
     @property

@@ -99,3 +99,12 @@ def refuse_clash(taken: Sequence[str], names: Sequence[str]) -> None:
             f"the signal would have a value named {clash!r}, which its intervals or keys are called; give it another "
             "name, to a column in a list, as in signal([pk.col('x').alias('level')])"
         )
+
+
+def refuse_taken(keys: Sequence[str]) -> None:
+    """Intervals have columns of their own, which keys cannot be called."""
+    clash = next((name for name in keys if name in {START, END}), None)
+    if clash is not None:
+        raise SchemaMismatchError(
+            f"the key {clash!r} is called as a bound of the signal's intervals is; rename the column first"
+        )

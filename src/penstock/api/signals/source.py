@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.api.bind import flat, row_fields
 from penstock.api.expr import Expr, column_or_node
-from penstock.api.signals.graph import refuse_clash, sampled
+from penstock.api.signals.graph import refuse_clash, refuse_taken, sampled
 from penstock.api.signals.signal import Signal
 from penstock.api.stream import Stream
 from penstock.api.windowed import keyed
@@ -44,6 +44,7 @@ def signal(
     fields = _fields(values, schema, time)
     typed = pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
     refuse_clash([*keys, DURATION], typed.names)
+    refuse_taken(keys)
     hold = Hold(_lasting(lasting, interval, time), until, _resolve(resolve, typed))
     own = stream if plan is stream.raw_plan else stream.derived(plan)
     body = Sampled(f"stream {id(own.raw_plan)}", keys, fields, hold)

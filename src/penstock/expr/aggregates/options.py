@@ -27,8 +27,8 @@ class Option:
         raise ExpressionTypeError(f"{self.name} of {function} is {value!r}; {self.wants}")
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+def _is_small_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < 1 << 31
 
 
 def _is_fraction(value: object) -> bool:
@@ -39,7 +39,9 @@ def _flag(name: str, default: bool) -> Option:
     return Option(name, default, bool, lambda value: isinstance(value, bool), "write True or False")
 
 
-DDOF = Option("ddof", 1, int, _is_count, "write a whole number from 0 up: 1 for a sample, 0 for all there is")
+DDOF = Option(
+    "ddof", 1, int, _is_small_count, "write a whole number from 0 up: 1 for a sample, 0 for all there is"
+)
 Q = Option("q", None, float, _is_fraction, "write a number from 0 to 1, such as 0.5 for the median")
 BIAS = _flag("bias", default=True)
 FISHER = _flag("fisher", default=True)
