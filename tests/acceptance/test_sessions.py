@@ -119,3 +119,13 @@ def test_windows_over_sessions_see_them_a_tick_before_their_ends() -> None:
     table = clicks((0, "a", 1), (1, "b", 2))
     counted = sessions(pk.from_arrow(table, time="t")).window(10).agg(ended=pk.count())
     assert listed(counted.collect()) == [(0, 10, 1), (10, 20, 1)]
+
+
+def test_sessions_of_all_rows_wait_for_their_first_row_however_rows_are_ordered() -> None:
+    table = clicks((1, "a", 3), (2, "b", 2), (3, "a", 1))
+    late = {"time": "t", "lateness": 1000}
+    ordered = pk.stream("clicks", CLICKS, sequence="v", **late)
+    plain = pk.stream("clicks", CLICKS, **late)
+    for source, rows in ((ordered, [3, 2, 1]), (plain.union(plain.filter(pk.col("v") > 2)), [3, 3, 2, 1])):
+        run = source.window(pk.session(10)).agg(v=pk.list("v")).run(table.to_batches(max_chunksize=1))
+        assert [batch["v"].to_pylist() for batch in run] == [[rows]]

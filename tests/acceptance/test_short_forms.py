@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -83,6 +84,24 @@ def test_tables_alone_are_not_run() -> None:
             run()
     with pytest.raises(pk.BindingError, match="no stream"):
         _ = table.name
+
+
+PASSING = {"amount": [Decimal(1)], "list": [[1]], "struct": [{"a": 1}], "bytes": [b"x"]}
+
+
+@pytest.mark.parametrize("name", PASSING)
+def test_values_that_only_pass_are_not_computed_with(name: str) -> None:
+    events = pk.from_arrow(pa.table({"t": [0], **PASSING}), time="t")
+    value = pk.col(name)
+    for use in (
+        lambda: events.distinct(name),
+        events.distinct,
+        lambda: events.select(z=pk.when(pk.col("t") > 0).then(value)),
+        lambda: events.select(z=value.fill_null(value)),
+        lambda: events.signal(name).or_else(events.signal(name)),
+    ):
+        with pytest.raises(pk.ExpressionTypeError):
+            use()
 
 
 def test_distinct_needs_a_time_to_tell_the_first_by() -> None:

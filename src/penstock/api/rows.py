@@ -154,11 +154,20 @@ def distinct(plan: Plan, subset: Sequence[str], keep: str, within: Duration | No
     ticks = None if within is None else to_ticks(within, time_of(plan), "within=")
     if ticks is not None and ticks <= 0:
         raise WindowError(f"within= is {within!r}; it must be longer than zero")
-    for name in subset:
-        column_type(name, schema)
+    for name in subset or schema.names:
+        _require_alike_or_not(name, column_type(name, schema))
     if keep not in ("first", "last"):
         raise ExpressionTypeError(f"keep is {keep!r}; it is 'first' or 'last'")
     return Distinct(plan, tuple(dict.fromkeys(subset or schema.names)), keep, ticks)
+
+
+def _require_alike_or_not(name: str, dtype: pa.DataType) -> None:
+    """Refuse values of which kernels cannot tell whether they are equal."""
+    if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
+        raise ExpressionTypeError(
+            f"distinct cannot tell values of the column {name!r} apart, which are {dtype}; "
+            "give it a subset of other columns, as in distinct(['a', 'b'])"
+        )
 
 
 def top(plan: Plan, k: int, by: object, ties: str) -> Plan:

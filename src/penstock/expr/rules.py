@@ -224,12 +224,11 @@ def test_of_number(operands: Sequence[Operand], options: Mapping[str, object]) -
 
 
 def common(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    return common_type(operands)
-
-
-def ordered(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     kinds = {each.kind for each in operands}
     return None if "other" in kinds else common_type(operands)
+
+
+ordered = common
 
 
 def part_of_day(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:

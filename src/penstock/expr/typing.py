@@ -124,8 +124,8 @@ def _case_type(case: Case, schema: pa.Schema, reduced: Sequence[pa.DataType]) ->
     values = [*(value for _, value in case.branches), case.otherwise]
     types = [type_of(value, schema, reduced) for value in values]
     result = common_type([operand_of(value, dtype) for value, dtype in zip(values, types, strict=True)])
-    if result is None:
-        raise _undefined(case, "when", "values of one type", types)
+    if result is None or kind_of(result) == "other":
+        raise _undefined(case, "when", "values of one type that can be computed with", types)
     return result
 
 

@@ -43,6 +43,7 @@ def signal(
         )
     fields = _fields(values, schema, time)
     typed = pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
+    _refuse_nested(typed)
     refuse_clash([*keys, DURATION], typed.names)
     refuse_taken(keys)
     hold = Hold(_lasting(lasting, interval, time), until, _resolve(resolve, typed))
@@ -61,6 +62,13 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
         node = column_or_node(several[0])
         return row_fields((), {VALUE: Expr(node)}, schema, time, "signal")
     return row_fields(several, {}, schema, time, "signal")
+
+
+def _refuse_nested(values: pa.Schema) -> None:
+    """Refuse values of which nobody can tell whether they have changed."""
+    for each in values:
+        if pa.types.is_nested(each.type) or pa.types.is_null(each.type):
+            raise ExpressionTypeError(f"a signal cannot have the value {each.name!r} of type {each.type}")
 
 
 def _between(plan: Plan, interval: str | Sequence[str] | None) -> tuple[Plan, str | None]:

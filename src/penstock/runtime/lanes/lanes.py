@@ -138,7 +138,7 @@ class Layout:
 
     def lanes(self, rows: Rows) -> Lanes:
         order = rows.order(self.sorter, self.threads)
-        if not self.keys and order is None:
+        if not self.keys and (order is None or not len(rows)):  # no lane is empty
             return AsCame(rows)
         if not self.keys:
             return Lanes(rows, np.array([0, len(rows)]), rows.times[order], order)
