@@ -21,6 +21,7 @@ from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import fits_emission, split_results
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
+from penstock.passes.coarse_times import coarse_times
 from penstock.passes.order import order_of_keys_is_seen
 from penstock.passes.pipeline import optimise
 from penstock.passes.scan_predicates import scan_predicates
@@ -41,6 +42,7 @@ from penstock.runtime.window_stage import WindowStage
 from penstock.signal_programs import SignalProgram
 from penstock.types.joins import Lookup
 from penstock.types.time import Time
+from penstock.types.windows import Steps
 
 if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
@@ -89,6 +91,11 @@ class Compiled:
     def predicates(self) -> dict[str, Expr]:
         """What is true of every row of a stream that the query looks at, for streams with rows it does not."""
         return scan_predicates(self.program)
+
+    @property
+    def coarse_times(self) -> dict[str, Steps]:
+        """How finely the query looks at the times of a stream, for streams of which panes are all it asks for."""
+        return coarse_times(self.program)
 
     @property
     def table_columns(self) -> dict[str, tuple[str, ...]]:

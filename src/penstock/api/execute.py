@@ -90,7 +90,8 @@ def needed_rows(
         yield from read(source, data, columns)
         return
     plan, pushed = data.dataset(), 0
-    for batch in plan.batches(list(columns), compiled.predicates.get(source.name), engine.workers):
+    where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
+    for batch in plan.batches(list(columns), where, engine.workers, steps):
         pushed += batch.num_rows
         yield _conformed(batch, source, columns)
     session.skip(source.name, 0 if plan.rows is None else plan.rows - pushed)

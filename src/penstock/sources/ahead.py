@@ -26,6 +26,8 @@ from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.partitions import completed, constant
 from penstock.sources.ranges import Range, may_pass
+from penstock.sources.steps import in_steps
+from penstock.types.windows import Steps
 
 
 class Footer:
@@ -49,11 +51,13 @@ def read(
     predicate: Expr | None = None,
     footer: Footer | None = None,
     decoder: str | None = None,
+    steps: Steps | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the named columns of a fragment, in the types of the schema and in order of rows.
 
     Holds one row group at a time. Row groups in which surely no row passes the predicate are left out; rows that
-    fail it may still be among those that are read. `decoder` is "polars" or "arrow", by default what is faster.
+    fail it may still be among those that are read. `decoder` is "polars" or "arrow", by default what is faster. Times
+    that lie in one of the `steps` may be replaced by another time of it.
     """
     names = list(schema.names if columns is None else columns)
     given = {name for name, _ in fragment.partition}
@@ -61,7 +65,8 @@ def read(
     where = f"the file {fragment.path!r}"
     chosen = decoder or decoder_for(fragment.rows, WORTH_ALONE)
     try:
-        for batch in _stored(fragment, schema, inside, predicate, footer or Footer(fragment.path), chosen):
+        known = footer or Footer(fragment.path)
+        for batch in _stored(fragment, schema, inside, predicate, known, chosen, steps):
             plain = conformer(batch.schema, schema, inside, where)(batch)
             yield completed(plain, fragment.partition, schema, names, fragment.path)
     except PenstockError:
@@ -77,9 +82,10 @@ def _stored(
     predicate: Expr | None,
     footer: Footer,
     decoder: str,
+    steps: Steps | None,
 ) -> Iterator[pa.RecordBatch]:
     if fragment.format == "parquet":
-        return _row_groups(fragment, schema, columns, predicate, footer, decoder)
+        return _row_groups(fragment, schema, columns, predicate, footer, decoder, steps)
     if not may_pass(predicate, known_by_folders(fragment, schema)):
         return iter(())
     return readers.READERS[fragment.format].batches(fragment.path, columns, schema)
@@ -92,16 +98,20 @@ def _row_groups(
     predicate: Expr | None,
     footer: Footer,
     decoder: str,
+    steps: Steps | None,
 ) -> Iterator[pa.RecordBatch]:
     metadata = footer.get()
     names, gone = dict(fragment.renamed), unpacked(fragment.deletes)
     ours = {theirs: name for name, theirs in names.items()}
-    theirs = [names.get(name, name) for name in columns]
     numbers = list(passing(fragment, schema, predicate, metadata))
     most, unit = most_rows(schema, columns), _legacy_unit(schema)
-    for start, batch in decode(fragment.path, metadata, numbers, theirs, decoder, most, unit):
-        named = batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
-        yield left(named, start, gone)
+    for run, time in in_steps(numbers, metadata, schema, columns, names, steps):
+        wanted = [names.get(name, name) for name in columns if time is None or name != time.name]
+        for start, batch in decode(fragment.path, metadata, run, wanted, decoder, most, unit):
+            named = (
+                batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
+            )
+            yield left(named if time is None else time.added(named), start, gone)
 
 
 def _legacy_unit(schema: pa.Schema) -> str | None:
@@ -145,6 +155,7 @@ def read_ahead(
     columns: Sequence[str] | None = None,
     predicate: Expr | None = None,
     threads: int | None = None,
+    steps: Steps | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments in order, decoding a few ahead so that whoever takes the batches need not wait."""
     names = list(schema.names if columns is None else columns)
@@ -160,9 +171,9 @@ def read_ahead(
             if not _fits(part, most):
                 while waiting:
                     yield from waiting.popleft().result()
-                yield from read(part, schema, names, predicate, footer, decoder)
+                yield from read(part, schema, names, predicate, footer, decoder, steps)
                 continue
-            waiting.append(pool.submit(_whole, part, schema, names, predicate, footer, decoder))
+            waiting.append(pool.submit(_whole, part, schema, names, predicate, footer, decoder, steps))
             if len(waiting) > ahead:
                 yield from waiting.popleft().result()
         while waiting:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Expr
 from penstock.sources.bad import Arrived
+from penstock.types.windows import Steps
 
 
 class Bound(Protocol):
@@ -38,8 +39,11 @@ class Prunable(Protocol):
         columns: Sequence[str] | None = None,
         predicate: Expr | None = None,
         threads: int | None = None,
+        steps: Steps | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the named columns in order; rows that fail the predicate may be among them."""
+        """Read the named columns in order; rows that fail the predicate may be among them, and times that lie in one of
+        the steps may be replaced by another of it.
+        """
 
 
 @runtime_checkable

@@ -22,6 +22,7 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.partitions import constant, with_partitions
 from penstock.sources.paths import Found, Paths, find, format_of
 from penstock.types.arrow import checked
+from penstock.types.windows import Steps
 
 THREADS = 8  # planning waits for disks more than for processors
 
@@ -61,9 +62,10 @@ class Dataset:
         columns: Sequence[str] | None = None,
         predicate: Expr | None = None,
         threads: int | None = None,
+        steps: Steps | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read all fragments in order, some ahead on other threads, leaving out what surely fails the predicate."""
-        return read_ahead(self.fragments, self.schema, columns, predicate, threads)
+        return read_ahead(self.fragments, self.schema, columns, predicate, threads, steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,14 @@ def rows_of_piece(
     """Read one piece, a group of rows that is worth a push at a time."""
     where = compiled.predicates.get(piece.stream)
     columns = _stored(compiled.columns[piece.stream], source)
-    batches = read(piece.fragment, source.schema, columns, where, footer or Footer(piece.fragment.path))
+    batches = read(
+        piece.fragment,
+        source.schema,
+        columns,
+        where,
+        footer or Footer(piece.fragment.path),
+        steps=compiled.coarse_times.get(piece.stream),
+    )
     first = piece.first_row
     for group in grouped(batches, GROUP_ROWS):
         yield Rows(piece.stream, group, first)

@@ -64,3 +64,19 @@ class LookBack:
     rows: int | None = None
     closed: str = "right"
     delay: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Stretches of time of one length, from an offset on, within which a query cannot tell times of a column apart.
+
+    >>> Steps("ts", 10, 3).number(12), Steps("ts", 10, 3).number(13)
+    (0, 1)
+    """
+
+    column: str
+    length: int
+    offset: int
+
+    def number(self, tick: int) -> int:
+        return (tick - self.offset) // self.length

@@ -1,0 +1,64 @@
+"""Times that need not be read: a row group whose times all lie in one step of a query's windows has one time, to the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.sources import footers
+from penstock.sources.ranges import Range
+from penstock.types.windows import Steps
+
+
+@dataclass(frozen=True, slots=True)
+class OneTime:
+    """A column of times that is known without reading it, in the ticks of its type."""
+
+    name: str
+    type: pa.DataType
+    tick: int
+
+    def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Put the column behind the others; whoever takes the batch finds columns by their names."""
+        ticks = np.full(batch.num_rows, self.tick, f"i{self.type.bit_width // 8}")
+        column = pa.Array.from_buffers(self.type, batch.num_rows, [None, pa.py_buffer(ticks)])
+        return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
+
+
+def in_steps(
+    numbers: Sequence[int],
+    metadata: Any,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    names: Mapping[str, str],
+    steps: Steps | None,
+) -> Iterator[tuple[list[int], OneTime | None]]:
+    """Cut row groups into runs whose times lie in one step, which is given, and others.
+
+    Something has to be read, to know how many rows there are: a query that reads nothing but times reads them.
+    """
+    if steps is None or steps.column not in columns or len(columns) < 2:
+        yield list(numbers), None
+        return
+    field = schema.field(steps.column)
+    leaves = footers.leaves(metadata, schema, {field.name: names.get(field.name, field.name)})
+    found = {number: footers.ranges(metadata, number, leaves).get(field.name) for number in numbers}
+    for step, run in groupby(numbers, key=lambda number: _step(found[number], steps)):
+        held = list(run)
+        first = found[held[0]]
+        low = None if step is None or first is None else first.low
+        yield held, OneTime(field.name, field.type, low) if isinstance(low, int) else None
+
+
+def _step(times: Range | None, steps: Steps) -> int | None:
+    """Number the step that all times lie in; None if they do not, or if that is not known."""
+    match times:
+        case Range(low=int(low), high=int(high), nulls=False) if steps.number(low) == steps.number(high):
+            return steps.number(low)
+        case _:
+            return None
