@@ -95,9 +95,3 @@ def test_what_spark_needs_is_checked_first(
 def test_settings_can_be_overridden() -> None:
     assert session.safe_settings(memory="2g", ui=True)["spark.ui.enabled"] == "true"
     assert session.safe_settings(memory="2g")["spark.driver.memory"] == "2g"
-
-
-def test_sockets_are_files_in_the_private_folder_unless_its_name_is_too_long(tmp_path: Path) -> None:
-    short, long = str(tmp_path)[:20], str(tmp_path).ljust(session.LONGEST_SOCKET_FOLDER + 1, "x")
-    assert session.socket_settings(short)["spark.python.unix.domain.socket.dir"] == short
-    assert session.socket_settings(long) == {}

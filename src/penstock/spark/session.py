@@ -6,7 +6,6 @@ import atexit
 import os
 import secrets
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OLDEST = (4, 1)
-LONGEST_SOCKET_FOLDER = (
-    60  # letters: the names of sockets have at most 104 on some systems, of which Spark takes 42
-)
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -93,21 +89,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         # Spark's own list misses these (the log of settings would show them).
         "spark.redaction.regex": "(?i)secret|password|passphrase|token|credential|api.?key|access.?key",
     }
-    settings |= socket_settings(folder)
     return settings if memory is None else {**settings, "spark.driver.memory": memory}
-
-
-def socket_settings(folder: str) -> dict[str, str]:
-    """Let the JVM and Python talk through files that only their owner can open, where the system takes names so long.
-
-    No port is open for it, and a task takes some 40 ms less: small messages over TCP wait for each other.
-    """
-    if not hasattr(socket, "AF_UNIX") or len(folder) > LONGEST_SOCKET_FOLDER:
-        return {}
-    return {
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": folder,
-    }
 
 
 def workers_path() -> str:
