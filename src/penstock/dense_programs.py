@@ -24,15 +24,16 @@ class CompiledDense:
 
     @cached_property
     def outputs(self) -> tuple[OutputColumn, ...]:
-        return self._edge.outputs
+        return output_columns(self._edge.outputs)
 
     @cached_property
     def kept(self) -> tuple[int, ...]:
         return tuple(each.kept for each in self._edge.memories)
 
-    @property
-    def _edge(self) -> DenseCall:
-        return self.call({}, edge=True, wide=False, lost=False)
+    @cached_property
+    def _edge(self) -> DenseKernel:
+        """A kernel that is written, to look at what it is given, but not made: no run may ever call it."""
+        return self._dense.kernel({}, edge=True)
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
         key = (frozenset((name, held) for name, held in nullable.items() if held), edge, wide, lost)

@@ -116,6 +116,7 @@ class Plan:
                     self.positions.steps,
                     self.is_always_there,
                     self.wide,
+                    this.name in self.positions.marking,
                 )
                 for group in self.groups[this.name]:
                     self.algebras |= {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -16,14 +17,16 @@ from penstock.loop.interpret import apply
 from penstock.loop.nodes import BOOL, I64, U64, Binary, Const, Type, Value, const
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
-from penstock.lower.partials import Finish, Partial, monoid_of, partials_of
-from penstock.lower.partials.needs import MOMENTS
+from penstock.lower.partials import PRESENT, Finish, MayBeNull, Partial, monoid_of, partials_of
+from penstock.lower.partials.needs import MOMENTS, flag_of
 from penstock.lower.signals.dense.light_moments import LIGHT_MOMENTS, light_moments
 from penstock.lower.signals.dense.positions import pane_of, result_step
 from penstock.temporal.nodes import Over, Per, Rolling, Span, Window
 from penstock.temporal.scope import reduced_type
 
 _COUNTED = (*MOMENTS, *LIGHT_MOMENTS, "comoments")  # kinds whose states begin with how many values there are
+# What is null wherever it counts no value, by its own count.
+_OF_SOME = frozenset({"mean", "var", "std", "skew", "kurtosis", "cov", "corr"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,7 @@ class Group:
     """Reductions of one object over the same span of the same source.
 
     `length` panes make the span; `every` is the step of the result; a `lag` of one leaves the present pane out.
-    `sampled` tells that every span holds a sample.
+    `sampled` tells that every span holds a sample, or that results are null by themselves where one does not.
     """
 
     source: str
@@ -143,8 +146,12 @@ def groups_of(
     steps: Mapping[str, int],
     always: Callable[[str], bool],
     wide: bool,
+    marked: bool,
 ) -> list[Group]:
-    """Gather reductions over the same span. `always(source)`: it has a sample at every position."""
+    """Gather reductions over the same span. `always(source)`: it has a sample at every position.
+
+    `marked`: somebody counts the results, so that each span must know whether it holds a sample.
+    """
     spans = dict.fromkeys((each.source, each.span, each.shift) for each in reductions)
     found = []
     for source, span, shift in spans:
@@ -162,6 +169,7 @@ def groups_of(
                 steps,
                 always(source),
                 wide,
+                marked,
             )
         )
     return found
@@ -175,10 +183,14 @@ def _group(
     steps: Mapping[str, int],
     always: bool,
     wide: bool,
+    marked: bool,
 ) -> Group:
     asked = tuple(Reduction(each.function, each.args, each.where, each.options) for each in overs)
     needed = [each for each in asked if not _has_moments(each, asked)]
-    partials = partials_of(needed, lambda expr: may_be_null(expr, schema, nullable))
+    null = partial(may_be_null, schema=schema, nullable=nullable)
+    partials = partials_of(needed, null)
+    told = not marked and partials[0] == PRESENT and all(_tells(each, null) for each in asked)
+    partials = partials[1:] if told else partials
     first, own = overs[0], steps[overs[0].source]
     pane = pane_of(first, steps)
     algebras = tuple(
@@ -188,8 +200,13 @@ def _group(
     return Group(
         first.source, first.span, first.shift, places, asked,
         tuple(reduced_type(each, schema) for each in overs),
-        partials, algebras, pane, _length(first.span, pane), result_step(first, steps), nullable, schema, always,
+        partials, algebras, pane, _length(first.span, pane), result_step(first, steps), nullable, schema, always or told,
     )  # fmt: skip
+
+
+def _tells(reduction: Reduction, null: MayBeNull) -> bool:
+    """Whether a result is null where there is no sample, without a look at whether there is one."""
+    return reduction.function in _OF_SOME or flag_of(reduction, null) is not None
 
 
 def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_entry: int) -> Algebra:

@@ -271,3 +271,12 @@ def test_a_feedback_goes_on_from_batch_to_batch() -> None:
         found += [v if ok else None for v, ok in zip(column.values.tolist(), there, strict=True)]
         lo = hi
     assert [repr(each) for each in found] == whole
+
+
+def test_windows_without_a_value_are_not_counted() -> None:
+    """A mean tells by itself that there is none; whoever counts windows asks whether they hold a sample."""
+    values = pa.array([1.0, None, None, None, 5.0, 6.0, None, None, None, None, 2.0, None])
+    x = pk.from_arrow(pa.table({"v": values}), time=pk.every(1)).signal("v")
+    assert x.per(2).mean().collect()["start"].to_pylist() == [0, 4, 10]
+    assert x.per(2).mean().per(12).count().collect()["value"].to_pylist() == [3]
+    assert x.per(2).mean().to_stream().collect()["start"].to_pylist() == [0, 4, 10]
