@@ -128,20 +128,19 @@ class Changes:
                 for place, span in enumerate(self.spec.spans)
                 if span.kind in GRIDS
             }
-            for place, cursor in enumerate(cursors):
-                self._read_ahead(place, tracks, cursor)
-            now = k.var("now", self._soonest(cursors, grids))
-            n = k.var("n", 0)
+            now, n = k.var("now", FIRST), k.var("n", 0)
             with k.while_(now < self.before):
+                for place, cursor in enumerate(cursors):
+                    self._read_ahead(place, tracks, cursor)
+                k.set(now, self._soonest(cursors, grids))
                 k.set(n, 0)
                 with k.while_((now < self.before) & (n < BLOCK)):
                     self._instant(tracks, cursors, grids, now, n)
                     k.set(n, n + 1)
                     k.set(now, self._soonest(cursors, grids))
-                self._place(cursors, n)
-                consume(lane, n)
-                for place, cursor in enumerate(cursors):
-                    self._read_ahead(place, tracks, cursor)
+                with k.if_(n > 0):
+                    self._place(cursors, n)
+                    consume(lane, n)
 
     def _track(self, place: int, lane: Var) -> _Lane:
         k, bounds = self.k, self.bounds[place]
@@ -189,12 +188,11 @@ class Changes:
     def _place(self, cursors: list[_Cursor], n: Var) -> None:
         """Make places on tracks of places in the block."""
         k = self.k
-        for place, cursor in enumerate(cursors):
-            with k.for_(0, n, "i") as i:
+        with k.for_(0, n, "i") as i:
+            for place, cursor in enumerate(cursors):
                 k.store(self.places[place], i, self.places[place][i] + cursor.base)
-        for place, span in enumerate(self.spec.spans):
-            if span.kind in (LAST, EVER):
-                with k.for_(0, n, "i") as i:
+            for place, span in enumerate(self.spec.spans):
+                if span.kind in (LAST, EVER):
                     self._write_first(place, span, i)
 
     def _write_first(self, place: int, span: Span, i: Var) -> None:
