@@ -316,6 +316,14 @@ class Expr(Reducible["Expr"]):
             )
         return call("round", self, decimals=decimals)
 
+    def quotient(self, other: object) -> Expr:
+        """Divide whole numbers and leave the fraction away, as SQL does; `//` rounds down."""
+        return call("quotient", self, other)
+
+    def remainder(self, other: object) -> Expr:
+        """Give what `quotient` leaves: it has the sign of the dividend, that of `%` the divisor's."""
+        return call("remainder", self, other)
+
     def _aggregated(self, function: Text, *others: object, where: object, **options: object) -> Expr:
         return aggregate(function, self, *others, where=where, **options)
 

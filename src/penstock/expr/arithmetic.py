@@ -125,6 +125,24 @@ def mod(setting: Setting, a: Any, b: Any) -> Any:
     return None if y == 0 else fit(x % y, setting.result, "the remainder of two values")
 
 
+def quotient(setting: Setting, a: Any, b: Any) -> int | None:
+    """Divide and leave the fraction away, as C and SQL do."""
+    x, y = int(a), int(b)
+    return None if y == 0 else fit(_truncated(x, y), setting.result, "the quotient of two values")
+
+
+def _truncated(x: int, y: int) -> int:
+    return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+
+
+def remainder(setting: Setting, a: Any, b: Any) -> Any:
+    """Give what such a division leaves, with the sign of the dividend."""
+    x, y = _both(a, b, setting)
+    if isinstance(x, float):
+        return math.nan if y == 0 or math.isinf(x) else math.fmod(x, y)
+    return None if y == 0 else fit(x - y * _truncated(x, y), setting.result, "the remainder of two values")
+
+
 def power(setting: Setting, a: Any, b: Any) -> float:
     x, y = float(a), float(b)
     try:

@@ -147,7 +147,7 @@ def _require_number(expr: Expr, dtype: pa.DataType) -> None:
 def _may_make_null(node: Expr) -> bool:
     """Find what can be null though its operands are not: a null itself, and a division of integers by zero."""
     match node:
-        case Literal(value=None) | Call(function="floordiv" | "mod"):
+        case Literal(value=None) | Call(function="floordiv" | "mod" | "quotient" | "remainder"):
             return True
         case _:
             return False

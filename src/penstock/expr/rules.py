@@ -169,6 +169,14 @@ def mod(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataTy
     return number_type(operands)
 
 
+def whole(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return number_type(operands) if all(each.kind in INTEGERS for each in operands) else None
+
+
+def numeric(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    return number_type(operands)
+
+
 def to_float(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
     return pa.float64() if all(each.kind in NUMBERS for each in operands) else None
 

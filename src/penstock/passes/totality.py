@@ -51,7 +51,7 @@ def _step_is_total(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]
     match expr:
         case Call(function=function) if function in _IF_FLOAT:
             return kind_of(type_of(expr, schema, reduced)) == "float"
-        case Call(function="mod"):
+        case Call(function="mod" | "remainder"):
             return kind_of(type_of(expr, schema, reduced)) in {"int", "uint", "float"}
         case Call(function=function, args=args) if function in _IF_UTC:
             return zone_of(value_type(type_of(args[0], schema, reduced))) is None

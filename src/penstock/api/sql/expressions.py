@@ -18,6 +18,7 @@ from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names
 from penstock.types.arrow import kind_of
 
+HEAVIEST = 5_000  # some translations name an operand several times: nested, they would grow without bound
 _TYPES = {
     **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
     **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
@@ -77,6 +78,13 @@ class Translator:
         return Translator(replace(self.names, grouped=False))
 
     def __call__(self, node: exp.Expression) -> Expr:
+        """Translate a node of the tree and all below it."""
+        made = self._made(node)
+        if self.text.weight(made.node) > HEAVIEST:
+            raise self.text.error("this expression grows too large; compute its parts in a sub-query", node)
+        return made
+
+    def _made(self, node: exp.Expression) -> Expr:
         if type(node) in _ARITHMETIC:
             return _ARITHMETIC[type(node)](self(node.this), self(node.expression))
         if type(node) in _COMPARISONS:
@@ -97,7 +105,7 @@ class Translator:
             case exp.IntDiv():
                 return scalars.whole_divided(self(node.this), self(node.expression), self.names)
             case exp.Mod():
-                return scalars.remainder(self(node.this), self(node.expression), self.names)
+                return self(node.this).remainder(self(node.expression))
             case exp.Interval():
                 return lit(as_timedelta(interval(node, self.text), self.text, node))
             case _:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from penstock.errors import PenstockError, SqlError
+from penstock.expr import nodes as ex
 
 _SHOWN = 40
 
@@ -18,6 +19,7 @@ class Text:
     """The text of a query, as errors point into it."""
 
     sql: str
+    _weights: dict[int, tuple[ex.Expr, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, start: int) -> str:
         r"""Name a place by line and column, both from 1.
@@ -38,6 +40,14 @@ class Text:
         piece = self.sql[start : end + 1]
         shown = piece if len(piece) <= _SHOWN else piece[: _SHOWN - 3] + "..."
         return SqlError(f"{self.place(start)}, at {shown!r}: {message}")
+
+    def weight(self, node: ex.Expr) -> int:
+        """Count the nodes of an expression as a tree; parts it shares with others are looked at once."""
+        known = self._weights.get(id(node))
+        if known is None:
+            known = node, 1 + sum(map(self.weight, ex.children(node)))
+            self._weights[id(node)] = known  # the node is kept as well: its id stays its own
+        return known[1]
 
     @contextmanager
     def at(self, node: exp.Expression) -> Iterator[None]:

@@ -38,9 +38,9 @@ def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stre
     >>> sorted(query.collect().to_pylist(), key=str)
     [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
     """
-    reading = read(text)
-    environment = Environment(reading, _named({**(streams or {}), **named}), {}, set(), _query)
     try:
+        reading = read(text)
+        environment = Environment(reading, _named({**(streams or {}), **named}), {}, set(), _query)
         relation = _query(reading.tree, environment, "")
     except RecursionError:
         raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None

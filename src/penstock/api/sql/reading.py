@@ -64,6 +64,8 @@ def read(sql: object) -> Reading:
         raise SqlError(f"a query is a text, not a {type(sql).__name__}")
     if len(sql) > LONGEST:
         raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
+    if any("\ud800" <= character <= "\udfff" for character in sql):
+        raise SqlError("the text holds half a character (a lone surrogate)")
     text = Text(sql)
     found, clauses = _without_windows(_plain_names(_one_query(_tokens(text), text)), text)
     (tree,) = _parsed(_relations_first(found), text)

@@ -147,7 +147,7 @@ def _special_call(
     if len(arguments) != 2:
         raise translate.text.error(f"{name} takes two arguments", node)
     if name == "mod":
-        return remainder(translate(arguments[0]), translate(arguments[1]), translate.names)
+        return translate(arguments[0]).remainder(translate(arguments[1]))
     unit = str(_constant(arguments[0], translate, str)).lower()
     value = translate(arguments[1])
     if unit == "week":  # 1970-01-01 was a Thursday, weeks begin on Monday
@@ -193,30 +193,4 @@ def divided(a: Expr, b: Expr, names: Names) -> Expr:
 
 def whole_divided(a: Expr, b: Expr, names: Names) -> Expr:
     """Divide and leave the fraction away."""
-    if not _whole(a, b, names=names):
-        return a // b
-    floor = a // b
-    below = _signs_differ(a, b, names)
-    return floor if below is None else when(below & (a % b != 0)).then(floor + 1).otherwise(floor)
-
-
-def remainder(a: Expr, b: Expr, names: Names) -> Expr:
-    """Give the remainder, with the sign of the dividend, as in SQL."""
-    floored = a % b
-    below = _signs_differ(a, b, names)
-    return floored if below is None else when(below & (floored != 0)).then(floored - b).otherwise(floored)
-
-
-def _signs_differ(a: Expr, b: Expr, names: Names) -> Expr | None:
-    """Tell where only one of two numbers is negative; None if that is never so."""
-    possible = [each for each in (a, b) if not _never_negative(each, names)]
-    if not possible:
-        return None
-    return possible[0] < 0 if len(possible) == 1 else (a < 0) ^ (b < 0)
-
-
-def _never_negative(value: Expr, names: Names) -> bool:
-    if isinstance(value.node, Literal) and isinstance(value.node.value, int | float):
-        return value.node.value >= 0
-    dtype = names.type_of(value)
-    return dtype is not None and kind_of(dtype) == "uint"
+    return a.quotient(b) if _whole(a, b, names=names) else a // b

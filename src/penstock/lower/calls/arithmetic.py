@@ -98,10 +98,27 @@ def _modulo(scope: Scope, call: ex.Call) -> Cell:
     return Cell(select(wrong_sign, rest + y, rest), both(a, b))
 
 
+def _quotient(scope: Scope, call: ex.Call) -> Cell:
+    a, b = (scope.lower(arg) for arg in call.args)
+    return _integer_division(scope, a, b, scope.machine_of(call), _truncating)
+
+
+def _remainder(scope: Scope, call: ex.Call) -> Cell:
+    goal = scope.machine_of(call)
+    a, b = (scope.lower(arg) for arg in call.args)
+    if goal.is_float:
+        return Cell(a.value.to(F64).rem(b.value.to(F64)), both(a, b))
+    return _integer_division(scope, a, b, goal, lambda x, y: x.rem(y))
+
+
+def _truncating(x: Value, y: Value) -> Value:
+    return x.div(y)
+
+
 def _integer_division(
     scope: Scope, a: Cell, b: Cell, goal: Type, op: Callable[[Value, Value], Value]
 ) -> Cell:
-    """Divide rounding down; by zero there is no result, so it is null."""
+    """Divide, rounding as `op` does; by zero there is no result, so it is null."""
     inside = goal if embeds(a.value.type, goal) and embeds(b.value.type, goal) else I128
     x, y = scope.k.var("x", a.value.to(inside)), scope.k.var("y", b.value.to(inside))
     present = both(a, b)
@@ -111,7 +128,7 @@ def _integer_division(
         return scope.narrowed(Cell(scope.k.var("wide", result), valid), goal)
     if goal.kind == "int":
         # Only the quotient of the smallest integer by -1 overflows; its remainder is 0.
-        divides = const(op is calendar.floor_div, BOOL)
+        divides = const(op in (calendar.floor_div, _truncating), BOOL)
         scope.fail(narrow(valid, y.eq(-1) & x.eq(limits(goal)[0]) & divides))
     return Cell(result, valid)
 
@@ -159,6 +176,8 @@ ARITHMETIC: dict[str, Rule] = {
     "div": _divide,
     "floordiv": _floordiv,
     "mod": _modulo,
+    "quotient": _quotient,
+    "remainder": _remainder,
     "pow": _power,
     "neg": _negation,
     "abs": _absolute,

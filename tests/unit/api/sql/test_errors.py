@@ -13,6 +13,7 @@ WRONG = {
     "": (pk.SqlError, "no query"),
     " ;; -- nothing": (pk.SqlError, "no query"),
     "select k from u; select k from u": (pk.SqlError, "line 1, column 16, at ';': a text holds one query"),
+    'select v as "\ud800" from u': (pk.SqlError, "half a character"),
     "select k in from u": (pk.SqlError, ""),
     "select k from u [partition]": (pk.SqlError, "the window ends too early"),
     "insert into u values (1)": (pk.SqlError, "a query is a SELECT"),
@@ -154,6 +155,25 @@ def test_a_query_is_a_text(given: object) -> None:
 def test_only_streams_can_be_read() -> None:
     with pytest.raises(pk.ExpressionTypeError, match="SQL reads streams"):
         pk.sql("select * from s", s={"v": [1]})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select v" + " / v % 7" * 40 + " from u",
+        "select k" + " is not distinct from 'a' is not distinct from 'a'" * 20 + " from u",
+        "select " + "nullif(" * 40 + "v" + ", 1)" * 40 + " from u",
+        "select " + "case " * 30 + "v" + " when 1 then 2 when 3 then 4 end" * 30 + " from u",
+        "select v from " + "(" * 15 + "u" + ")" * 15,
+        "select v from " + "(select v from " * 20 + "u" + ") q" * 20,
+    ],
+)
+def test_texts_that_could_grow_do_not(text: str) -> None:
+    """Each of these is answered, one way or the other, at once."""
+    try:
+        query(text)
+    except pk.PenstockError as error:
+        assert str(error)  # noqa: PT017 - either is right
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
