@@ -33,6 +33,9 @@ QUERIES: dict[str, Any] = {
     "by nothing": EVENTS.window(10, every=4).agg(**EXACT),
     "twice": EVENTS.window(3, by="k").agg(s=pk.sum("v")).window(9, by="k").agg(s=pk.sum("s")),
     "sessions": EVENTS.window(pk.session(3), by="k").agg(m=pk.median("v")),
+    "medians": EVENTS.window(10, every=5, by="k").agg(m=pk.median("v")),
+    "medians with gaps": EVENTS.window(pk.sliding(3, every=7)).agg(m=pk.median("v")),
+    "a join": EVENTS.join(EVENTS.filter(pk.col("n") > 0), on="k", window=10),
     "a look-back": EVENTS.rolling(5).agg(m=pk.median("v")),
     "distinct": EVENTS.distinct(["k", "n"]),
 }

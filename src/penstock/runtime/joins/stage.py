@@ -12,8 +12,9 @@ import pyarrow as pa
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.joins.results import Emitted
-from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.lanes.rows import Rows, arrived, rows_back
 from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.lanes.waiting import Waiting
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.types.time import Time
@@ -37,35 +38,23 @@ class Matcher(Protocol):
 
 @dataclass
 class Port:
-    """One input: the rows that wait, and how far its time has advanced.
-
-    Rows that come are only put to the others when somebody looks: many small batches are joined once.
-    """
+    """One input: the rows that wait, and how far its time has advanced."""
 
     schema: pa.Schema
     time: Time
     keys: tuple[str, ...]
     counted: Metrics | None
-    pieces: list[Rows] = field(init=False, default_factory=list)
-    oldest: int = field(init=False, default=FOREVER)
+    waiting: Waiting = field(init=False)
     watermark: int = field(init=False, default=NEVER)
 
-    @property
-    def rows(self) -> Rows:
-        if len(self.pieces) != 1:
-            self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
-        return self.pieces[0]
-
-    @rows.setter
-    def rows(self, rows: Rows) -> None:
-        self.pieces, self.oldest = [rows], _oldest(rows)
+    def __post_init__(self) -> None:
+        self.waiting = Waiting(self.schema)
 
     def add(self, flows: list[Flow]) -> None:
         """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
         rows = self.taken(flows)
         if rows is not None:
-            self.pieces.append(rows)
-            self.oldest = min(self.oldest, _oldest(rows))
+            self.waiting.add(rows)
 
     def taken(self, flows: list[Flow]) -> Rows | None:
         """The rows that are not late, if there are any."""
@@ -88,27 +77,25 @@ class Port:
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Take out the rows before a watermark, in order; the others stay."""
-        now = self.rows
+        now = self.waiting.take()
         if watermark == FOREVER:
-            self.rows = no_rows(self.schema)
+            pass
         elif sorter.in_order(now.times):
             cut = int(np.searchsorted(now.times, watermark))
-            self.rows, now = now.part(cut, len(now)), now.part(0, cut)
+            self.waiting.replace(now.part(cut, len(now)))
+            now = now.part(0, cut)
             if now.sequence is None and now.branch is None:
                 return now
         else:
             ahead = now.times >= watermark
-            self.rows, now = now.chosen(ahead), now.chosen(~ahead)
+            self.waiting.replace(now.chosen(ahead))
+            now = now.chosen(~ahead)
         order = now.order(sorter)
         return now if order is None else now.chosen(order)
 
     def keep(self, rows: Rows) -> None:
         """Put rows back that are needed further on."""
-        self.rows = rows.seen().followed_by(self.rows)
-
-
-def _oldest(rows: Rows) -> int:
-    return int(rows.times.min()) if len(rows) else FOREVER
+        self.waiting.replace(rows.seen().followed_by(self.waiting.rows))
 
 
 @dataclass
@@ -144,11 +131,19 @@ class JoinStage:
 
     def _ahead(self, watermark: int) -> int:
         """No result yet to come is older than the oldest row that waits: its time is that of the later row."""
-        return min(watermark, self.left.oldest, self.right.oldest)
+        return min(watermark, self.left.waiting.oldest, self.right.waiting.oldest)
+
+    def _settle(self) -> None:
+        """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
+        now = min(self.left.watermark, self.right.watermark)
+        if now > self.watermark:
+            made = list(self._emit(now))
+            assert not made, "a window was complete that nobody had noticed"
 
     def save(self) -> Mapping[str, Kept]:
+        self._settle()
         times = {"left": self.left.watermark, "right": self.right.watermark, "both": self.watermark}
-        rows = {name: side.rows.kept(side.keys) for name, side in self._sides()}
+        rows = {name: side.waiting.rows.kept(side.keys) for name, side in self._sides()}
         return {"marks": marks(**times), **rows}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
@@ -157,7 +152,7 @@ class JoinStage:
         for name, side in self._sides():
             side.watermark = saved[name]
             if name in tables:
-                side.rows = rows_back(tables[name], side.schema, side.time)
+                side.waiting.replace(rows_back(tables[name], side.schema, side.time))
 
     def _sides(self) -> tuple[tuple[str, Port], tuple[str, Port]]:
         return ("left", self.left), ("right", self.right)

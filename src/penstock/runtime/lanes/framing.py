@@ -125,12 +125,16 @@ class Released:
         """Go on from the rows alone: they tell which windows they have been in."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SessionFraming(Released):
-    """Sessions. `call` lists the rows they begin with."""
+    """Sessions. `call` lists the rows they begin with; none is complete before time has passed `due`."""
 
     gap: int
     call: Call
+    due: int = field(default=NEVER)
+
+    def completes(self, before: int, watermark: int) -> bool:
+        return watermark > self.due
 
     def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The first row of each session, the row behind its last, and when it ends."""
@@ -149,7 +153,10 @@ class SessionFraming(Released):
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         lo, hi, end = self._sessions(lanes)
-        return np.repeat(end >= watermark, hi - lo)
+        open_yet = end >= watermark
+        # Rows yet to come, or ahead of the watermark, may lengthen a session, and end none of their own sooner.
+        self.due = min(int(end[open_yet].min(initial=FOREVER)), watermark + self.gap)
+        return np.repeat(open_yet, hi - lo)
 
     def ahead(self, watermark: int) -> int:
         return watermark if watermark in (NEVER, FOREVER) else watermark - 1

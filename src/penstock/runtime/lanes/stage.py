@@ -17,7 +17,8 @@ from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.lanes.framing import Gate
 from penstock.runtime.lanes.implied import arrived_implied
 from penstock.runtime.lanes.lanes import Lanes, Layout
-from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.lanes.rows import arrived, rows_back
+from penstock.runtime.lanes.waiting import Waiting
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.types.time import Time
@@ -41,11 +42,12 @@ class LaneStage:
     time: Time
     release: Time
     metrics: Metrics | None
-    rows: Rows = field(init=False)
+    waiting: Waiting = field(init=False)
     watermark: int = field(init=False, default=NEVER)
+    looked: bool = field(init=False, default=True)
 
     def __post_init__(self) -> None:
-        self.rows = no_rows(self.schema)
+        self.waiting = Waiting(self.schema)
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         """Take rows in. Windows a row came too late for are emitted before it is added to the others."""
@@ -62,17 +64,29 @@ class LaneStage:
         return made
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        flows = self._emit(watermark) if watermark > self.watermark else []
+        flows: list[Flow] = []
+        if watermark > self.watermark:
+            self.looked = self.gate.completes(self.watermark, watermark)
+            flows = self._emit(watermark) if self.looked else []
+            self.watermark = watermark
         return flows, self._ahead()
 
+    def _settle(self) -> None:
+        """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
+        if not self.looked:
+            made = self._emit(self.watermark)
+            assert not made, "a window was complete that nobody had noticed"
+            self.looked = True
+
     def save(self) -> Mapping[str, Kept]:
-        return {"marks": marks(watermark=self.watermark), "rows": self.rows.kept(self.layout.keys)}
+        self._settle()
+        return {"marks": marks(watermark=self.watermark), "rows": self.waiting.rows.kept(self.layout.keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = marked(tables["marks"])["watermark"]
         self.gate.resume(self.watermark)
         if "rows" in tables:
-            self.rows = rows_back(tables["rows"], self.schema, self.time)
+            self.waiting.replace(rows_back(tables["rows"], self.schema, self.time))
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -109,30 +123,28 @@ class LaneStage:
         some = [flow for flow in flows if flow.batch.num_rows]
         if some:
             take_in = arrived if self.time.period is None else arrived_implied
-            self.rows = self.rows.followed_by(take_in(some, self.schema, self.time))
+            self.waiting.add(take_in(some, self.schema, self.time))
 
     # -- windows -------------------------------------------------------------------------------------
 
     def _emit(self, watermark: int) -> list[Flow]:
         """Give the windows that are complete at a watermark, and forget the rows nobody needs any more."""
         self.watermark = watermark
-        ahead = self._released(self.rows.batch) >= watermark if watermark != FOREVER else None
-        lanes = self.layout.lanes(self.rows if ahead is None else self.rows.chosen(~ahead))
+        rows = self.waiting.take()
+        ahead = self._released(rows.batch) >= watermark if watermark != FOREVER else None
+        lanes = self.layout.lanes(rows if ahead is None else rows.chosen(~ahead))
         made = self.emission(lanes, watermark)
-        if ahead is None:
-            self.rows = no_rows(self.schema)
-        else:
+        if ahead is not None:
             needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
             kept = lanes.came.chosen(np.sort(needed)).seen()  # as they came: rows of one time stay in order
-            self.rows = kept.followed_by(self.rows.chosen(ahead))
+            self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
         return [Flow(batch) for batch in made if batch.num_rows]
 
     def _ahead(self) -> int:
         """How far time has advanced behind the stage: rows that are given again may be old."""
         if not self.repeats_rows or self.watermark in (NEVER, FOREVER):
             return self.gate.ahead(self.watermark)
-        waiting = int(self.rows.times.min()) if len(self.rows) else FOREVER
-        return min(waiting, self.gate.oldest(self.watermark))
+        return min(self.waiting.oldest, self.gate.oldest(self.watermark))
 
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:

@@ -1,0 +1,44 @@
+"""Rows that wait for their windows. They are only put together when somebody looks: many small batches, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from penstock.runtime.flow import FOREVER
+from penstock.runtime.lanes.rows import Rows, no_rows
+
+
+@dataclass
+class Waiting:
+    """Rows of one schema, as they came; `oldest` is the earliest time among them."""
+
+    schema: pa.Schema
+    pieces: list[Rows] = field(init=False, default_factory=list)
+    oldest: int = field(init=False, default=FOREVER)
+
+    def add(self, rows: Rows) -> None:
+        self.pieces.append(rows)
+        self.oldest = min(self.oldest, _oldest(rows))
+
+    @property
+    def rows(self) -> Rows:
+        """All of them."""
+        if len(self.pieces) != 1:
+            self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
+        return self.pieces[0]
+
+    def replace(self, rows: Rows) -> None:
+        """Let these wait instead."""
+        self.pieces, self.oldest = [rows], _oldest(rows)
+
+    def take(self) -> Rows:
+        """All of them; nobody waits any more."""
+        rows = self.rows
+        self.replace(no_rows(self.schema))
+        return rows
+
+
+def _oldest(rows: Rows) -> int:
+    return int(rows.times.min()) if len(rows) else FOREVER
