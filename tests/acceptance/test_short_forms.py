@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
@@ -117,6 +118,15 @@ def test_a_key_of_a_signal_is_not_called_as_a_bound() -> None:
 def test_a_join_says_that_kernels_come_with_rows() -> None:
     joined = EVENTS.join(EVENTS, on="k", window="1d")
     assert "joins make kernels for the algorithm" in joined.explain("loop")
+
+
+def test_times_of_pandas_count_in_nanoseconds() -> None:
+    ticks = pk.from_arrow(pa.table({"ts": pa.array([0, 5], pa.timestamp("ns"))}), time="ts")
+    assert ticks.filter(pk.col("ts") >= pd.Timestamp(5)).collect().num_rows == 1
+    assert ticks.filter(pk.col("ts") - pd.Timestamp(0) > pd.Timedelta(4, "ns")).collect().num_rows == 1
+    assert ticks.window(pd.Timedelta(5, "ns")).agg(n=pk.count()).collect()["n"].to_pylist() == [1, 1]
+    with pytest.raises(pk.ExpressionTypeError, match="NaT"):
+        _ = pk.col("ts") > pd.NaT
 
 
 def test_what_is_no_regular_expression_is_refused_where_it_is_written() -> None:

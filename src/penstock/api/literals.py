@@ -44,7 +44,7 @@ def _natural(value: object) -> Literal:
         case date():
             return Literal(value.toordinal() - _EPOCH.toordinal(), pa.date32())
         case timedelta():
-            return Literal(value // _MICROSECOND, pa.duration("us"))
+            return _span(value)
         case pa.Scalar():
             return _scalar(value)
         case _:
@@ -70,9 +70,32 @@ def _text(value: str) -> Literal:
 
 
 def _instant(value: datetime) -> Literal:
-    if value.tzinfo is None:
-        return Literal((value - _EPOCH) // _MICROSECOND, pa.timestamp("us"))
-    return Literal((value - _EPOCH.replace(tzinfo=UTC)) // _MICROSECOND, pa.timestamp("us", "UTC"))
+    zone = None if value.tzinfo is None else "UTC"
+    micros = (_plain(value) - (_EPOCH if zone is None else _EPOCH.replace(tzinfo=UTC))) // _MICROSECOND
+    finer = getattr(value, "nanosecond", 0)  # pandas counts further than Python
+    return (
+        Literal(micros * 1_000 + finer, pa.timestamp("ns", zone))
+        if finer
+        else Literal(micros, pa.timestamp("us", zone))
+    )
+
+
+def _plain(value: datetime) -> datetime:
+    """Give a datetime of Python's own; pandas' NaT is none, though it says so."""
+    if value != value:  # noqa: PLR0124 - as NaN, it is not even itself
+        raise _refused(value)
+    whole = getattr(value, "to_pydatetime", None)
+    return value if whole is None else whole(warn=False)
+
+
+def _span(value: timedelta) -> Literal:
+    if value != value:  # noqa: PLR0124 - pandas' NaT
+        raise _refused(value)
+    finer = getattr(value, "nanoseconds", 0)
+    if not finer:
+        return Literal(value // _MICROSECOND, pa.duration("us"))
+    whole = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
+    return Literal(whole * 1_000 + finer, pa.duration("ns"))
 
 
 def _scalar(value: Any) -> Literal:

@@ -34,7 +34,7 @@ def nanoseconds(duration: object, what: str = "the duration") -> Fraction:
             return _parse(duration, what)
         case timedelta():
             whole = (duration.days * 86_400 + duration.seconds) * 10**6 + duration.microseconds
-            return Fraction(whole * 1_000)
+            return Fraction(whole * 1_000 + getattr(duration, "nanoseconds", 0))  # which pandas' have
         case _:
             raise DurationError(f"{what} is {_described(duration)}, which is not a duration; {_HOW}")
 
@@ -169,7 +169,7 @@ def written(duration: timedelta) -> str:
     '1d1h30m5us'
     """
     rest, parts = int(nanoseconds(duration)), []
-    for name in ("d", "h", "m", "s", "ms", "us"):
+    for name in ("d", "h", "m", "s", "ms", "us", "ns"):
         count, rest = divmod(rest, _UNITS[name])
         parts += [f"{count}{name}"] if count else []
     return "".join(parts)
