@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ _DOUBT = 5.0  # seconds after its start in which a broker may not know its topic
 _PAUSE = 0.2
 
 Range = tuple[int, int]
+
+_error = methodcaller("error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +87,29 @@ class Topic:
                 "before they were read; keep messages for longer, or begin with a new checkpoint"
             )
         consumer.assign([kafka.TopicPartition(self.topic, partition, begin)])
-        at, waited = begin, 0
+        at, since = begin, self.clock.now()
         while at < end:
-            found = consumer.consume(MOST_MESSAGES, timeout=1.0)
-            rows: list[Message] = [each for each in found if each.error() is None]
+            # It waits until there are so many: asked for more than there are, for the whole second.
+            found = consumer.consume(min(MOST_MESSAGES, end - at), timeout=1.0)
+            rows: list[Message] = _messages(found)
             while rows and rows[-1].offset() >= end:
                 rows.pop()
             if rows:
                 yield rows
             moved = _position(consumer, self.topic, partition, at)
-            waited = 0 if moved > at else waited + 1
-            if waited > _PATIENCE:
+            since = self.clock.now() if moved > at else since
+            if self.clock.now() - since > _PATIENCE:
                 raise SourceError(
                     f"partition {partition} of topic {self.topic!r} gives nothing at offset {at}"
                 )
             at = moved
+
+
+def _messages(found: list[Any]) -> list[Message]:
+    """Leave out what only says that something went wrong, or that a partition ends: of hundreds of thousands, few do."""
+    if not any(map(_error, found)):
+        return found
+    return [each for each in found if each.error() is None]
 
 
 def _position(consumer: Any, topic: str, partition: int, before: int) -> int:

@@ -7,11 +7,12 @@ Columns named `kafka_key`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` 
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import methodcaller
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -21,6 +22,8 @@ from penstock.sources.conform import cast, check
 
 _AVRO = ("avro", "avro-registry")
 FORMATS = ("json", "arrow", *_AVRO)
+_NEWLINE, _OPEN, _CLOSE = b"\n{}"
+_value = methodcaller("value")
 
 
 class Message(Protocol):
@@ -100,9 +103,9 @@ class Decoder:
 
     def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:
         if self.format == "json":
-            return self._with_own(self._json([each.value() for each in messages]), messages)
+            return self._with_own(self._json(list(map(_value, messages))), messages)
         if self.format in _AVRO:
-            return self._with_own(self._avro([each.value() for each in messages]), messages)
+            return self._with_own(self._avro(list(map(_value, messages))), messages)
         rows = [self._with_own(self._arrow(each.value()), [each]) for each in messages]
         return _one(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
@@ -115,7 +118,7 @@ class Decoder:
         text = _lines(values)
         options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
         table = pj.read_json(
-            io.BytesIO(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
+            pa.BufferReader(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
         )
         if table.num_rows != len(values):
             raise ValueError("a value is several objects")
@@ -159,20 +162,26 @@ class Decoder:
 
 
 def _lines(values: Sequence[bytes | None]) -> bytes:
-    """Put objects in lines. That each begins and ends as one, a few counts tell; only where they do not, each is asked."""
-    text = b"\n".join(value or b"" for value in values)
-    between = len(values) - 1
-    if (
-        text.startswith(b"{")
-        and text.endswith(b"}")
-        and text.count(b"}\n{") == between
-        and text.count(b"\n") == between
-    ):
+    """Put objects in lines. That each begins and ends as one, their neighbours tell; only where they do not, each is asked."""
+    try:
+        text = b"\n".join(values)  # type: ignore[arg-type]  # what is none is found out below
+    except TypeError:
+        text = b""
+    if _one_a_line(text, len(values)):
         return text
     lines = [(value or b"").strip() for value in values]
     if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
         raise ValueError("a value is no object")
     return b"\n".join(lines)
+
+
+def _one_a_line(text: bytes, lines: int) -> bool:
+    """Tell whether a text has so many lines, each from a brace to a brace. An array of bytes is searched at once."""
+    array = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(array == _NEWLINE)
+    if len(ends) != lines - 1 or not text.startswith(b"{") or not text.endswith(b"}"):
+        return False
+    return bool((array[ends - 1] == _CLOSE).all() and (array[ends + 1] == _OPEN).all())
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

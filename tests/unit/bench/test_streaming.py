@@ -7,9 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.bench.figures import Case
 from penstock.bench.measure import Outcome
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.streaming.feed import write_feed
+from penstock.bench.streaming.kafka_case import BARE, QUERY, kafka_figures
 from penstock.bench.streaming.processors import tree_seconds
 from penstock.bench.streaming.questions import QUESTIONS, complete, last_start, ours
 from penstock.bench.streaming.suite import StreamingOptions, speed_figures, state_figure
@@ -60,3 +62,11 @@ def test_files_of_a_feed_go_on_where_the_last_one_ended_and_are_read_in_that_ord
     times = [pq.read_table(each.path)["ts"].cast(pa.int64()).to_pylist() for each in found]
     assert [len(each) for each in times] == [3, 5, 2]
     assert [each for file in times for each in file] == [START_US + STEP_US * row for row in range(10)]
+
+
+def test_of_kafka_most_of_the_consumers_speed_or_two_million_rows_are_asked_for() -> None:
+    mine = Outcome(QUERY, "penstock", 1, seconds=[2.0], cpu_seconds=[2.0], agrees=True)
+    bare = Outcome(BARE, "peer", 1, seconds=[1.0], cpu_seconds=[1.0], agrees=True)
+    slow, fast = (kafka_figures(Case("", rows, 0, (mine, bare))) for rows in (1_000_000, 5_000_000))
+    assert [figure.met for figure in slow] == [False, None, None]
+    assert [figure.met for figure in fast] == [None, None, True]

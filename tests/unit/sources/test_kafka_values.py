@@ -79,3 +79,14 @@ def test_arrow_values_of_other_columns_are_malformed() -> None:
         writer.write_table(table)
     found = Decoder("x", SCHEMA, "arrow", "t")(messages(bytes(sink.getvalue()), b"rubbish", None))
     assert (len(found.bad), found.batch.num_rows) == (3, 0)
+
+
+@pytest.mark.parametrize("odd", [b"", b"\n", b"{}\n{}", b'{"t": "2026-01-01"}\n', b"}\n{", b"{", None])
+def test_no_value_runs_into_the_next_wherever_it_lies(odd: bytes | None) -> None:
+    """A value of two lines may end with a brace in each: the number of lines tells it from two values."""
+    plain = [b'{"t": "2026-01-01", "v": %d}' % number for number in range(4)]
+    for place in range(5):
+        found = Decoder("x", SCHEMA, "json", "t")(messages(*plain[:place], odd, *plain[place:]))
+        rest = [value for value in found.batch.column("v").to_pylist() if value is not None]
+        assert rest == [0, 1, 2, 3]
+        assert len(found.bad) + found.batch.num_rows == 5

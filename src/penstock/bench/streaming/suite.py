@@ -19,6 +19,7 @@ from penstock.bench.measure import Outcome
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.peers import PEER_GROUP
 from penstock.bench.streaming.feed import write_feed
+from penstock.bench.streaming.kafka_case import kafka_cases
 from penstock.bench.streaming.questions import (
     OURS,
     QUESTIONS,
@@ -73,9 +74,13 @@ def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
             lake = _lake(options, Path(folder), progress)
             cases = [asked(each, options, spark, lake, progress) for each in QUESTIONS]
-            return cases, [latency_figure(spark, options, Path(folder), progress)]
+            alone = [latency_figure(spark, options, Path(folder), progress)]
     finally:
         spark.stop()
+    messages, missing = kafka_cases(options.rows, options.keys, options.repeat, progress)
+    if missing is not None:
+        alone.append(Figure(f"Kafka is not measured: {missing}", None))
+    return [*cases, *messages], alone
 
 
 def _lake(options: StreamingOptions, folder: Path, progress: Progress) -> str:

@@ -6,9 +6,13 @@ import re
 from typing import Any
 
 from penstock import errors
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StateError
 
 _RAISED = re.compile(r"penstock\.errors\.(\w+): (.*)")
+# What Spark and Hadoop say of files in a checkpoint that they cannot read.
+_DAMAGED = re.compile(
+    r"\[?(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|INVALID_\w*CHECKPOINT\w*)|(ChecksumException)"
+)
 
 
 def streaming_problem(query: Any) -> PenstockError | None:
@@ -32,4 +36,12 @@ def problem_in(text: str) -> PenstockError | None:
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PenstockError):
             return kind(message)
-    return None
+    found = _DAMAGED.search(text)
+    return None if found is None else StateError(_damaged(found[1] or found[2]))
+
+
+def _damaged(reason: str) -> str:
+    return (
+        f"Spark cannot read the state in the checkpoint ({reason}): files of it are damaged or gone; "
+        "put them back, or begin with a new checkpoint"
+    )

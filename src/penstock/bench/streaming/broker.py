@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # its stubs miss one
+
+from penstock.codegen.cache import default_directory
 
 VERSION = "4.1.1"
-CACHE = Path(__file__).parents[2] / ".cache" / "kafka"
+_WAITING = 50_000  # messages that a producer may hold
+CACHE = (default_directory() or Path(".cache")) / "kafka"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion><groupId>penstock</groupId><artifactId>broker</artifactId><version>1</version>
@@ -27,7 +30,7 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>"""
 
 
-class NoBroker(Exception):
+class NoBroker(Exception):  # noqa: N818 - no error of a user's
     """Why there is none."""
 
 
@@ -138,20 +141,27 @@ class Broker:
         self,
         topic: str,
         messages: list[tuple[int, bytes, bytes | None]],
-        headers: list[tuple[str, bytes]] | None = None,
+        headers: list[tuple[str, str | bytes | None]] | None = None,
     ) -> None:
         """Send (partition, value, key), in order."""
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
-        for partition, value, key in messages:
+        for number, (partition, value, key) in enumerate(messages):
+            if number % _WAITING == 0 and producer.flush(60):
+                raise NoBroker("the broker takes no messages")
             producer.produce(topic, value, key=key, partition=partition, headers=headers)
-        assert producer.flush(60) == 0
+        if producer.flush(60):
+            raise NoBroker("the broker takes no messages")
 
     def _java(self, *arguments: str) -> list[str]:
         return ["java", "-Xmx384m", "-cp", f"{jars()}{os.sep}*", *arguments]
 
     def _wait(self) -> None:
         """Ask until it answers."""
-        quiet = {"bootstrap.servers": self.servers, "log_level": 0, "reconnect.backoff.max.ms": 500}
+        quiet: dict[str, str | float | bool] = {
+            "bootstrap.servers": self.servers,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 500,
+        }
         admin = AdminClient(quiet)
         for _ in range(60):
             with contextlib.suppress(KafkaException):

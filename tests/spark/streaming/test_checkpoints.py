@@ -1,0 +1,148 @@
+"""Checkpoints of Spark that somebody damaged, or from which commits are gone: an error of ours or the right answer."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+from penstock.spark.streaming.problems import problem_in
+from tests.spark.agree import assert_same
+from tests.spark.streaming.feed import Feed
+from tests.spark.streaming.test_micro_batches import LAST, TABLE, cut, declared
+
+PARTS = [*cut(TABLE, [30, 60, 90, 120]), LAST]
+
+Damage = Callable[[bytes], bytes]
+
+
+def flipped(place: float) -> Damage:
+    """Turn one bit around."""
+
+    def damage(data: bytes) -> bytes:
+        at = int(place * (len(data) - 1))
+        return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+    return damage
+
+
+DAMAGES: dict[str, Damage] = {
+    "cut to nothing": lambda data: b"",
+    "cut in half": lambda data: data[: len(data) // 2],
+    "one byte short": lambda data: data[:-1],
+    "more behind it": lambda data: data + b"\0" * 16,
+    **{f"a bit at {place:.0%}": flipped(place) for place in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)},
+}
+
+
+def uncommitted(feed: Feed) -> None:
+    """Be the crash between the sink's commit and Spark's."""
+    newest = max((feed.checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    newest.unlink()
+    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.campaign  # a query starts for every batch, more than a minute
+@pytest.mark.parametrize(("name", "scanned"), [("sliding", True), ("sessions", False)])
+def test_each_batch_may_come_again_because_its_commit_is_gone(
+    spark: Any, tmp_path: Path, name: str, scanned: bool
+) -> None:
+    feed = Feed(tmp_path)
+    for number, part in enumerate(PARTS):
+        feed.put(number, part)
+        run = feed.run(spark, name, scanned)
+        assert run.exception() is None
+        newest = max(int(each.name) for each in (feed.checkpoint / "commits").glob("[0-9]*"))
+        assert newest == number, "every file is a batch, and none was left out or read anew"
+        uncommitted(feed)
+    assert feed.run(spark, name, scanned).exception() is None
+    want = declared("1s")[name].collect(TABLE)
+    assert_same(want, feed.result(want.schema), f"{name}, after each of {len(PARTS)} batches came twice")
+
+
+def prepared(spark: Any, folder: Path) -> Feed:
+    """Run two batches of a query, and have the rest of its input ready."""
+    feed = Feed(folder)
+    feed.put(0, PARTS[0])
+    feed.put(1, PARTS[1])
+    assert feed.run(spark, "tumbling", scanned=True).exception() is None
+    feed.put(2, LAST)
+    return feed
+
+
+def newest_states(checkpoint: Path) -> list[Path]:
+    """List the files of the last version of the state that hold anything of ours, one for each shard."""
+    found = [each for each in checkpoint.glob("state/0/[0-9]*/2.*") if each.stat().st_size]
+    return sorted(found, key=lambda path: path.stat().st_size)[-2:]
+
+
+def gone_on(spark: Any, feed: Feed, checkpoint: Path) -> tuple[Any, list[pa.Table]]:
+    """Go on from a checkpoint; give the query, and what it gave."""
+    tables: list[pa.Table] = []
+    writer = feed.query(spark, "tumbling", scanned=True).to_spark(spark).writeStream
+    started = (
+        writer.option("checkpointLocation", str(checkpoint))
+        .foreachBatch(lambda frame, _: tables.append(frame.toArrow()))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        started.awaitTermination()
+    except Exception:  # noqa: BLE001 - what it was is asked of the query
+        assert started.exception() is not None
+    return started, tables
+
+
+def damaged(feed: Feed, folder: Path, damage: Damage, known: bool) -> Path:
+    """Copy a checkpoint and spoil the state in it; unless `known`, without the checksums that Hadoop keeps beside it."""
+    copy = folder / "checkpoint"
+    shutil.copytree(feed.checkpoint, copy)
+    for path in newest_states(copy):
+        path.write_bytes(damage(path.read_bytes()))
+        if not known:
+            (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
+    return copy
+
+
+def assert_never_wrong(spark: Any, feed: Feed, folder: Path, damage: Damage, known: bool, what: str) -> bool:
+    """Go on from a damaged checkpoint; tell whether the damage was found."""
+    query, tables = gone_on(spark, feed, damaged(feed, folder, damage, known))
+    if query.exception() is None:
+        right = gone_on(spark, feed, damaged(feed, folder / "right", lambda data: data, known=True))[1]
+        assert_same(pa.concat_tables(right), pa.concat_tables(tables), what)
+        return False
+    assert isinstance(pk.streaming_problem(query), pk.StateError), f"{what}: {query.exception()}"
+    assert tables == [], f"{what}: results were given all the same"
+    return True
+
+
+def test_a_state_that_was_cut_in_half_is_an_error_of_ours(spark: Any, tmp_path: Path) -> None:
+    feed = prepared(spark, tmp_path)
+    assert len(newest_states(feed.checkpoint)) == 2
+    assert assert_never_wrong(
+        spark, feed, tmp_path / "case", DAMAGES["cut in half"], known=False, what="cut in half"
+    )
+
+
+@pytest.mark.campaign  # a query starts for every damage
+def test_no_damage_to_a_state_gives_a_wrong_number(spark: Any, tmp_path: Path) -> None:
+    feed = prepared(spark, tmp_path)
+    found = {
+        f"{what}, {'with' if known else 'without'} checksums beside it": assert_never_wrong(
+            spark, feed, tmp_path / f"{number}-{known}", damage, known, what
+        )
+        for known in (False, True)
+        for number, (what, damage) in enumerate(DAMAGES.items())
+    }
+    assert sum(found.values()) > len(found) // 2, f"what was found of all damages: {found}"
+
+
+def test_what_spark_finds_out_itself_is_an_error_of_ours_too() -> None:
+    text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    assert isinstance(problem_in(text), pk.StateError)
+    assert problem_in("[DIVIDE_BY_ZERO] something of the user's") is None
