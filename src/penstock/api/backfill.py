@@ -94,19 +94,31 @@ class Backfill:
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, then live rows as they come. Between the two, time has come as far as `at`."""
-        nothing = pa.RecordBatch.from_pylist([], self.schema)
         going = getattr(self.after, "arrivals", None)
+        yield from self.past()
+        yield from map(self.following, map(Arrived, self._live()) if going is None else going(time, on_bad))
+
+    def past(self) -> Iterator[Arrived]:
+        """Read history to its end, where time has come as far as `at`."""
+        nothing = pa.RecordBatch.from_pylist([], self.schema)
         yield from self._history()
         yield Arrived(nothing, HISTORY, upto=self.at)
         yield Arrived(nothing, HISTORY, upto=FOREVER)
-        given = map(Arrived, self._live()) if going is None else going(time, on_bad)
-        for each in map(self._from_then_on, given):
-            came = each.batch.num_rows or each.bad or each.out
-            yield replace(each, split=LIVE) if each.split is None and came else each
+
+    def following(self, given: Arrived) -> Arrived:
+        """Take what comes behind history: rows from `at` on, in a split of their own where they have none."""
+        each = self._from_then_on(given)
+        came = each.batch.num_rows or each.bad or each.out
+        return replace(each, split=LIVE) if each.split is None and came else each
+
+    def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Bring what follows to the columns of the stream."""
+        where = "what follows the history"
+        check(batch.schema, self.schema, where)
+        return conformer(batch.schema, self.schema, self.schema.names, where)(batch)
 
     def _live(self) -> Iterator[pa.RecordBatch]:
-        for batch in self.after.batches(self.schema.names):
-            yield conformer(batch.schema, self.schema, self.schema.names, "what follows the history")(batch)
+        return map(self.conformed, self.after.batches(self.schema.names))
 
     def _from_then_on(self, given: Arrived) -> Arrived:
         kept = Side(self.time, self.at, before=False)(given.batch)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
-from penstock.errors import BindingError, StateError, UnsupportedError
+from penstock.errors import BindingError, StateError
 from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
@@ -56,6 +57,8 @@ class Live:
             name: Gate(source, self._compiled.columns[name], self._session).open(self._now())
             for name, source in self._sources.items()
         }
+        self._histories: dict[str, Backfill] = {}
+        self._owed: list[pa.RecordBatch] = []
 
     @property
     def metrics(self) -> Metrics:
@@ -73,10 +76,28 @@ class Live:
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
             raise BindingError(f"push takes a batch of: {', '.join(self._sources)}")
-        return [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
+        owed = self._taken()
+        return owed + [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
-        return [made for part in _parts(data) for made in self._gates[name].push(part, self._now())]
+        gate, history, now = self._gates[name], self._histories.get(name), self._now()
+        if history is None:
+            return [made for part in _parts(data) for made in gate.push(part, now)]
+        arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data))
+        return [made for each in arrived for made in gate.take(each, now)]
+
+    def follow(self, name: str, history: Backfill, read: bool) -> None:
+        """Read a history to its end, unless that was done before; what is pushed comes behind it.
+
+        What it gives comes with the next push.
+        """
+        made = [made for each in (history.past() if read else ()) for made in self.take(name, each)]
+        self._owed += made
+        self._histories[name] = history
+
+    def _taken(self) -> list[pa.RecordBatch]:
+        owed, self._owed = self._owed, []
+        return owed
 
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
         """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
@@ -89,9 +110,9 @@ class Live:
 
         Every push does so by itself; call it when nothing comes at all.
         """
-        now = self._now()
+        owed, now = self._taken(), self._now()
         made = [made for gate in self._gates.values() for made in gate.advance(now)]
-        return made + following(self._gates, now)
+        return owed + made + following(self._gates, now)
 
     def _now(self) -> int:
         return round(self._clock.now() * 1e6)
@@ -99,14 +120,19 @@ class Live:
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
         clock = next(iter(self._sources.values())).time
-        return list(self._session.advance(instant(time, clock, "the time to advance to")))
+        reached = instant(time, clock, "the time to advance to")
+        return self._taken() + list(self._session.advance(reached))
 
     def finish(self) -> list[pa.RecordBatch]:
         """Say that no row at all will come any more, and get the windows still open."""
-        return list(self._session.finish())
+        return self._taken() + list(self._session.finish())
 
     def state(self) -> State:
         """Give what the query has in memory, to go on from there another time; it can still be pushed to."""
+        if self._owed:
+            raise StateError(
+                "results of the history have not been taken yet, and would be lost; call wait() first"
+            )
         return State.of(self._compiled.signature, self._session.save())
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -255,13 +281,12 @@ def _parts(data: Any) -> Iterable[pa.RecordBatch]:
 
 
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
-    """Open a query for pushing."""
+    """Open a query for pushing. Where a stream begins with a history, that is read now, if no state tells that it was."""
+    live = Live(stream, engine, state, clock or _clock_of(stream, {}))
     for name, each in stream.data.items():
-        if hasattr(each, "followed_by"):
-            raise UnsupportedError(
-                f"the stream {name!r} begins with a history, which a push would leave out; use run()"
-            )
-    return Live(stream, engine, state, clock)
+        if isinstance(each, Backfill):
+            live.follow(name, each, read=state is None)
+    return live
 
 
 def as_state(state: object) -> State:

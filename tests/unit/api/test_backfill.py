@@ -124,8 +124,6 @@ def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> No
         declared.then(live, at=3)
     with pytest.raises(pk.BindingError, match="no data is bound that follows the history"):
         list(asked(past.then(declared, at=3)).run())
-    with pytest.raises(pk.UnsupportedError, match="'s' begins with a history, which a push would leave out"):
-        asked(past.then(declared, at=3)).open()
     with pytest.raises(pk.UnsupportedError, match="the history never ends"):
         live.then(live, at=3)
     with pytest.raises(pk.SchemaMismatchError, match="the history has no column 'w'"):
@@ -134,3 +132,45 @@ def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> No
         past.then(live, at="2026-01-01")
     with pytest.raises(pk.UnsupportedError, match="all of it would count twice"):
         asked(past.then(live, at=3)).run(state=asked(past).open().state())
+
+
+@effort(12)
+@given(
+    past=st.lists(TIMES, min_size=1, max_size=3),
+    new=st.lists(TIMES, min_size=1, max_size=4),
+    at=st.integers(-50, 70),
+    stopped=st.integers(0, 4),
+)
+def test_what_is_pushed_comes_behind_the_history_as_in_a_run(
+    past: list[list[int]], new: list[list[int]], at: int, stopped: int
+) -> None:
+    """A run that is saved between two pushes, and opened again, does not read its history twice."""
+    history = pk.from_arrow(pa.concat_tables([table([*times]) for times in past]), time="t")
+    declared = pk.stream("s", {"t": "int64", "v": "int64"}, time="t", lateness=200)
+    query = asked(history.then(declared, at=at))
+    batches = [batch for times in new for batch in table([*times]).to_batches()]
+    run = query.run(s=iter(batches))
+    want = pa.Table.from_batches(list(run), query.schema)
+    made: list[pa.RecordBatch] = []
+    live = query.open()
+    for number, batch in enumerate(batches):
+        if number == stopped:
+            made += live.wait()
+            live = query.open(state=live.state())
+        made += live.push(batch)
+    made += live.finish()
+    assert_same(want, pa.Table.from_batches(made, query.schema), "pushed")
+    assert live.metrics.counts == run.metrics.counts
+
+
+def test_results_of_a_history_that_nobody_took_are_not_lost_in_a_saved_state() -> None:
+    declared = pk.stream("s", {"t": "int64", "v": "int64"}, time="t")
+    query = asked(pk.from_arrow(table([1, 25]), time="t").then(declared, at=60))
+    with query.open() as live:
+        with pytest.raises(pk.StateError, match="have not been taken yet"):
+            live.state()
+        assert sum(batch.num_rows for batch in live.wait()) == 4
+        assert live.watermark == 60
+        assert live.state() is not None
+        with pytest.raises(pk.SchemaMismatchError, match="what follows the history has no column 'v'"):
+            live.push(pa.record_batch({"t": [70]}))
