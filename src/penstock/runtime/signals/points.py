@@ -71,7 +71,9 @@ class Points:
     @cached_property
     def all_samples(self) -> bool:
         """Whether every point is a sample."""
-        return self.multiset is None and bool(self.marks.all()) and bool(self.defined.all())
+        if self.multiset is not None or not self.marks.all():
+            return False
+        return any(not each.null_count for each in self.columns.values()) or bool(self.defined.all())
 
     @cached_property
     def marked(self) -> Points:

@@ -104,8 +104,11 @@ class Sampling:
         self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]
     ) -> tuple[np.ndarray, np.ndarray, Mapping[str, pa.Array]]:
         """One sample for each time of a lane: the last, or what they resolve to."""
+        same = times[1:] == times[:-1]
+        if not same.any():
+            return bounds, times, columns
         first = np.ones(len(times), np.bool_)
-        first[1:] = times[1:] != times[:-1]
+        first[1:] = ~same
         first[bounds[:-1][bounds[:-1] < len(times)]] = True
         if first.all():
             return bounds, times, columns

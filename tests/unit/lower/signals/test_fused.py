@@ -111,6 +111,15 @@ def test_integers_are_exact(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_close(signal.collect(), staged(monkeypatch, signal))
 
 
+def test_sums_of_integers_fit_if_their_windows_do() -> None:
+    """All rows before a window may add up to more than 64 bits hold."""
+    table = pa.table({"t": np.arange(40), "v": np.full(40, 1 << 60)})
+    x = pk.from_arrow(table, time="t").signal("v")
+    assert x.rolling(3).sum().collect()["value"].to_pylist()[2] == 3 << 60
+    with pytest.raises(pk.PenstockError):
+        x.rolling(9).sum().collect()
+
+
 @pytest.mark.parametrize("name", SIGNALS)
 def test_no_index_leaves_its_buffer(name: str, small_blocks: None) -> None:
     """The loop interpreter checks each of them."""

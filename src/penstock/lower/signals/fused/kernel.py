@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import pyarrow as pa
@@ -146,6 +146,8 @@ class _Fused:
             algorithm,
             Shape(dense=True, may_be_empty=True),
         )
+        if algorithm == SUBTRACT and all(each.prefix is not None for each in slide_monoids(slide)):
+            slide = replace(slide, algorithm=PREFIX_SUMS)  # as exact, and without a branch for each row
         return _Group(span, slide, slide_partials(slide), members)
 
     def _sliding(self, group: _Group) -> Carried:
