@@ -1,4 +1,4 @@
-"""One irregular stream is cut in time among threads; where it is cut cannot be seen."""
+"""Signals over stored times are cut in time, or by key, among threads; where they are cut cannot be seen."""
 
 from __future__ import annotations
 
@@ -33,4 +33,16 @@ def test_threads_walk_stretches_of_time(name: str, monkeypatch: pytest.MonkeyPat
     among_threads = signal.collect(engine=pk.Engine(threads=3))
     assert among_threads.drop(["value"]).equals(alone.drop(["value"]))
     assert np.allclose(among_threads["value"].to_numpy(), alone["value"].to_numpy(), rtol=0, atol=1e-12)
+    assert alone.num_rows > 10
+
+
+@pytest.mark.parametrize("name", SIGNALS)
+def test_threads_share_keys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "POINTS_PER_THREAD", 4)
+    rng = np.random.default_rng(6)
+    times, keys = np.cumsum(rng.integers(0, 3, 600)), rng.integers(0, 5, 600)
+    table = pa.table({"t": times, "k": keys, "v": rng.integers(-9, 9, 600).astype(np.float64)})
+    signal = SIGNALS[name](pk.from_arrow(table, time="t").signal("v", by="k"))
+    alone = signal.collect(engine=pk.Engine(threads=1))
+    assert signal.collect(engine=pk.Engine(threads=3)).equals(alone)
     assert alone.num_rows > 10
