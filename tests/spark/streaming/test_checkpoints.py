@@ -38,6 +38,8 @@ DAMAGES: dict[str, Damage] = {
     "more behind it": lambda data: data + b"\0" * 16,
     **{f"a bit at {place:.0%}": flipped(place) for place in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)},
 }
+# Spark stops reading where its own mark of the end stands: what lies behind that is nothing to the state.
+BEHIND = ("one byte short", "more behind it", "a bit at 100%")
 
 
 def uncommitted(feed: Feed) -> None:
@@ -121,25 +123,24 @@ def assert_never_wrong(spark: Any, feed: Feed, folder: Path, damage: Damage, kno
     return True
 
 
-def test_a_state_that_was_cut_in_half_is_an_error_of_ours(spark: Any, tmp_path: Path) -> None:
-    feed = prepared(spark, tmp_path)
+@pytest.fixture(scope="module")
+def feed(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Feed:
+    return prepared(spark, tmp_path_factory.mktemp("stream"))
+
+
+def test_a_state_that_was_cut_in_half_is_an_error_of_ours(spark: Any, feed: Feed, tmp_path: Path) -> None:
     assert len(newest_states(feed.checkpoint)) == 2
-    assert assert_never_wrong(
-        spark, feed, tmp_path / "case", DAMAGES["cut in half"], known=False, what="cut in half"
-    )
+    assert assert_never_wrong(spark, feed, tmp_path, DAMAGES["cut in half"], known=False, what="cut in half")
 
 
 @pytest.mark.campaign  # a query starts for every damage
-def test_no_damage_to_a_state_gives_a_wrong_number(spark: Any, tmp_path: Path) -> None:
-    feed = prepared(spark, tmp_path)
-    found = {
-        f"{what}, {'with' if known else 'without'} checksums beside it": assert_never_wrong(
-            spark, feed, tmp_path / f"{number}-{known}", damage, known, what
-        )
-        for known in (False, True)
-        for number, (what, damage) in enumerate(DAMAGES.items())
-    }
-    assert sum(found.values()) > len(found) // 2, f"what was found of all damages: {found}"
+@pytest.mark.parametrize("known", [False, True], ids=["bare", "with checksums beside it"])
+@pytest.mark.parametrize("what", DAMAGES)
+def test_no_damage_to_a_state_gives_a_wrong_number(
+    spark: Any, feed: Feed, tmp_path: Path, what: str, known: bool
+) -> None:
+    found = assert_never_wrong(spark, feed, tmp_path, DAMAGES[what], known, what)
+    assert found or what in BEHIND
 
 
 def test_what_spark_finds_out_itself_is_an_error_of_ours_too() -> None:
