@@ -67,3 +67,14 @@ def test_no_row_is_late_even_behind_one_from_the_far_future() -> None:
     run = stream.window(pk.unbounded()).agg(s=pk.sum("v")).run(iter(rows.to_batches(1)))
     assert [row["s"] for batch in run for row in batch.to_pylist()] == [7]
     assert run.metrics.late == 0
+
+
+def test_rows_that_came_late_are_with_the_others_in_windows_behind() -> None:
+    table = pa.table({"t": [50, 0, 30], "v": [1, 2, 4]})
+    source = pk.stream("events", {"t": "int64", "v": "int64"}, time="t", lateness=10)
+    query = source.window(pk.unbounded()).with_columns(n=pk.count()).drop("window_start", "window_end")
+    tens = query.window(10).agg(v=pk.sum("v"), n=pk.max("n"))
+    wanted = {"window_start": [0, 30, 50], "window_end": [10, 40, 60], "v": [2, 4, 1], "n": [3, 3, 3]}
+    run = tens.run(table.to_batches(max_chunksize=1))
+    assert pa.Table.from_batches(run).to_pydict() == tens.collect(table).to_pydict() == wanted
+    assert run.metrics.late == 0

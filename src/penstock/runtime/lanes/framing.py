@@ -184,6 +184,9 @@ class UnboundedFraming(Released):
     def ahead(self, watermark: int) -> int:
         return NEVER if watermark != FOREVER else FOREVER
 
+    def oldest(self, watermark: int) -> int:
+        return NEVER
+
 
 @dataclass(frozen=True)
 class CarriedFraming(Released):
