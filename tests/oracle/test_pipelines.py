@@ -86,7 +86,9 @@ def joined(r: Random, s: Any, other: Any) -> Any:
 
 
 def as_signal(r: Random, s: Any, _: Any) -> Any:
-    value = s.signal(r.choice(numbers(s)))  # of keys, rows of one time are in no promised order (docs/limits.md)
+    value = s.signal(
+        r.choice(numbers(s))
+    )  # of keys, rows of one time are in no promised order (docs/limits.md)
     made = (
         value.rolling(5).sum(),
         value.per(7).max(),
