@@ -18,6 +18,8 @@ from penstock.bench.scale.model import Measured, Model, off_by, shown
 from penstock.bench.scale.simulate import Outcome
 from penstock.bench.scale.study import Scene, Study, simulated, study
 
+MOST_ROUNDS = 3  # of some forty jobs
+
 
 def run_scale(rows: int, repeat: int, target: Path | None) -> None:
     """Run the study of every way there is, then simulate with the last, which is Spark where it is installed."""
@@ -30,7 +32,7 @@ def run_scale(rows: int, repeat: int, target: Path | None) -> None:
     ):
         studies: list[Study] = []
         for way in found:
-            studies.append(study(way, rows, Path(folder), repeat, status.update))
+            studies.append(study(way, rows, Path(folder), min(repeat, MOST_ROUNDS), status.update))
             print_study(console, studies[-1])
     outcomes = simulated(studies[-1].model)
     print_simulation(console, outcomes)

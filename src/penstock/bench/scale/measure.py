@@ -20,21 +20,14 @@ from penstock.bench.workloads import VIEW, YsbKeyed, ysb_keyed
 
 KEYS = (100, 10_000)
 OVERLAPS = (1, 10)
-FILES = 8
+MANY = 4  # tasks for each core
+# Row groups are of one length whatever the size of a lake, and longer than a window: a scan then costs the same for each row.
+FILE_ROWS, GROUP_ROWS = 2_000_000, 400_000
+# Fewer rows for each task would be shuffled instead: slices that end with windows would read too much twice.
+TASK_ROWS = 2_000_000
 
 Run = Callable[[Any, int], object]
 """Run a query to its end, in so many tasks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to run queries: its name, its cores, and into how many tasks it may divide them."""
-
-    name: str
-    cores: int
-    tasks: tuple[int, ...]
-    run: Run
-    family: FamilyClock = field(default_factory=FamilyClock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +39,31 @@ class Size:
     overlap: int
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to run queries: its name, its cores, and into how many tasks it divides those of a size."""
+
+    name: str
+    cores: int
+    tasks: Callable[[Size], tuple[int, ...]]
+    run: Run
+    family: FamilyClock = field(default_factory=FamilyClock)
+
+
 def sizes(rows: int) -> list[Size]:
     """Every setting at one number of rows."""
     return [Size(rows, keys, overlap) for keys in KEYS for overlap in OVERLAPS]
 
 
 def write_lake(folder: Path, rows: int, keys: int) -> Path:
-    """Write a ysb-keyed table as files of two row groups, unless it is there."""
+    """Write a ysb-keyed table as files of some row groups, unless it is there."""
     lake = folder / f"rows={rows}-keys={keys}"
     if not lake.exists():
         table = ysb_keyed(YsbKeyed(rows, keys))
         lake.mkdir(parents=True)
-        edges = [rows * part // FILES for part in range(FILES + 1)]
-        for number in range(FILES):
-            piece = table.slice(edges[number], edges[number + 1] - edges[number])
-            pq.write_table(piece, lake / f"{number:04}.parquet", row_group_size=max(piece.num_rows // 2, 1))
+        for number, begin in enumerate(range(0, rows, FILE_ROWS)):
+            piece = table.slice(begin, FILE_ROWS)
+            pq.write_table(piece, lake / f"{number:04}.parquet", row_group_size=GROUP_ROWS)
     return lake
 
 
@@ -92,7 +95,7 @@ def prepared(way: Way, size: Size, folder: Path) -> Iterator[Trial]:
     """Write the lake of a setting and run it once in every division into tasks, so that all is warm."""
     asked = query(write_lake(folder, size.rows, size.keys), size.overlap)
     results = _rows(asked.collect())
-    for tasks in way.tasks:
+    for tasks in way.tasks(size):
         way.run(asked, tasks)
         job = Job(size.rows, results, tasks, way.cores, size.keys)
         yield Trial(job, partial(way.run, asked, tasks), way.family)
@@ -106,8 +109,21 @@ def in_process(cores: int) -> Way:
     """Run on threads of this process."""
     counts = tuple(sorted({1, cores}))
     return Way(
-        "in process", cores, counts, lambda asked, tasks: asked.collect(engine=pk.Engine(threads=tasks))
+        "in process",
+        cores,
+        lambda _: counts,
+        lambda asked, tasks: asked.collect(engine=pk.Engine(threads=tasks)),
     )
+
+
+def on_spark(cores: int, run: Run) -> Way:
+    """Run as a job of Spark: a task for each core, and where windows do not overlap, in many small tasks as well."""
+
+    def tasks(size: Size) -> tuple[int, ...]:
+        many = min(MANY * cores, size.rows // TASK_ROWS)
+        return (cores, many) if size.overlap == 1 and many > cores else (cores,)
+
+    return Way("Spark", cores, tasks, run)
 
 
 @contextmanager
@@ -119,12 +135,12 @@ def ways(cores: int) -> Iterator[Sequence[Way]]:
         return
     session = pk.spark_session(master=f"local[{cores}]")
     try:
-        yield [here, Way("Spark", cores, (cores, 4 * cores), _on_spark(session))]
+        yield [here, on_spark(cores, _job(session))]
     finally:
         session.stop()
 
 
-def _on_spark(session: Any) -> Run:
+def _job(session: Any) -> Run:
     def run(asked: Any, tasks: int) -> None:
         frame = asked.to_spark(session, tasks=tasks)
         frame.write.format("noop").mode("overwrite").save()
