@@ -141,7 +141,12 @@ class LaneReducers:
         """One kernel for all questions about the order of a column's values."""
         first = group[0][1]
         questions = tuple(_question(each) for _, each in group)
-        call = self.workshop.call(("rank_slide", questions), lambda: build_rank_slide(questions))
+
+        def call(shared: bool) -> Call:
+            return self.workshop.call(
+                ("rank_slide", questions, shared), lambda: build_rank_slide(questions, shared)
+            )
+
         return RankReducer(
             tuple(place for place, _ in group),
             first.span,

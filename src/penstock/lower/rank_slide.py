@@ -28,19 +28,20 @@ class Question:
     fraction: float = 0.0
 
 
-def build_rank_slide(questions: tuple[Question, ...]) -> Kernel:
+def build_rank_slide(questions: tuple[Question, ...], shared: bool = False) -> Kernel:
     """Write the kernel that answers some questions, with one structure for all that need the same.
 
-    Quantiles ask for the `places` of rows, each its own, and are interpolated between the `values` there; the others
-    ask for `ranks`, which equal values share. Results go to `out` buffers in the order of the questions: for a
+    Quantiles ask for the `places` of rows, each its own unless they are `shared`, and are interpolated between the
+    `values` there; the others ask for `ranks`, which equal values share. Results go to `out` buffers in the order of the questions: for a
     quantile its value, and whether there is one; else the one answer, a mode of nothing being -1.
     """
-    return _RankSlide(questions).write()
+    return _RankSlide(questions, shared).write()
 
 
 @dataclass
 class _RankSlide:
     questions: tuple[Question, ...]
+    shared: bool
     k: KernelBuilder = field(default_factory=lambda: KernelBuilder("rank_slide"))
     structures: dict[str, Structure] = field(default_factory=dict)
     cursors: RankCursors | None = None
@@ -91,7 +92,8 @@ class _RankSlide:
         """One set of places for all quantiles."""
         if self.cursors is None:
             self.values = self.k.buffer("values", F64)
-            self.cursors = RankCursors(self.k, self.many, self.k.buffer("bits", U64))
+            counts = self.k.buffer("counts", I32) if self.shared else None
+            self.cursors = RankCursors(self.k, self.many, self.k.buffer("bits", U64), counts)
         return self.cursors
 
     def _structure(self, name: str, kind: type[_S]) -> _S:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.runtime.buffers import indices, to_arrow, values_view
 from penstock.runtime.lanes.sorting import Sorter
 
-_Values = TypeVar("_Values", pa.Array, np.ndarray)
+_Values = TypeVar("_Values")
 
 # Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
 SPARSEST = 2
@@ -25,13 +25,21 @@ def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple
     return _where(counts, plain(column), lambda known: _numbered(known, sorter))
 
 
-def placed(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple[np.ndarray, np.ndarray]:
-    """Give each row its place in the order of numbers, -1 where it does not count, and the numbers in that order."""
+def placed(
+    column: pa.Array, counts: np.ndarray | None, sorter: Sorter
+) -> tuple[np.ndarray, tuple[np.ndarray, bool]]:
+    """Give each row its place in the order of numbers, -1 where it does not count, and the numbers at the places.
 
-    def numbers(known: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    Whole numbers close together need no sorting: their places are ranks, which equal ones share; it tells so.
+    """
+
+    def numbers(known: pa.Array) -> tuple[np.ndarray, tuple[np.ndarray, bool]]:
         values = _numbers(known)
+        narrow = _narrowly(values)
+        if narrow is not None:
+            return narrow[0], (narrow[1], True)
         places, order = sorter.places(_ordered_words(values, sorter))
-        return places, values[order]
+        return places, (values[order], False)
 
     return _where(counts, plain(column), numbers)
 
@@ -60,14 +68,22 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return _of_texts(column)
     values = _numbers(column)
-    if values.dtype.kind == "f":
-        ranks, distinct = _of_numbers(values, dtype, sorter)
-        return ranks, distinct
-    if len(values) and _is_narrow(values):
-        least = values.min()
-        numbers = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
-        return numbers, to_arrow(np.arange(int(numbers.max()) + 1).astype(values.dtype) + least, None, dtype)
+    narrow = _narrowly(values)
+    if narrow is not None:
+        return narrow[0], to_arrow(narrow[1], None, dtype)
     return _of_numbers(values, dtype, sorter)
+
+
+def _narrowly(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rank whole numbers by subtraction, and list those of each rank, where they are close together."""
+    if values.dtype.kind == "f" or not len(values):
+        return None
+    least, most = values.min(), values.max()
+    span = int(most) - int(least)
+    if span > SPARSEST * len(values):
+        return None
+    ranks = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
+    return ranks, np.arange(span + 1).astype(values.dtype) + least
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
@@ -90,10 +106,6 @@ def _ordered_words(values: np.ndarray, sorter: Sorter) -> np.ndarray:
         flipped: np.ndarray = (values ^ np.uint64(1 << 63)).view(np.int64)
         return flipped
     return values.astype(np.int64, copy=False)
-
-
-def _is_narrow(values: np.ndarray) -> bool:
-    return int(values.max()) - int(values.min()) <= SPARSEST * len(values)
 
 
 def _of_texts(column: pa.Array) -> tuple[np.ndarray, pa.Array]:

@@ -33,7 +33,7 @@ class RankReducer:
 
     The kernel writes what `lower/rank_slide.py` says for each of the `questions`, given with the types of
     their results, and works in `structures` memories of `memory_length(distinct values)` counts, and, for
-    quantiles, in `bits_length(rows)` words of bits.
+    quantiles, in `bits_length(rows)` words of bits; `call(shared)` gives it for places that equal values share.
     """
 
     places: tuple[int, ...]
@@ -41,7 +41,7 @@ class RankReducer:
     column: str
     where: str | None
     questions: tuple[tuple[str, pa.DataType], ...]
-    call: Call
+    call: Callable[[bool], Call]
     structures: int
     memory_length: Callable[[int], int]
     bits_length: Callable[[int], int]
@@ -68,7 +68,8 @@ class RankReducer:
         outputs = self._outputs(len(stretch.lo))
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "base": first, "begin": 0, "end": len(stretch.lo)}
         ranks, values = self._ranks(*rows)
-        self.call({**bounds, **self._places(*rows), **ranks, **outputs})
+        places, shared = self._places(*rows)
+        self.call(shared)({**bounds, **places, **ranks, **outputs})
         columns = iter(outputs.values())
         found = []
         for kind, dtype in self.questions:
@@ -76,14 +77,17 @@ class RankReducer:
             found.append(_ANSWERS[kind](values, dtype, *answer))
         return found
 
-    def _places(self, column: pa.Array, counts: np.ndarray | None) -> dict[str, Any]:
-        """What quantiles are found by: each row's place in the order."""
+    def _places(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], bool]:
+        """What quantiles are found by: each row's place in the order; and whether equal values share one."""
         if all(kind != "quantile" for kind, _ in self.questions):
-            return {"many": 0}
-        places, values = placed(column, counts, self.sorter)
-        bits = np.zeros(self.bits_length(len(values)), np.uint64)
+            return {"many": 0}, False
+        places, (values, shared) = placed(column, counts, self.sorter)
         numbers = values.astype(np.float64, copy=False) if len(values) else np.zeros(1)
-        return {"places": places, "values": numbers, "many": len(values), "bits": bits}
+        given = {"places": places, "values": numbers, "many": len(values)}
+        given["bits"] = np.zeros(self.bits_length(len(values)), np.uint64)
+        if shared:
+            given["counts"] = np.zeros(len(values), np.int32)
+        return given, shared
 
     def _ranks(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], pa.Array | None]:
         """What the others are found by: ranks that equal values share; and the values by rank."""

@@ -34,14 +34,19 @@ RANKS = (1, 2, 16, 17, 300, 5000)
 
 
 @cache
-def kernel_of(type: Type) -> Kernel:
-    """Ask everything of every frame."""
+def kernel_of(type: Type, shared: bool) -> Kernel:
+    """Ask everything of every frame; rows of one rank have places of their own, or share one."""
     k = KernelBuilder("order")
     frames = frame_buffers(k)
     many, distinct = k.scalar("many"), k.scalar("distinct")
     ranks, out, parts = k.buffer("ranks", type), k.buffer("out", I64), k.buffer("parts", F64)
     places = k.buffer("places", type)
-    cursors = RankCursors(k, k.scalar("rows"), k.buffer("bits", U64))
+    cursors = RankCursors(
+        k,
+        distinct if shared else k.scalar("rows"),
+        k.buffer("bits", U64),
+        k.buffer("tallies", I32) if shared else None,
+    )
     quantiles = [cursors.cursor(fraction) for fraction in FRACTIONS]
     peaks = RankPeaks(k, distinct, k.buffer("peaks", I32))
     counts = RankCounts(k, distinct, k.buffer("counts", I32))
@@ -55,12 +60,14 @@ def kernel_of(type: Type) -> Kernel:
         for place, value in enumerate(found):
             k.store(out, f * len(ANSWERS) + place, value)
 
-    columns = [Ranked(places, (cursors,)), Ranked(ranks, (peaks, counts))]
+    columns = [Ranked(ranks if shared else places, (cursors,)), Ranked(ranks, (peaks, counts))]
     order_statistics(k, frames, (k.var("begin", 0), many), columns, emit)
     return k.build()
 
 
-def answers(type: Type, ranks: list[int], distinct: int, frames: Frames) -> tuple[list[Any], list[Any]]:
+def answers(
+    type: Type, ranks: list[int], distinct: int, frames: Frames, shared: bool
+) -> tuple[list[Any], list[Any]]:
     """Give the answers of every frame, and where quantiles lie between their ranks."""
     memory = bounds(frames) | {"many": len(frames), "distinct": distinct}
     machine = np.int32 if type == I32 else np.int64
@@ -69,14 +76,17 @@ def answers(type: Type, ranks: list[int], distinct: int, frames: Frames) -> tupl
     memory |= {"rows": len(in_order)}
     memory |= {"out": np.zeros((len(frames) + 1) * len(ANSWERS), np.int64)}
     memory |= {"parts": np.zeros((len(frames) + 1) * len(FRACTIONS))}
-    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("peaks", "counts")}
-    memory |= {"bits": np.zeros(bits_length(len(in_order)), np.uint64)}
-    after = run(kernel_of(type), memory)[1]
-    assert not any(after[name].any() for name in ("bits", "peaks", "counts"))
+    memory |= {name: np.zeros(memory_length(distinct), np.int32) for name in ("peaks", "counts", "tallies")}
+    memory |= {"bits": np.zeros(bits_length(distinct if shared else len(in_order)), np.uint64)}
+    kernel = kernel_of(type, shared)
+    memory = {name: memory[name] for name in (each.name for each in kernel.params)}
+    after = run(kernel, memory)[1]
+    assert not any(after[name].any() for name in ("bits", "peaks", "counts", "tallies") if name in after)
     shape = len(frames) + 1, -1
     out = after["out"].reshape(shape).tolist()[:-1]
-    for each in out:  # quantiles are places: say the ranks there
-        each[FIXED:] = [in_order[place] if in_order else -1 for place in each[FIXED:]]
+    if not shared:  # quantiles are places: say the ranks there
+        for each in out:
+            each[FIXED:] = [in_order[place] if in_order else -1 for place in each[FIXED:]]
     return out, after["parts"].reshape(shape).tolist()[:-1]
 
 
@@ -98,8 +108,8 @@ def expected(order: Order) -> list[int]:
     return found
 
 
-def check(type: Type, ranks: list[int], distinct: int, frames: Frames) -> None:
-    found, parts = answers(type, ranks, distinct, frames)
+def check(type: Type, ranks: list[int], distinct: int, frames: Frames, shared: bool) -> None:
+    found, parts = answers(type, ranks, distinct, frames, shared)
     for f, order in enumerate(plain.order_statistics(ranks, frames)):
         wanted = expected(order)
         assert found[f][: len(wanted)] == wanted, (f, frames[f])
@@ -115,19 +125,22 @@ def drawn(count: int, distinct: int, seed: int) -> list[int]:
     return [dice.choice([-1, *often, *(dice.randrange(distinct) for _ in range(4))]) for _ in range(count)]
 
 
+@pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("distinct", RANKS)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_known_program_gives_the_answers_of_a_sorted_list(program: str, distinct: int) -> None:
+def test_a_known_program_gives_the_answers_of_a_sorted_list(
+    program: str, distinct: int, shared: bool
+) -> None:
     frames = PROGRAMS[program]
-    check(I32, drawn(end(frames), distinct, seed=2), distinct, frames)
+    check(I32, drawn(end(frames), distinct, seed=2), distinct, frames, shared)
 
 
 @pytest.mark.parametrize("type", [I32, I64], ids=str)
-@given(frames=fifo(), distinct=st.sampled_from(RANKS), seed=st.integers(0, 1000))
+@given(frames=fifo(), distinct=st.sampled_from(RANKS), seed=st.integers(0, 1000), shared=st.booleans())
 def test_a_random_program_gives_the_answers_of_a_sorted_list(
-    type: Type, frames: Frames, distinct: int, seed: int
+    type: Type, frames: Frames, distinct: int, seed: int, shared: bool
 ) -> None:
-    check(type, drawn(end(frames), distinct, seed), distinct, frames)
+    check(type, drawn(end(frames), distinct, seed), distinct, frames, shared)
 
 
 @pytest.mark.parametrize("distinct", [1, 15, 16, 17, 255, 256, 257, 4097, 100_000])
