@@ -24,6 +24,23 @@ def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any
     assert spark.sparkContext.uiWebUrl is None
 
 
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[*]", os.cpu_count()), ("local[3]", 3), ("local[2,4]", 2)],
+)
+def test_rows_are_shuffled_to_as_many_tasks_as_there_are_cores(master: str, cores: int) -> None:
+    assert session._cores(master) == cores
+
+
+def test_asking_for_the_session_that_runs_leaves_its_partitions(spark: Any) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 7)
+    try:
+        assert pk.spark_session("local[2]").conf.get("spark.sql.shuffle.partitions") == "7"
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 def test_its_files_are_its_owners_alone(spark: Any) -> None:
     folder = Path(dict(spark.sparkContext.getConf().getAll())["spark.local.dir"])
     assert folder.stat().st_mode & 0o077 == 0

@@ -85,8 +85,8 @@ def test_a_task_reads_on_only_until_its_sessions_have_ended(
     read: list[int] = []
     one = spark_rows.read
 
-    def counted(fragment: Any, *rest: Any) -> Any:
-        for batch in one(fragment, *rest):
+    def counted(fragment: Any, *rest: Any, **options: Any) -> Any:
+        for batch in one(fragment, *rest, **options):
             read.append(batch.num_rows)
             yield batch
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -45,6 +46,7 @@ def spark_session(
 
     It listens on the loopback address, asks for a secret, has no web page unless `ui=True`, keeps its files in a
     private folder, knows `spark.read.format("penstock")`, and runs this Python with this Penstock in its workers.
+    Rows are shuffled to as many tasks as there are cores: more only cost, a stream's most of all, with every batch.
     `config` adds settings, or overrides.
 
     >>> import penstock as pk                                        # doctest: +SKIP
@@ -59,13 +61,23 @@ def spark_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
-    for key, value in {**safe_settings(memory, ui), **(config or {})}.items():
+    runs = SparkSession.getActiveSession() is not None  # what it was told meanwhile stays
+    spread = {} if runs else {"spark.sql.shuffle.partitions": _cores(master)}
+    for key, value in {**spread, **safe_settings(memory, ui), **(config or {})}.items():
         builder = builder.config(key, _text(value))
     spark = builder.getOrCreate()
     from penstock.spark.source import register  # noqa: PLC0415 - needs pyspark
 
     register(spark)
     return spark
+
+
+def _cores(master: str) -> int:
+    """The cores of a local master: those it names, or all there are."""
+    if master == "local":
+        return 1
+    named = re.match(r"local\[(\d+)", master)
+    return int(named[1]) if named else (os.cpu_count() or 1)
 
 
 def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]:
