@@ -22,7 +22,7 @@ from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
 # Of so many rows ranks, counts and bits stay in the cache, and few words of bits are empty.
-BLOCK = 1 << 14
+BLOCK = 1 << 15
 
 _PER_QUESTION = {"quantile": 2, "mode": 1, "count_distinct": 1}
 
