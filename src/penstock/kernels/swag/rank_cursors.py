@@ -17,7 +17,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I64, U64, Bitcast, Buffer, Unary, Value, Var, const, select
+from penstock.loop.nodes import (
+    BOOL,
+    F64,
+    I64,
+    U64,
+    Bitcast,
+    Buffer,
+    Unary,
+    Value,
+    Var,
+    const,
+    maximum,
+    select,
+)
 
 _BITS = 6
 _LEVELS = 5  # words of words …: more than 2 ** 30 places
@@ -176,14 +189,21 @@ class RankCursors:
         return self._neighbour(place, upwards=False)
 
     def _neighbour(self, place: Value, upwards: bool) -> Value:
-        """Look in the word of a place; elsewhere, go up the levels to a word with a bit beside its own, and down again."""
+        """Look in the word of a place and the next, without a branch: which of them it is cannot be foretold.
+
+        Elsewhere, go up the levels to a word with a bit beside its own, and down again.
+        """
         k = self.k
-        node = k.var("node", place)
-        found = k.var("found", self._beside(const(0, I64), node, upwards))
-        with k.if_(found.ne(0)):
-            k.set(node, _child(node, found, upwards))
-        with k.else_():
-            self._climb(node, found, upwards)
+        own = k.var("own", self._beside(const(0, I64), place, upwards))
+        word = k.var("at", (place >> _BITS) + (1 if upwards else -1))
+        there = (word < self.base[1]) if upwards else (word >= 0)
+        other = k.var("other", select(there, self.bits[maximum(word, 0)], const(0, U64)))
+        node = k.var(
+            "node", select(own.ne(0), _child(place, own, upwards), (word << _BITS) + _end(other, upwards))
+        )
+        with k.if_((own | other).eq(0)):
+            k.set(node, place)
+            self._climb(node, upwards)
         return node
 
     def _beside(self, base: Value, node: Value, upwards: bool) -> Value:
@@ -194,8 +214,9 @@ class RankCursors:
         # Shifting by one more separately: a shift by 64 would be a shift by 0.
         return (word >> Bitcast(node & 63, U64)) >> const(1, U64)
 
-    def _climb(self, node: Var, found: Var, upwards: bool) -> None:
+    def _climb(self, node: Var, upwards: bool) -> None:
         k, level = self.k, self.k.var("level", 0)
+        found = k.var("found", const(0, U64))
         base = k.local("level_base", I64, _LEVELS)
         for place, each in enumerate(self.base):
             k.store(base, place, each)
@@ -207,15 +228,19 @@ class RankCursors:
         with k.while_(level > 0):
             k.set(level, level - 1)
             down = k.var("down", self.bits[base[level] + node])
-            child = Bitcast(Unary("ctz", down), I64) if upwards else _highest(down)
-            k.set(node, (node << _BITS) + child)
+            k.set(node, (node << _BITS) + _end(down, upwards))
 
 
 def _child(node: Value, beside: Value, upwards: bool) -> Value:
     """The nearest node among the bits on one side of another."""
     if upwards:
-        return node + 1 + Bitcast(Unary("ctz", beside), I64)
-    return ((node >> _BITS) << _BITS) + _highest(beside)
+        return node + 1 + _end(beside, upwards)
+    return ((node >> _BITS) << _BITS) + _end(beside, upwards)
+
+
+def _end(word: Value, upwards: bool) -> Value:
+    """The first bit of a word that is met on the way."""
+    return Bitcast(Unary("ctz", word), I64) if upwards else _highest(word)
 
 
 def _bit(node: Value) -> Value:

@@ -39,7 +39,7 @@ def placed(
         if narrow is not None:
             return narrow[0], (narrow[1], True)
         places, order = sorter.places(_ordered_words(values, sorter))
-        return places, (values[order], False)
+        return places, (np.take(values, order, mode="clip"), False)
 
     return _where(counts, plain(column), numbers)
 
