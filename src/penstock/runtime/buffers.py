@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
 
-_LARGE = 1 << 16  # bytes
+_LARGE, _TOO_LARGE = 1 << 16, 1 << 25  # bytes
 
 _NUMPY = {
     "bool": np.uint8,
@@ -36,11 +36,17 @@ def words_per_cell(type: Type) -> int:
 
 
 def filled(type: Type, identity: float, cells: int) -> np.ndarray:
-    """Allocate cells that hold an identity. Zeros come from the system untouched, so they cost nothing yet."""
-    size = cells * words_per_cell(type)
-    if identity == 0:
-        return np.zeros(size, numpy_type(type))
-    return np.full(size, identity, numpy_type(type))
+    """Allocate cells that hold an identity.
+
+    Many zeros come from the system untouched: they cost nothing yet, but each page does when it is touched. Up to some
+    megabytes, writing them to pages that somebody has used before costs less than that.
+    """
+    size, dtype = cells * words_per_cell(type), numpy_type(type)
+    if identity == 0 and not _LARGE <= size * dtype.itemsize <= _TOO_LARGE:
+        return np.zeros(size, dtype)
+    made = room(size, dtype)
+    made.fill(identity)
+    return made
 
 
 def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
