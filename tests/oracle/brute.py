@@ -83,7 +83,7 @@ def _operate(op: d.Op, args: list[Cell]) -> Cell:
         case "not":
             return not args[0]
         case "truncate":
-            return truncate(args[0], op.option[0])  # type: ignore[arg-type, index]
+            return truncate(args[0], *op.option)  # type: ignore[arg-type, misc]
         case name if name in PARTS:
             return part(name, args[0], op.option)  # type: ignore[arg-type]
         case name if name in COMPARISONS:

@@ -143,7 +143,7 @@ def operation(op: d.Op, args: list[Any]) -> Any:
         case "least" | "greatest":
             return getattr(pk, op.name)(*args)
         case "truncate":
-            return a.dt.truncate("".join(map(str, op.option)))  # type: ignore[call-overload]  # (every, unit)
+            return a.dt.truncate("".join(map(str, op.option[:2])))  # type: ignore[index]  # (every, unit, zone)
         case name if name in PARTS:
             return getattr(a.dt, name)()
         case name:

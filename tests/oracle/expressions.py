@@ -245,9 +245,8 @@ class Grower:
             case "instant" if usable := self.where_type(pa.types.is_timestamp):
                 column = self.pick(usable)
                 every = self.pick([1, 2, 7, 60, 1000])
-                return Op("truncate", (Col(column.name),), (every, column.type.unit)), Column(
-                    name, column.type
-                )
+                option = (every, column.type.unit, column.type.tz)
+                return Op("truncate", (Col(column.name),), option), Column(name, column.type)
             case "int":
                 made = self.integer(depth)
                 return _typed_integer(made), Column(name, pa.int64(), made.bound)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -153,8 +154,17 @@ def extreme(name: str, values: list[Cell]) -> Cell:
     return pick(known, key=order_key)
 
 
-def truncate(ticks: int, every: int) -> int:
-    return ticks // every * every
+def truncate(ticks: int, every: int, unit: str, zone: str | None) -> int:
+    """Floor on the clock of the zone, as in Polars."""
+    ahead = 0 if zone is None else _ahead_of_utc(ticks, unit, zone)
+    return (ticks + ahead) // every * every - ahead
+
+
+def _ahead_of_utc(ticks: int, unit: str, zone: str) -> int:
+    moment = EPOCH + datetime.timedelta(seconds=ticks // PER_SECOND[unit])
+    offset = moment.replace(tzinfo=datetime.UTC).astimezone(ZoneInfo(zone)).utcoffset()
+    assert offset is not None
+    return round(offset.total_seconds()) * PER_SECOND[unit]
 
 
 def part(name: str, ticks: int, unit: str) -> int:

@@ -111,6 +111,8 @@ def operation(name: str, args: list[str], op: d.Op) -> str:
             return f"coalesce({args[0]}, {args[1]})"
         case "between":
             return f"({args[0]} >= {args[1]} AND {args[0]} <= {args[2]})"
+        case "truncate" if op.option[2] not in (None, "UTC"):
+            raise Inexpressible("the clock of another zone")
         case "truncate":
             return f"({_floor_ticks(args[0], int(op.option[0]))})"
         case "least" | "greatest":
