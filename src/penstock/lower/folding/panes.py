@@ -59,11 +59,11 @@ class CurrentPane:
         """Look at the times of the rows, a stretch at a time and not beyond the pane's end, then settle."""
         k = self.frame.k
         watch, seen = self.watch(), k.var("seen", 0)
-        with k.while_((seen < n) & watch.outside.eq(0)):
+        with k.while_((seen < n) & watch.all_inside):
             upto = k.var("upto", minimum(seen + STRETCH, n))
             with k.for_(seen, upto, "r") as r:
                 watch.row(r)
-            with k.if_(watch.outside.eq(0)):
+            with k.if_(watch.all_inside):
                 k.set(seen, upto)
         self.settle(watch, n, seen=seen)
 
@@ -73,7 +73,7 @@ class CurrentPane:
         `seen` rows are known to lie in the pane.
         """
         k = self.frame.k
-        k.set(self.single, watch.outside.eq(0))
+        k.set(self.single, watch.all_inside)
         with k.if_(~self.single):
             run = self._run(n, const(0, I64) if seen is None else seen)
             with k.if_(run >= SHORTEST_RUN):
@@ -94,7 +94,11 @@ class CurrentPane:
 
 @dataclass(frozen=True)
 class Watch:
-    """Notes, row by row, whether all times of a chunk lie in the pane: `outside` stays 0."""
+    """Notes, row by row, whether all times of a chunk lie in the pane: `outside` stays at or above 0.
+
+    A time outside makes `time - begin` or `last - time` negative, and one of them stays so where a difference wraps
+    around: a sign costs less than two comparisons and what gathers them.
+    """
 
     pane: CurrentPane
     outside: Var
@@ -103,5 +107,8 @@ class Watch:
     def row(self, r: Value) -> None:
         frame = self.pane.frame
         time = frame.k.var("time", frame.time_at(frame.at + r))
-        beyond = (time < self.pane.begin) | (time > self.last)
-        frame.k.set(self.outside, self.outside | beyond.to(I64))
+        frame.k.set(self.outside, self.outside | (time - self.pane.begin) | (self.last - time))
+
+    @property
+    def all_inside(self) -> Value:
+        return self.outside >= 0
