@@ -99,8 +99,11 @@ def needed_rows(
 
 def fill_tables(stream: Stream, session: Session) -> None:
     """Give a run the tables of its query, before the first row of a stream."""
+    tables = tables_of(stream.plan)
+    if not tables:
+        return
     data, columns = stream.data, stream.compiled().table_columns
-    for table in tables_of(stream.plan):
+    for table in tables:
         session.fill(table.name, data[table.name].batches(list(columns[table.name])))
 
 

@@ -27,24 +27,25 @@ class Unnamed(str):
 
 def names_of(plan: Plan) -> dict[str, str]:
     """Give every stream of a plan the name it goes by."""
-    return _numbered([source.name for source in sources_of(plan)], "stream_{}", plan)
+    names = all_names_of(plan)
+    return {source.name: names[source.name] for source in sources_of(plan)}
 
 
-def table_names_of(plan: Plan) -> dict[str, str]:
-    """Give every table of a plan the name it goes by."""
-    return _numbered([table.name for table in tables_of(plan)], "table_{}", plan)
+def all_names_of(plan: Plan) -> dict[str, str]:
+    """Give every stream and every table of a plan the name it goes by."""
+    streams, tables = ([each.name for each in found] for found in (sources_of(plan), tables_of(plan)))
+    taken = {str(name) for name in (*streams, *tables) if not isinstance(name, Unnamed)}
+    return _numbered(streams, "stream_{}", taken) | _numbered(tables, "table_{}", taken)
 
 
-def _numbered(names: list[str], pattern: str, plan: Plan) -> dict[str, str]:
-    known = [source.name for source in sources_of(plan)] + [table.name for table in tables_of(plan)]
-    taken = {str(name) for name in known if not isinstance(name, Unnamed)}
+def _numbered(names: list[str], pattern: str, taken: set[str]) -> dict[str, str]:
     free = (name for name in map(pattern.format, range(1, len(names) + len(taken) + 1)) if name not in taken)
     return {name: next(free) if isinstance(name, Unnamed) else name for name in names}
 
 
 def named(plan: Plan) -> Plan:
     """Write the names of streams into the plan."""
-    return _named(plan, names_of(plan) | table_names_of(plan))
+    return _named(plan, all_names_of(plan))
 
 
 def _named(plan: Plan, names: dict[str, str]) -> Plan:

@@ -13,7 +13,7 @@ from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.look_back import LookingBack, look_back
-from penstock.api.names import named, names_of, table_names_of, together
+from penstock.api.names import all_names_of, named, names_of, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
@@ -43,10 +43,11 @@ class Stream(JoinVerbs):
     {'window_start': [0, 10], 'window_end': [10, 20], 'n': [1, 1]}
     """
 
-    __slots__ = ("_compiled", "_data", "_metrics", "_plan")
+    __slots__ = ("_compiled", "_data", "_metrics", "_named", "_plan")
 
     def __init__(self, plan: Plan, data: Mapping[str, Bound]) -> None:
         self._plan = plan
+        self._named: Plan | None = None
         self._data = dict(data)
         self._metrics: Metrics | None = None
         self._compiled: Compiled | None = None
@@ -56,7 +57,9 @@ class Stream(JoinVerbs):
     @property
     def plan(self) -> Plan:
         """The logical plan, every stream in it having its name."""
-        return named(self._plan)
+        if self._named is None:
+            self._named = named(self._plan)
+        return self._named
 
     @property
     def raw_plan(self) -> Plan:
@@ -71,7 +74,7 @@ class Stream(JoinVerbs):
     @property
     def data(self) -> dict[str, Bound]:
         """The data bound so far, by name of stream."""
-        names = names_of(self._plan) | table_names_of(self._plan)
+        names = all_names_of(self._plan)
         return {names[name]: bound for name, bound in self._data.items()}
 
     @property

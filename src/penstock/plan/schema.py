@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ from penstock.plan.nodes import (
 from penstock.types.joins import CHOOSING, Lookup
 from penstock.types.time import Time
 
+N = TypeVar("N", Source, Table)
 TIMELESS = Time("", pa.int64(), None)  # a table's rows: no column has this name
 
 
@@ -172,13 +174,25 @@ def _join_carries_window(plan: Join) -> bool:
 
 def sources_of(plan: Plan) -> tuple[Source, ...]:
     """List the streams a plan reads, each once, in plan order."""
-    if isinstance(plan, Source):
-        return (plan,)
-    return tuple(dict.fromkeys(source for each in inputs(plan) for source in sources_of(each)))
+    return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Source)])
 
 
 def tables_of(plan: Plan) -> tuple[Table, ...]:
     """List the tables a plan reads, each once, in plan order."""
-    if isinstance(plan, Table):
-        return (plan,)
-    return tuple(dict.fromkeys(table for each in inputs(plan) for table in tables_of(each)))
+    return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Table)])
+
+
+def _leaves(plan: Plan) -> Iterator[Plan]:
+    """What a plan reads, in plan order, once for each time it is read."""
+    waiting = [plan]
+    while waiting:
+        each = waiting.pop()
+        below = inputs(each)
+        if not below:
+            yield each
+        waiting.extend(reversed(below))
+
+
+def _once(nodes: list[N]) -> tuple[N, ...]:
+    """Leave out nodes that are there already. One alone is not hashed, which takes all of its schema."""
+    return tuple(nodes) if len(nodes) < 2 else tuple(dict.fromkeys(nodes))

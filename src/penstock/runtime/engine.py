@@ -11,6 +11,7 @@ from penstock.errors import EngineError, UnsupportedError
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
+TASKS_PER_THREAD = 16
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -60,14 +61,16 @@ class Engine:
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
         smallest = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
-        step = (
-            max(smallest, -(-rows // (self.workers * 4)))
-            if self.task_bytes >= DEFAULT_TASK_BYTES
-            else smallest
-        )
-        step = min(step, MOST_ROWS)
+        step = smallest
+        if self.task_bytes >= DEFAULT_TASK_BYTES:
+            step = min(max(smallest, -(-rows // self._most_tasks)), MOST_ROWS)
         for begin in range(0, rows, step):
             yield begin, min(begin + step, rows)
+
+    @property
+    def _most_tasks(self) -> int:
+        """As many as even out that one thread is slower than another, which a single one has no need of."""
+        return 1 if self.workers == 1 else self.workers * TASKS_PER_THREAD
 
 
 def _is_count(given: object) -> bool:

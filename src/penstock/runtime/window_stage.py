@@ -33,6 +33,8 @@ MOST_RUNS = 64
 # than it saves (measured: at 20 rows a key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
 MOST_PANES_AHEAD = 1 << 14
+# With fewer cells, threads that give out windows wait for each other's Python longer than for kernels.
+CELLS_WORTH_THREADS = 1 << 18
 
 
 class WindowStage:
@@ -119,7 +121,8 @@ class WindowStage:
                 after = max(after, last)
 
         owners = list({id(worker): worker for worker, _ in runs}.values())
-        run_on_threads([partial(emit_runs_of, worker) for worker in owners])
+        large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
+        run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
         self.emitted = upto
         for worker in self.workers:
             self._forget(worker, upto, held.get(id(worker)))
@@ -211,7 +214,7 @@ class WindowStage:
             span = abs(int(end) - int(begin))
         else:
             return 2
-        return 1 << int(min(span // width + 2, MOST_PANES_AHEAD)).bit_length()
+        return int(min(span // width + 2, MOST_PANES_AHEAD))
 
     def _tasks_worth(self, rows: int) -> int:
         """How many threads the rows can keep busy."""

@@ -360,6 +360,11 @@ class Worker:
         return 0 if self.table is None else int(self.table.head[SLOTS])
 
     @property
+    def cells(self) -> int:
+        """How many cells its panes have, empty ones too."""
+        return 0 if self.table is None else self.slots * self.table.keys.columns
+
+    @property
     def sparse(self) -> bool:
         return self.table is not None and self.table.sparse
 
