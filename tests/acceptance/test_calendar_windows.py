@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
+import pytest
 
 import penstock as pk
 
@@ -73,6 +74,40 @@ def test_weeks_begin_on_monday() -> None:
         ("2026-03-23 00:00", "2026-03-30 00:00", 2),
         ("2026-03-30 00:00", "2026-04-06 00:00", 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("window", "starts"),
+    [
+        (pk.tumbling("1w"), ["2026-03-23", "2026-03-30"]),
+        (pk.tumbling("7d"), ["2026-03-19", "2026-03-26"]),
+        (pk.tumbling("2w"), ["2026-03-23"]),
+        (pk.tumbling("1w", offset="1d"), ["2026-03-17", "2026-03-24"]),
+        (pk.sliding("2w", every="1w"), ["2026-03-16", "2026-03-23", "2026-03-30"]),
+        (pk.sliding("1w", every="7d"), ["2026-03-19", "2026-03-26"]),
+    ],
+)
+def test_weeks_begin_on_monday_without_a_zone_too(window: Any, starts: list[str]) -> None:
+    """The 23rd and the 30th are Mondays, the 19th and the 26th Thursdays, as the 1st of January 1970 was."""
+    table = pa.table({"day": pa.array([date(2026, 3, 23), date(2026, 3, 30)])})
+    made = pk.from_arrow(table, time="day").window(window).agg(n=pk.count()).collect()
+    assert [str(start) for start in made["window_start"].to_pylist()] == starts
+
+
+def test_weeks_of_signals_begin_on_monday() -> None:
+    days = pa.array([date(2026, 3, 22), date(2026, 3, 23), date(2026, 3, 29)])
+    level = pk.from_arrow(pa.table({"day": days, "v": [1.0, 2.0, 3.0]}), time="day").signal("v")
+    weeks = {
+        "per": (level.per("1w").sum(), ["2026-03-16", "2026-03-23"], [1.0, 5.0]),
+        "window": (level.window("1w").sum(), ["2026-03-23", "2026-03-30"], [1.0, 5.0]),
+        "time": (level.per("1w").time_mean(), ["2026-03-16", "2026-03-23"], [1.0, 2.0]),
+        "resample": (level.resample(every="1w", method="last"), ["2026-03-23"], [2.0]),
+        "chop": (level.chop("1w").per("1d").count(), ["2026-03-22", "2026-03-29"], [1, 1]),
+    }
+    for name, (signal, starts, values) in weeks.items():
+        made = signal.collect()
+        assert [str(start) for start in made["start"].to_pylist()] == starts, name
+        assert made["value"].to_pylist() == pytest.approx(values), name
 
 
 def test_an_offset_moves_days_on_the_wall_clock() -> None:

@@ -8,9 +8,11 @@ from os import PathLike
 from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
-from penstock.errors import DurationError
+from penstock.errors import DurationError, SourceError
 from penstock.types.arrow import as_schema, checked
 from penstock.types.duration import Duration
+
+_AS_IN = {"servers": "localhost:9092", "topic": "clicks"}
 
 
 def scan_stream(
@@ -49,6 +51,8 @@ def scan_stream(
     """
     from penstock.sources.live_files import live_files  # noqa: PLC0415 - file readers load when a file is read
 
+    if not isinstance(path, (str, PathLike)):
+        raise SourceError(f"scan_stream takes the path of a folder or a glob, not a {type(path).__name__}")
     if max_files is not None and max_files < 1:
         raise DurationError(f"max_files is {max_files}; it must be at least 1")
     declared = None if schema is None else as_schema(schema)
@@ -95,6 +99,9 @@ def scan_kafka(
     from penstock.sources.kafka import LiveTopic, Topic  # noqa: PLC0415 - loads when Kafka is read
     from penstock.sources.kafka_values import Decoder  # noqa: PLC0415
 
+    for what, given in (("servers", servers), ("topic", topic)):
+        if not isinstance(given, str) or not given:
+            raise SourceError(f"{what} of scan_kafka is a text such as {_AS_IN[what]!r}, not {given!r:.40}")
     if max_rows is not None and max_rows < 1:
         raise DurationError(f"max_rows is {max_rows}; it must be at least 1")
     decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad, _avro(value_schema))

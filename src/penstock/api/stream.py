@@ -97,7 +97,7 @@ class Stream(JoinVerbs):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What the last run of this query counted; None before the first."""
+        """What the last run of this query counted, or has counted so far; None before the first."""
         return self._metrics
 
     def compiled(self) -> Compiled:
@@ -288,19 +288,20 @@ class Stream(JoinVerbs):
         final: bool = True,
         **sources: Any,
     ) -> Run:
-        """Run incrementally: record batches in, record batches out, as windows close.
-
-        With `final=False` the windows still open at the end are not emitted.
-        """
+        """Run incrementally: record batches in and out, as windows close; at the end those still open, unless `final=False`."""
         from penstock.api.live import run  # noqa: PLC0415 - the compiler loads when a query runs
 
-        return run(self, batches, sources, engine, state, final)
+        started = run(self, batches, sources, engine, state, final)
+        self._metrics = started.metrics
+        return started
 
     def open(self, state: object = None, *, engine: Engine | None = None) -> Live:
         """Open the query for pushing batches into it by hand."""
         from penstock.api.live import open_live  # noqa: PLC0415 - the compiler loads when a query runs
 
-        return open_live(self, engine, state)
+        live = open_live(self, engine, state)
+        self._metrics = live.metrics
+        return live
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first rows of the result."""

@@ -81,6 +81,20 @@ class Windowed:
         refuse_twice([*schema_of(made).names, *(each.name for each in fields)], "with_columns after window")
         return self._stream.derived(Attach(plan, self._window, self._by, fields))
 
+    def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
+        """Keep the `k` rows of each window that are largest by a column, with the window's bounds.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 5, 4]}), time="t")
+        >>> events.window(10).top_k(1, by="v").collect().to_pydict()
+        {'t': [2, 12], 'v': [5, 4], 'window_start': [0, 10], 'window_end': [10, 20]}
+        """
+        if self._by:
+            raise UnsupportedError(
+                "top_k ranks the rows of a window, not those of each key: leave out by=, or rank what .agg(...) gives"
+            )
+        return self.with_columns().top_k(k, by, ties)
+
     def apply(self, function: Callable[[pa.Table], Any], schema: object) -> Stream:
         """Hand each window's rows to a Python function as a table, and take the rows it gives.
 
@@ -102,7 +116,9 @@ class Windowed:
         return self._stream.derived(Apply(self._stream.raw_plan, self._window, self._by, function, declared))
 
     def __repr__(self) -> str:
-        return f"<Windowed by {list(self._by)}: call .agg(...), .with_columns(...) or .apply(...)>"
+        return (
+            f"<Windowed by {list(self._by)}: call .agg(...), .with_columns(...), .top_k(...) or .apply(...)>"
+        )
 
 
 def _require_constant(fields: Sequence[Field], groups: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from penstock.errors import WindowError
 from penstock.plan.nodes import TimeWindow, Window
 from penstock.types.calendar import calendar_bounds, check_calendar
-from penstock.types.duration import Duration, calendar_step, nanoseconds, to_ticks
+from penstock.types.duration import Duration, calendar_step, nanoseconds, to_ticks, week_begin
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, CalendarStep, Count, Session, Unbounded
 
@@ -38,7 +38,7 @@ class WindowSpec:
         size, every = to_ticks(self.size, time, _SIZE), to_ticks(self.every, time, _STEP)
         offset = 0 if self.offset is None else to_ticks(self.offset, time, _OFFSET)
         _refuse_explosion(-(-size // every), self.size, self.every)
-        return TimeWindow(size, every, offset % every)
+        return TimeWindow(size, every, (offset + week_begin(self.every, time)) % every)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ AnyWindow = WindowSpec | SessionSpec | RowsSpec | UnboundedSpec
 def tumbling(size: Duration, offset: Duration | None = None, tz: str | ZoneInfo | None = None) -> WindowSpec:
     """Cut time into windows that follow each other without gap or overlap.
 
-    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset; with `tz=`, to
-    midnight there, days being as long as they are on that day, weeks beginning on Monday, months on the first.
+    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset, those of so many "w" to a
+    Monday; with `tz=`, to midnight there, days being as long as they are on that day, months beginning on the first.
 
     >>> import penstock as pk
     >>> pk.tumbling("10s")

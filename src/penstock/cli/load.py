@@ -1,4 +1,4 @@
-"""Load a query from `file.py:name`; if it is a function, call it with flags from its signature."""
+"""Load a query from `file.py:name`, or the sole one of `file.py`; if it is a function, call it with flags from its signature."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ class QueryFileError(PenstockError, RuntimeError):
 
 
 def load_query(target: str, flags: Sequence[str]) -> Any:
-    """Give the query that `file.py:name` names."""
+    """Give the query that `file.py:name` names, or the sole one of `file.py`."""
     path, name = split_target(target)
-    found = attribute(load_module(path), name, path)
+    module = load_module(path)
+    name = name or sole_query(module, path)
+    found = attribute(module, name, path)
     if inspect.isfunction(found):
         found = guarded(path, lambda: call_with_flags(found, flags, f"{path.name}:{name}"))
     elif flags:
@@ -36,9 +38,9 @@ def load_query(target: str, flags: Sequence[str]) -> Any:
 
 
 def split_target(target: str) -> tuple[Path, str]:
-    """Split at the last colon, so that drive letters survive."""
-    file, colon, name = target.rpartition(":")
-    if not colon or not file or not name:
+    """Split at the last colon, so that drive letters survive; a file alone has no name behind it."""
+    file, _, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
+    if not file or not (name or file == target):
         raise CommandError(f"{target!r} does not name a query: write FILE.py:NAME, e.g. q.py:views")
     path = Path(file)
     if not path.is_file():
@@ -66,6 +68,16 @@ def attribute(module: ModuleType, name: str, path: Path) -> Any:
     except AttributeError:
         there = ", ".join(sorted(query_names(module))) or "none"
         raise CommandError(f"{path} defines no {name!r}; queries and functions there: {there}") from None
+
+
+def sole_query(module: ModuleType, path: Path) -> str:
+    """Name the one query of a file, or its one function if it has no query."""
+    names = query_names(module)
+    queries = [name for name in names if not inspect.isfunction(getattr(module, name))] or names
+    if len(queries) != 1:
+        there = ", ".join(sorted(names)) or "none"
+        raise CommandError(f"name the query, as in {path}:views; queries and functions there: {there}")
+    return queries[0]
 
 
 def query_names(module: ModuleType) -> list[str]:

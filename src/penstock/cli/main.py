@@ -117,7 +117,7 @@ def run(
         bool, typer.Option("--once", help="With --spark: stop when all that is there is read.")
     ] = False,
 ) -> None:
-    """Run a query from a Python file; other flags go to the query's function (after -- all of them)."""
+    """Run a query from a Python file; other flags go to the query's function (after -- all of them: -- --help lists them)."""
     if watch and spark:
         from penstock.cli.watch_spark import watch_on_spark  # noqa: PLC0415 - --help stays quick
 
@@ -172,7 +172,7 @@ def sql(
     threads: Annotated[int | None, typer.Option(min=1, help="Worker threads.")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Show how the query is run instead.")] = False,
 ) -> None:
-    """Run streaming SQL: penstock sql "select k, sum(v) from s [range 10] group by k" --stream s=s.parquet --time ts."""
+    r"""Run streaming SQL: penstock sql "select k, sum(v) from s \[range 10] group by k" --stream s=s.parquet --time ts."""
     from penstock.cli.sql import SqlRequest, run_sql  # noqa: PLC0415 - --help stays quick
 
     run_sql(SqlRequest(text, stream or [], table or [], time or [], unit, out, limit, threads, explain))

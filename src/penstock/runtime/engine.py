@@ -44,7 +44,9 @@ class Engine:
             )
         if not _is_count(self.task_bytes):
             raise EngineError(f"task_bytes must be a whole number, at least 1, not {self.task_bytes!r}")
-        if not isinstance(self.devices, (list, tuple)) or tuple(self.devices) != ("cpu",):
+        if self.devices != "cpu" and (
+            not isinstance(self.devices, (list, tuple)) or tuple(self.devices) != ("cpu",)
+        ):
             raise UnsupportedError(f"devices={self.devices!r}: this version runs on ['cpu'] only")
         if self.scheduler != "fcfs":
             raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")

@@ -19,6 +19,7 @@ _HOW = (
     "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
 )
 _MOST_MONTHS = 9_999 * 12
+_MONDAY = -3  # 1969-12-29, in days, as on the calendar of a zone
 
 Duration = str | int | timedelta
 
@@ -153,6 +154,19 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
         nanoseconds(duration, what), time.unit, f"{what} is {_described(duration)}", repr(time.column)
     )
     return _in_range(ticks, duration, what)
+
+
+def week_begin(step: object, time: Time) -> int:
+    """Give where the grid of a step begins, in ticks: on a Monday if it is written in whole weeks, else at zero.
+
+    >>> import pyarrow as pa
+    >>> clock = Time("day", pa.date32(), "d")
+    >>> week_begin("1w", clock), week_begin("7d", clock)
+    (-3, 0)
+    """
+    if not isinstance(step, str) or time.unit is None or calendar_parts(step, "the step")[1] != "w":
+        return 0
+    return _MONDAY * NANOSECONDS["d"] // NANOSECONDS[time.unit]
 
 
 def _in_range(ticks: int, duration: object, what: str) -> int:

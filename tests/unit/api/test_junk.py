@@ -52,6 +52,12 @@ VERBS: dict[str, Callable[[object], object]] = {
         for name in ("time", "sequence", "lateness", "unit", "on_bad", "late_to", "idle_after", "name")
     },
     "scan": lambda j: pk.scan(j, time="ts"),
+    "scan_stream": lambda j: pk.scan_stream(j, time="ts"),
+    "scan_kafka servers": lambda j: pk.scan_kafka(j, "clicks", TABLE.schema, time="ts"),
+    "scan_kafka topic": lambda j: pk.scan_kafka("localhost:1", j, TABLE.schema, time="ts"),
+    "sql streams": lambda j: pk.sql("select v from e", j),
+    "state with a zero": lambda j: W.open(state=f"{j}\0"),
+    "delta_sink": lambda j: pk.delta_sink(j, "views"),
     "stream schema": lambda j: pk.stream("s", {"t": j}, time="t"),
     "every": pk.every,
     "filter": E.filter,

@@ -244,3 +244,13 @@ def test_a_row_without_a_time_is_counted_or_refused_as_the_source_says():
     strict = pk.from_arrow(data, time="t", on_bad="fail").window(10).agg(total=pk.sum("v"))
     with pytest.raises(pk.SourceError, match="no time"):
         strict.collect()
+
+
+def test_metrics_of_a_query_are_those_of_the_run_that_began_last():
+    query = EVENTS.window(10).agg(n=pk.count())
+    run = query.run([TABLE])
+    assert query.metrics is run.metrics
+    with query.open() as live:
+        live.push(TABLE)
+        assert query.metrics is live.metrics
+        assert query.metrics.read == TABLE.num_rows

@@ -233,3 +233,9 @@ def test_a_function_of_all_values_finds_them_by_name():
     assert both.where(lambda q: q.ask > 5).collect().num_rows == 0
     with pytest.raises(pk.PenstockError, match="no value 'mid'; it has 'the bid', 'ask'"):
         both.map(lambda q: q.mid)
+
+
+def test_rows_of_several_values_keep_their_names() -> None:
+    table = pa.table({"t": [0, 4], "bid": [1, 2], "ask": [3, 5]})
+    quote = pk.from_arrow(table, time="t").signal(["bid", "ask"])
+    assert quote.to_stream("quotes").collect().column_names == ["start", "end", "bid", "ask"]

@@ -200,6 +200,7 @@ MISTAKES = [
     (pk.WindowError, "carry none", EVENTS.window),
     (pk.WindowError, "carry none", lambda: SUMS.drop("window_start").window()),
     (pk.WindowError, "carry none", lambda: EVENTS.top_k(3, by="v")),
+    (pk.UnsupportedError, "leave out by=", lambda: EVENTS.window("1s", by="k").top_k(3, by="v")),
     (pk.WindowError, "at least one", lambda: SUMS.top_k(0, by="n")),
     (pk.WindowError, "no further options", lambda: SUMS.window(every="1s")),
     (pk.WindowError, "inside the window", lambda: EVENTS.window(pk.tumbling("1s"), every="1s")),

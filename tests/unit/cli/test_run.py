@@ -17,6 +17,26 @@ def test_a_query_is_collected_and_printed(penstock, queries):
     assert all(text in result.output for text in ("page", "/pay", "null", "2 rows"))
 
 
+@pytest.mark.parametrize(
+    ("text", "printed"),
+    [
+        ("from q import Stub\n\nonly = Stub(page=['/only'])\n\ndef other(day: str): ...\n", "/only"),
+        ("from q import Stub\n\ndef only():\n    return Stub(page=['/made'])\n", "/made"),
+    ],
+)
+def test_a_file_alone_means_its_one_query_or_else_its_one_function(penstock, queries, text, printed):
+    file = queries.with_name("sole.py")
+    file.write_text(text)
+    assert printed in penstock("run", file).output
+
+
+def test_a_file_of_several_queries_needs_a_name(penstock, queries):
+    result = penstock("run", queries)
+    assert result.exit_code == 2
+    assert "name the query" in result.stderr
+    assert "broken, daily, fails, many, views" in result.stderr
+
+
 def test_only_the_first_rows_are_printed(penstock, queries):
     result = penstock("run", f"{queries}:many", "--limit", "3", "--rows", "1000")
     assert "1,000 rows, 997 not shown" in result.output

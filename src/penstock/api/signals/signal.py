@@ -13,7 +13,7 @@ from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
 from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
-from penstock.api.signals.spans import Spanned, rolled, shifted, windowed
+from penstock.api.signals.spans import Spanned, moved, rolled, shifted, windowed
 from penstock.api.signals.together import Together
 from penstock.api.stream import Stream
 from penstock.api.tracing import Function
@@ -21,7 +21,7 @@ from penstock.errors import DurationError, ExpressionTypeError, SignalError, Unk
 from penstock.expr import nodes
 from penstock.plan.nodes import Intervals, Plan
 from penstock.temporal.nodes import VALUE, At, Chop, Resample, at
-from penstock.types.duration import Duration, to_ticks
+from penstock.types.duration import Duration, to_ticks, week_begin
 
 if TYPE_CHECKING:
     from penstock.api.explain import Explanation
@@ -235,8 +235,9 @@ class Signal(Operators):
         gap = None if max_gap is None else _positive(max_gap, self._graph, "max_gap=")
         if method == "mean":
             return self.per(every).mean()
-        source = self if method == "last" else _floating(self)
-        return signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values)
+        begin = week_begin(every, self._graph.time)
+        source = moved(self if method == "last" else _floating(self), -begin)
+        return moved(signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values), begin)
 
     def chop(self, every: Duration) -> Signal:
         """Sample it at every multiple of `every` too, so that reductions count what is held as well.
@@ -247,7 +248,9 @@ class Signal(Operators):
         [4, 1]
         """
         ticks = _positive(every, self._graph, "every=")
-        return signal_of(self._graph, Chop(self._name, ticks), self.values)
+        begin = week_begin(every, self._graph.time)
+        source = moved(self, -begin)
+        return moved(signal_of(source.graph, Chop(source.name, ticks), self.values), begin)
 
     def integral(self) -> Signal:
         """Add up value times duration, from the first sample to each: in seconds, or ticks where time has no unit."""
@@ -262,6 +265,8 @@ class Signal(Operators):
     def to_stream(self, name: str | None = None) -> Stream:
         """Go on with its samples as rows: `start, end`, the keys, and its value, named so if a name is given.
 
+        Several values keep their names.
+
         A row is what a sample holds, until the next one or until the value changes; `collect` joins neighbours of one value.
 
         >>> import pyarrow as pa, penstock as pk
@@ -270,7 +275,7 @@ class Signal(Operators):
         [9, 1]
         """
         stream = self._stream(pieces=True)
-        if name is None or name == self.column:
+        if name is None or len(self.values) > 1 or name == self.column:
             return stream
         return stream.derived(renamed_rows(stream.raw_plan, {self.column: name}))
 

@@ -35,7 +35,7 @@ from penstock.temporal.nodes import (
 )
 from penstock.temporal.reach import FOREVER
 from penstock.temporal.scope import chopped_schema
-from penstock.types.duration import to_ticks
+from penstock.types.duration import to_ticks, week_begin
 from penstock.types.time import NANOSECONDS
 
 if TYPE_CHECKING:
@@ -51,11 +51,14 @@ class Spanned(Reducible["Signal"]):
     [5.0]
     """
 
-    __slots__ = ("_signal", "_span")
+    __slots__ = ("_origin", "_signal", "_span")
 
-    def __init__(self, signal: Signal, span: Span) -> None:
-        self._signal = signal
+    def __init__(self, signal: Signal, span: Span, origin: int = 0) -> None:
+        self._signal = moved(signal, -origin)
         self._span = span
+        self._origin = (
+            origin  # spans lie on a grid from zero, so the signal is moved there and its result back
+        )
 
     def agg(self, reduction: object = None, /, **named: object) -> Signal:
         """Reduce by an expression of aggregates over the signal's columns, or by one that `pk.aggregate` made.
@@ -70,7 +73,8 @@ class Spanned(Reducible["Signal"]):
         if reduction is not None and named:
             raise ExpressionTypeError("agg takes one expression of aggregates, or several by name, not both")
         asked = named or {VALUE: reduction}
-        return _reduced(self._signal, self._span, {name: self._node(each) for name, each in asked.items()})
+        made = _reduced(self._signal, self._span, {name: self._node(each) for name, each in asked.items()})
+        return moved(made, self._origin)
 
     def _node(self, reduction: object) -> nodes.Expr:
         if isinstance(reduction, CustomAggregate):
@@ -93,7 +97,7 @@ class Spanned(Reducible["Signal"]):
         >>> power.per(10).integral().collect()["value"].to_pylist()
         [160.0, 200.0]
         """
-        return self._weighted(_Weights(self._signal).integral)
+        return moved(self._weighted(_Weights(self._signal).integral), self._origin)
 
     def time_mean(self) -> Signal:
         """Average, every value weighted by how long it holds.
@@ -103,7 +107,7 @@ class Spanned(Reducible["Signal"]):
         >>> power.per(10).time_mean().collect()["value"].to_pylist()
         [16.0, 20.0]
         """
-        return self._weighted(_Weights(self._signal).mean)
+        return moved(self._weighted(_Weights(self._signal).mean), self._origin)
 
     def _weighted(self, value: Expr) -> Signal:
         """Cut the signal where the span begins and ends, and reduce pieces with their durations."""
@@ -204,13 +208,13 @@ def windowed(signal: Signal, size: object, every: object | None) -> Spanned:
     """Read the size of spans that lie on a grid; without `every`, each holds on itself."""
     ticks = _ticks(signal, size, "the size of the window")
     if every is None:
-        return Spanned(signal, Per(ticks))
+        return Spanned(signal, Per(ticks), week_begin(size, signal.graph.time))
     step = _ticks(signal, every, "the step of the window (every=)")
     if ticks // step > MOST_WINDOWS_PER_ROW:
         raise WindowError(
             f"a window of {size!r} every {every!r} holds each sample {ticks // step:,} times; use a longer step"
         )
-    return Spanned(signal, Window(ticks, step))
+    return Spanned(signal, Window(ticks, step), week_begin(every, signal.graph.time))
 
 
 def _ticks(signal: Signal, size: object, what: str) -> int:
@@ -218,6 +222,11 @@ def _ticks(signal: Signal, size: object, what: str) -> int:
     if ticks <= 0:
         raise WindowError(f"{what} is {size!r}; it must be longer than zero")
     return ticks
+
+
+def moved(signal: Signal, ticks: int) -> Signal:
+    """Move a signal in time, if at all."""
+    return shifted(signal, ticks) if ticks else signal
 
 
 def shifted(signal: Signal, ticks: int) -> Signal:

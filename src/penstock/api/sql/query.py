@@ -38,6 +38,10 @@ def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stre
     >>> sorted(query.collect().to_pylist(), key=str)
     [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
     """
+    if not isinstance(streams, Mapping | None):
+        raise ExpressionTypeError(
+            f"sql takes streams by name, pk.sql(text, events=stream), or a mapping of them, not a {type(streams).__name__}"
+        )
     try:
         reading = read(text)
         environment = Environment(reading, _named({**(streams or {}), **named}), {}, set(), _query)

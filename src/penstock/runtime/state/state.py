@@ -93,16 +93,16 @@ class State:
         target = _named(path)
         try:
             _replace(target, self.to_bytes())
-        except OSError as error:
-            raise StateError(f"cannot save the state to {str(target)!r}: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            raise StateError(f"cannot save the state to {str(target)!r}: {_reason(error)}") from None
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> State:
         """Read a file that `save` wrote."""
         try:
             data = _named(path).read_bytes()
-        except OSError as error:
-            raise StateError(f"cannot read a state from {str(path)!r}: {error.strerror}") from None
+        except (OSError, ValueError) as error:
+            raise StateError(f"cannot read a state from {str(path)!r}: {_reason(error)}") from None
         return State.from_bytes(data, f"the state in {str(path)!r}")
 
     # Chunks
@@ -171,6 +171,11 @@ def _named(path: object) -> Path:
             f"a state is kept in a file named by a string or path, not by a {type(path).__name__}"
         )
     return Path(path)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Say why a file could not be had; a name that no file can have is a ValueError."""
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -75,6 +75,8 @@ def delta_sink(
     >>> sink = pk.delta_sink("views", query_id="views-by-campaign")             # doctest: +SKIP
     >>> views.to_spark(spark).writeStream.foreachBatch(sink).start()            # doctest: +SKIP
     """
+    if not isinstance(path, (str, PathLike)) or not str(path):
+        raise EngineError(f"delta_sink takes the path of a table, not {path!r:.40}")
     if not isinstance(query_id, str) or not query_id:
         raise EngineError("query_id is a name that is not empty; keep it as long as the checkpoint")
     _deltalake()
