@@ -31,7 +31,7 @@ from penstock.loop.nodes import (
 )
 from penstock.loop.numbers import bits_of, identity, round_f32, wrap
 
-_FLOAT_NAMES = {32: "float", 64: "double"}
+_NAMES = {name: f"i{type.bits}" for name, type in TYPES.items()} | {"f32": "float", "f64": "double"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 _FLOAT_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv", "rem": "frem"}
 _PLAIN = frozenset({"add", "sub", "mul", "and", "or", "xor"})
@@ -45,7 +45,7 @@ _FLOAT_INTRINSICS = {
 
 def type_name(type: Type) -> str:
     """Name a type as LLVM does for values in registers."""
-    return _FLOAT_NAMES[type.bits] if type.is_float else f"i{type.bits}"
+    return _NAMES[type.name]
 
 
 def memory_name(type: Type) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from penstock.errors import VerificationError
 from penstock.loop.nodes import (
@@ -91,7 +92,11 @@ class _Checker:
 
     def _require(self, condition: bool, problem: str) -> None:
         if not condition:
-            raise VerificationError(f"kernel {self._kernel.name}, {self._where()}: {problem}")
+            self._refuse(problem)
+
+    def _refuse(self, problem: str) -> NoReturn:
+        """Say what is wrong. What is asked of every value comes here only if it is: texts take longer than looks."""
+        raise VerificationError(f"kernel {self._kernel.name}, {self._where()}: {problem}")
 
     def declarations(self) -> None:
         for parameter in self._kernel.params:
@@ -116,10 +121,13 @@ class _Checker:
         self._require(size <= MOST_LOCAL_BYTES, f"{size} bytes of local buffers do not fit the stack")
 
     def _type(self, type: Type) -> None:
-        self._require(TYPES.get(type.name) == type, f"{type!r} is not a type of the loop IR")
+        known = TYPES.get(type.name)
+        if known is not type and known != type:
+            self._refuse(f"{type!r} is not a type of the loop IR")
 
     def _new_name(self, name: str) -> None:
-        self._require(name not in self._seen, f"the name {name!r} is declared twice")
+        if name in self._seen:
+            self._refuse(f"the name {name!r} is declared twice")
         self._seen.add(name)
 
     def _declare(self, var: Var) -> None:
@@ -201,18 +209,23 @@ class _Checker:
 
     def _typed(self, value: Value, type: Type) -> None:
         self._value(value)
-        self._require(value.type == type, f"expected {type}, found {value.type}")
+        if not _same(value.type, type):
+            self._refuse(f"expected {type}, found {value.type}")
 
     def _access(self, buffer: Buffer, index: Value, write: bool = False) -> None:
         known = self._buffers.get(buffer.name)
-        self._require(known == buffer, f"the buffer {buffer.name} is not declared so")
-        self._require(not (write and buffer.space == Space.CONSTANT), f"{buffer.name} is constant")
+        if known is not buffer and known != buffer:
+            self._refuse(f"the buffer {buffer.name} is not declared so")
+        if write and buffer.space == Space.CONSTANT:
+            self._refuse(f"{buffer.name} is constant")
         self._typed(index, I64)
 
     def _variable(self, var: Var) -> None:
         known = self._scope.get(var.name)
-        self._require(known is not None, f"{var.name} is not declared here")
-        self._require(known == var, f"{var.name} is declared as another type than {var.type}")
+        if known is None:
+            self._refuse(f"{var.name} is not declared here")
+        if known is not var and known != var:
+            self._refuse(f"{var.name} is declared as another type than {var.type}")
 
     def _value(self, node: Value) -> None:
         if id(node) not in self._checked:
@@ -233,7 +246,8 @@ class _Checker:
                 self._require(buffer.type == U8 and type != BOOL, f"cannot peek {type} in {buffer.type}s")
             case Binary(op, a, b):
                 self._pair(a, b)
-                self._require(op in BINARY_OPS[a.type.kind], f"{op} is not an operator on {a.type}")
+                if op not in BINARY_OPS[a.type.kind]:
+                    self._refuse(f"{op} is not an operator on {a.type}")
             case Unary(op, a):
                 self._value(a)
                 self._require(op in UNARY_OPS[a.type.kind], f"{op} is not an operator on {a.type}")
@@ -261,11 +275,17 @@ class _Checker:
     def _pair(self, a: Value, b: Value) -> None:
         self._value(a)
         self._value(b)
-        self._require(a.type == b.type, f"{a.type} meets {b.type}")
+        if not _same(a.type, b.type):
+            self._refuse(f"{a.type} meets {b.type}")
 
     def _constant(self, const: Const) -> None:
         self._type(const.type)
         kind = {"bool": bool, "float": float}.get(const.type.kind, int)
-        self._require(type(const.value) is kind, f"{const.value!r} is not a {const.type}")
-        if kind is int:
-            self._require(fits(int(const.value), const.type), f"{const.value} does not fit {const.type}")
+        if type(const.value) is not kind:
+            self._refuse(f"{const.value!r} is not a {const.type}")
+        if kind is int and not fits(int(const.value), const.type):
+            self._refuse(f"{const.value} does not fit {const.type}")
+
+
+def _same(a: Type, b: Type) -> bool:
+    return a is b or a == b

@@ -38,7 +38,7 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
         {each.name: writer.array(1, need, U8) for each in null},
     )
     start, stop = writer.bounds(1, need)
-    with k.for_(start, stop, "e") as entry:
+    with k.for_(start, stop, "e", scalar=not computed) as entry:
         position = k.var("position", writer.position(entry))
         row, there = _row(writer, body, position)
         lowering = given.columns.lowering(row, writer.fail)

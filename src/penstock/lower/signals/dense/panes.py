@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.kernels.monoids import Values
 from penstock.kernels.monoids.base import either as chosen
@@ -20,11 +20,15 @@ Step = Callable[[Value, tuple[Var, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Some entries side by side, and what each brings."""
+    """Some entries side by side, and what each brings, to so many lanes at most."""
 
     first: Value
     count: int
     bring: Contribution
+    lanes: int = LANES
+
+    def in_lanes(self, most: int) -> Entries:
+        return replace(self, lanes=min(self.lanes, most))
 
 
 def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> Values:
@@ -43,15 +47,15 @@ def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> 
 
     # Whole numbers may be added in any order: their lanes are left to LLVM.
     exact = not any(each.type.is_float for each in monoid.states)
-    lanes = _in_lanes(k, entries, start, step, 1 if exact else LANES)
+    lanes = _in_lanes(k, entries.in_lanes(1) if exact else entries, start, step)
     return _joined(lanes, lambda a, b: monoid.merge(k, a, b))
 
 
 def _in_lanes(
-    k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step, most: int = LANES
+    k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step
 ) -> list[Values]:
     """Entry i goes to lane i mod the number of lanes; few entries go to one."""
-    lanes = most if entries.count >= 2 * most else 1
+    lanes = entries.lanes if entries.count >= 2 * entries.lanes else 1
     states = [tuple(k.var("lane", value, type) for value, type in start) for _ in range(lanes)]  # type: ignore[arg-type]
     whole = entries.count // lanes
     with k.for_(0, whole, "g") as group:
@@ -93,7 +97,8 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
                 power = k.var("power", power * far)
             k.set(var, var + power)
 
-    lanes = _in_lanes(k, entries, [(0.0, F64)] * order, step)
+    # Several sums side by side keep the processor busy with half the lanes, and code is half as long.
+    lanes = _in_lanes(k, entries.in_lanes(LANES // 2) if order > 2 else entries, [(0.0, F64)] * order, step)
     off, *powers = (k.var("sum", each) for each in _joined(lanes, _added))
     share = k.var("share", off.div(n))
     new = [powers[0] - off * share]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import lcm
 
 import pyarrow as pa
 
@@ -32,19 +33,49 @@ Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many positions before, and after, those that are asked for."""
+    """How many positions before, and after, those that are asked for.
+
+    These are first widened to whole windows of `before` and `after` positions. Blocks end where windows do, so that
+    mostly adds nothing.
+    """
 
     past: int = 0
     future: int = 0
+    before: int = 1
+    after: int = 1
 
     def at(self, shift: int) -> Need:
-        return Need(self.past + shift, self.future - shift)
+        return replace(self, past=self.past + shift, future=self.future - shift)
 
-    def wider(self, by: int) -> Need:
-        return Need(self.past + by, self.future + by)
+    def back(self, by: int) -> Need:
+        return replace(self, past=self.past + by)
+
+    def since(self, step: int) -> Need:
+        """From the beginning of the window on that one is in."""
+        return replace(self, past=_up(self.past, step), before=lcm(self.before, step))
+
+    def within(self, step: int) -> Need:
+        """The whole of all windows."""
+        since = self.since(step)
+        return replace(since, future=_up(self.future, step), after=lcm(self.after, step))
+
+    @property
+    def flat(self) -> Need:
+        """The most that can be, wherever windows begin."""
+        return Need(self.past + self.before - 1, self.future + self.after - 1)
 
     def __or__(self, other: Need) -> Need:
-        return Need(max(self.past, other.past), max(self.future, other.future))
+        return Need(
+            max(self.past, other.past),
+            max(self.future, other.future),
+            lcm(self.before, other.before),
+            lcm(self.after, other.after),
+        )
+
+
+def _up(count: int, step: int) -> int:
+    """The next multiple."""
+    return -(-count // step) * step
 
 
 @dataclass
@@ -208,7 +239,7 @@ class Plan:
                     self._need_track(track)
             if this.name not in self.needs:  # nobody looks at its values: only how many there are was asked
                 continue
-            need = self.needs[this.name].wider(self.step(this.name) - 1)
+            need = self.needs[this.name].within(self.step(this.name))
             match this.body:
                 case Expression() | Feedback() as body:
                     if isinstance(body, Feedback):  # it goes on from where the block before has ended
@@ -223,11 +254,13 @@ class Plan:
                     pass
 
     def _need(self, name: str, need: Need) -> None:
+        if isinstance(self.positions.program[name].body, Feedback):  # what it remembers lies at fixed places
+            need = need.flat
         self.needs[name] = self.needs.get(name, need) | need
 
     def _need_group(self, group: Group, need: Need) -> None:
         """A span's state is read at the present pane, or at the one before the present step."""
-        here = need if group.lag == 0 else Need(need.past + group.every - 1 + group.pane, need.future)
+        here = need if group.lag == 0 else need.since(group.every).back(group.pane)
         if not group.sampled or any(each.words for each in group.algebras):
             self._need(group.source, here)
         for track in self.tracks(group):
@@ -242,8 +275,8 @@ class Plan:
         for length in sorted(made, reverse=True):
             need = self.level_needs[track, length]
             for part in made[length]:
-                self._need_level(track, part.length, Need(need.past + part.back * track.pane, need.future))
-        self._need(track.source, self.level_needs[track, 1].wider(track.pane - self.step(track.source)))
+                self._need_level(track, part.length, need.back(part.back * track.pane))
+        self._need(track.source, self.level_needs[track, 1].within(track.pane))
 
     def readers(self) -> Counter[tuple[Track, int]]:
         """How often the states of each length are read: by longer ones, and by the fields of objects."""
@@ -284,7 +317,7 @@ class Plan:
         found = Need()
         for this in self.objects:
             if isinstance(this.body, Sampled | Feedback) and this.name in self.needs:
-                found |= self.needs[this.name]
+                found |= self.needs[this.name].flat
         return found
 
 

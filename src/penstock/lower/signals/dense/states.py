@@ -8,7 +8,7 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, conjunction
 from penstock.kernels.monoids import Values
 from penstock.kernels.monoids.base import either as chosen
-from penstock.loop.abi import NEED_WIDE
+from penstock.loop.abi import LANES, NEED_WIDE
 from penstock.loop.nodes import I64, U64, Value, const
 from penstock.lower.expressions import Lowering
 from penstock.lower.partials import values_added
@@ -157,9 +157,13 @@ def _panes(writer: Writer, track: Track) -> None:
     arrays = _arrays(writer, track, 1)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, 1])
     algebra = writer.plan.algebras[track]
+    lanes = (
+        1 if writer.plan.edge else LANES
+    )  # edges are short: what counts is how long their code takes to make
     with k.for_(start, stop, "pane", scalar=True) as pane:
         first = k.var("first", (pane + writer.base(track.pane)) * each - writer.base(own))
-        state = reduced(k, algebra, Entries(first, each, contribution(writer, track)), track.partial.kind)
+        entries = Entries(first, each, contribution(writer, track), lanes)
+        state = reduced(k, algebra, entries, track.partial.kind)
         _keep(writer, track, arrays, pane, state)
     writer.levels[track, 1] = arrays
 

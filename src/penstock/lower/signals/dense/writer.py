@@ -84,7 +84,7 @@ class Writer:
         least = _PATTERNED if any(isinstance(each.body, Resample) for each in plan.objects) else _POSITIONS
         self.block = ceil(max(least, _HALOS * halo) / grid) * grid
         # Grids are counted from far enough before the first sample that no number is negative.
-        self.phase = plan.positions.phase + ceil((2 * halo + grid) / grid + 1) * grid
+        self.phase = plan.positions.phase + ceil(2 * halo / grid + 4) * grid
         self.status = k.var("status", 0)
         self.errors = k.var("errors", False, BOOL)
 
@@ -131,14 +131,23 @@ class Writer:
 
     def bounds(self, step: int, need: Need) -> tuple[Value, Value]:
         """The entries that cover a block and what is needed around it."""
+        here = self.bases[1]
+        first: Value = const(-need.past, I64)
+        stop = self.count + need.future
+        if need.before > 1:
+            first = first - here.rem(need.before)
+        if need.after > 1:
+            short = (here + self.count + (need.after - 1)).rem(need.after)
+            stop = stop + (need.after - 1) - short
         if step == 1:
-            return const(-need.past, I64), self.count + need.future
-        first, last = self.bases[1] - need.past, self.bases[1] + self.count + (need.future - 1)
-        return first.div(step) - self.base(step), last.div(step) - self.base(step) + 1
+            return first, stop
+        base = self.base(step)
+        return (here + first).div(step) - base, (here + stop - 1).div(step) - base + 1
 
     def array(self, step: int, need: Need, type: object) -> Array:
-        head = need.past if step == 1 else ceil(need.past / step) + 1
-        length = self.block + need.past + need.future
+        most = need.flat
+        head = most.past if step == 1 else ceil(most.past / step) + 1
+        length = self.block + most.past + most.future
         size = length if step == 1 else length // step + 4
         return self.pool.take(type, max(size, 1), head)  # type: ignore[arg-type]
 
