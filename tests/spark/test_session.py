@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import penstock as pk
 from penstock.spark import session
+from penstock.spark.daemon import prompt
 
 
 def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any) -> None:
@@ -85,6 +87,55 @@ def test_workers_run_this_python_and_this_penstock(spark: Any) -> None:
 
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "python string, penstock string").collect()
     assert (row.python, row.penstock) == (sys.executable, pk.__file__)
+
+
+@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="Linux tells who was started how")
+def test_workers_are_forked_from_our_daemon_which_has_loaded_nothing(spark: Any) -> None:
+    def tell(batches: Any) -> Any:
+        import os
+        from pathlib import Path
+
+        import pyarrow as pa
+
+        daemon = Path("/proc", str(os.getppid()))
+        started, maps = (daemon / "cmdline").read_text(), (daemon / "maps").read_text()
+        threads = len(list((daemon / "task").iterdir()))
+        for _ in batches:
+            heavy = any(name in maps for name in ("libarrow", "numpy", "polars"))
+            yield pa.record_batch({"started": [started], "threads": [threads], "heavy": [heavy]})
+
+    schema = "started string, threads long, heavy boolean"
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, schema).collect()
+    assert session.DAEMON in row.started.split("\0")
+    assert (row.threads, row.heavy) == (1, False)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux can be told when to acknowledge")
+def test_a_worker_tells_tcp_to_acknowledge_at_once_before_every_task() -> None:
+    said: list[Any] = []
+
+    class Connection:
+        family = socket.AF_INET
+
+        def setsockopt(self, *option: int) -> None:
+            said.append(option)
+
+    def work(connection: Any, authenticated: bool) -> int:
+        said.append((connection, authenticated))
+        return 7
+
+    connection, quickly = Connection(), (socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    worker = prompt(work)
+    assert [worker(connection, False), worker(connection, True)] == [7, 7]  # type: ignore[arg-type]
+    assert said == [quickly, (connection, False), quickly, (connection, True)]
+
+
+def test_a_worker_behind_a_unix_socket_is_left_as_it_is() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert (
+            prompt(lambda connection, authenticated: int(connection is one and authenticated))(one, True) == 1
+        )
 
 
 @pytest.mark.parametrize(

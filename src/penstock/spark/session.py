@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OLDEST = (4, 1)
+DAEMON = "penstock.spark.daemon"  # by name: it is Spark that loads it, in processes of its own
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -96,6 +97,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),
+        "spark.python.daemon.module": DAEMON,
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
         # Spark's own list misses these (the log of settings would show them).
