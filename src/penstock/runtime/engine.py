@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from penstock.errors import EngineError, UnsupportedError
 
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
-TASKS_PER_THREAD = 16
+SMALLEST_SHARE = 16  # of a thread's rows, in its last tasks
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -61,18 +62,27 @@ class Engine:
         return self.threads or len(os.sched_getaffinity(0))
 
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-        """Cut rows into tasks: as small as `task_bytes`, but not more than keep all threads busy."""
-        smallest = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
-        step = smallest
-        if self.task_bytes >= DEFAULT_TASK_BYTES:
-            step = min(max(smallest, -(-rows // self._most_tasks)), MOST_ROWS)
-        for begin in range(0, rows, step):
-            yield begin, min(begin + step, rows)
+        """Cut rows into tasks, each at least `task_bytes` large; a stretch of them for each thread.
 
-    @property
-    def _most_tasks(self) -> int:
-        """As many as even out that one thread is slower than another, which a single one has no need of."""
-        return 1 if self.workers == 1 else self.workers * TASKS_PER_THREAD
+        A stretch begins with half of its rows, then a quarter: few tasks, and small ones in the end, for a thread that
+        was faster to take over. Tasks smaller than by default are asked for to have many.
+        """
+        smallest = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
+        if self.task_bytes < DEFAULT_TASK_BYTES:
+            yield from pairwise([*range(0, rows, smallest), rows])
+            return
+        for worker in range(self.workers):
+            begin, end = (rows * (worker + place) // self.workers for place in (0, 1))
+            yield from _halved(begin, end, max(smallest, (end - begin) // SMALLEST_SHARE), self.workers == 1)
+
+
+def _halved(begin: int, end: int, smallest: int, alone: bool) -> Iterator[tuple[int, int]]:
+    """Take half of what is left, again and again; a thread that is alone takes all of it."""
+    while begin < end:
+        left = end - begin
+        step = min(left if alone or left < 2 * smallest else left // 2, MOST_ROWS)
+        yield begin, begin + step
+        begin += step
 
 
 def _is_count(given: object) -> bool:

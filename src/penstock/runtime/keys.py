@@ -6,6 +6,7 @@ table grows or changes its kind, `moved` says where old columns went.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -43,7 +44,7 @@ class DenseKeys:
 
     @property
     def columns(self) -> int:
-        return int(np.prod(self.sizes, dtype=object))
+        return math.prod(self.sizes)
 
     def arguments(self) -> dict[str, object]:
         return {
