@@ -139,7 +139,7 @@ def _overview(compiled: Compiled) -> str:
     parts.append("files are asked for\n" + _indented("\n".join(_asked(compiled))))
     chosen = choices(compiled.program)
     for each in compiled.program.objects:
-        reasons = _reasons(each, compiled.program, chosen.get(each.name, ()))
+        reasons = _reasons(each, compiled, chosen.get(each.name, ()))
         if each.name in compiled.reports:
             reasons = [*reasons, f"so far: {compiled.reports[each.name].show()}"]
         if reasons:
@@ -171,8 +171,9 @@ def _changes(compiled: Compiled) -> str:
     return ", ".join(dict.fromkeys(names)) or "no pass had anything to do"
 
 
-def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> list[str]:
+def _reasons(this: ir.Object, compiled: Compiled, chosen: Sequence[Choice]) -> list[str]:
     """Say how a windowed object runs and why, a line each; nothing of other objects."""
+    program = compiled.program
     match this.body:
         case ir.Reduce() as body if in_panes(body, program):
             return _pane_reasons(_pane_window(body, program[body.source], this), chosen)
@@ -184,7 +185,8 @@ def _reasons(this: ir.Object, program: ir.Program, chosen: Sequence[Choice]) -> 
             )
         case Join() as body:
             left = program[body.left].body
-            return join_reasons(body, isinstance(left, ir.Reduce) and left.strict)
+            fused = isinstance(left, ir.Reduce) and left.strict
+            return join_reasons(body, fused, compiled.reports.get(this.name))
         case ir.Signals(sources=sources) as body:
             return signal_reasons(this, body, [program[name] for name in sources])
         case _:

@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from penstock.ir.join_nodes import InWindow, Join
-from penstock.join_algorithms import join_chooser, joins_arriving
+from penstock.join_algorithms import join_chooser, joins_arriving, windows_overlap
+from penstock.runtime.adapt.choose_join import JoinChooser
+from penstock.runtime.adapt.tree import IN_ORDER
+from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.joins.algorithms import FEW_ROWS
+from penstock.types.joins import CHOOSING
+from penstock.types.windows import Session
+
+EARLY = "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
 
 
-def join_reasons(body: Join, fused: bool = False) -> list[str]:
-    """Lines about the algorithm; none for joins that have no choice."""
+def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = None) -> list[str]:
+    """Lines about the algorithm; none for joins that have no choice. `report` tells what was chosen last."""
     if not (isinstance(body.pairing, InWindow) and body.on):
         return []
     if fused:
         return [
             "fused: counts and sums of both sides multiply, no pair is made; keys meet once for each window"
         ]
-    arriving = joins_arriving(body)
-    early = [
-        "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
-    ]
+    early = [EARLY] if joins_arriving(body) else []
     if body.algorithm != "auto":
+        return [f"pairs by {body.algorithm}, as asked for, one window at a time", *early]
+    if windows_overlap(body.pairing):
         return [
-            f"pairs by {body.algorithm}, as asked for, one window at a time",
-            *(early if arriving else []),
+            "windows overlap: each pair is found once, in lanes, and given for every window that holds it"
         ]
-    chooser = join_chooser()
-    return [
-        *(early if arriving else []),
-        f"pairs of windows below {FEW_ROWS:,} rows in lanes; larger ones by npj where they are given in order",
-        f"(pairs of others would have to be sorted), else by what a tree picks, for {body.optimise} ({chooser.origin}):",
-        *chooser.show(body.optimise).splitlines(),
-    ]
+    if isinstance(body.pairing.left, Session):
+        return ["sessions of different keys lie across each other: pairs are found in lanes, all at once"]
+    return [*early, *_choices(body, join_chooser(), report)]
+
+
+def _choices(body: Join, chooser: JoinChooser, report: JoinReport | None) -> Iterator[str]:
+    """The trees that are asked, with the path that the last window took."""
+    seen = None if report is None or report.chosen is None else report.chosen.seen
+    if joins_arriving(body):
+        yield "there, a tree picks for each window by what was seen of the one before,"
+        yield f"for {body.optimise} ({chooser.origin}):"
+        yield from chooser.show(body.optimise, seen).splitlines()
+        yield "in collect, where all rows are there and pairs are given in order:"
+    yield f"windows below {FEW_ROWS:,} rows in lanes, many at once"
+    if body.how in CHOOSING:
+        yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
+        return
+    yield f"larger ones one at a time, by what a tree picks for each of what is seen of it ({chooser.origin}):"
+    yield from chooser.show(IN_ORDER, None if joins_arriving(body) else seen).splitlines()

@@ -11,6 +11,7 @@ from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec
 from penstock.programs import Workshop
+from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.auto_join import AutoJoiner
 from penstock.runtime.adapt.choose_join import JoinChooser, chooser
 from penstock.runtime.joining.eager import Eager
@@ -22,7 +23,10 @@ from penstock.runtime.joining.prj import Radix
 from penstock.runtime.joining.shj import SymmetricHash
 from penstock.runtime.joining.sort_merge import MultiPass, MultiWay
 from penstock.runtime.joins.joiner import EagerJoiner, Joiner, LazyJoiner
+from penstock.runtime.joins.lanes import Kernels as LaneKernels
+from penstock.runtime.joins.orderly import Ordered, PutInOrder
 from penstock.runtime.programs import Call
+from penstock.types.windows import Calendar
 
 LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
     "npj": NoPartitioning,
@@ -37,8 +41,6 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
 }
 ALGORITHMS = (*LAZY, *EAGER)
-IN_ORDER = ("auto", "npj")
-"""Whose pairs are found in the order of results. Other algorithms' are sorted, which costs more than any of them saves."""
 
 
 def joins_arriving(body: ir.Body) -> bool:
@@ -47,6 +49,17 @@ def joins_arriving(body: ir.Body) -> bool:
         case jn.Join(pairing=jn.InWindow(left=ir.Grid() as left, right=right)) if body.on and left == right:
             asked = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
             return asked and left.size <= left.every
+        case _:
+            return False
+
+
+def windows_overlap(pairing: jn.InWindow) -> bool:
+    """Whether a row may lie in several windows of a join."""
+    match pairing.left, pairing.right:
+        case ir.Grid() as left, ir.Grid() as right:
+            return left != right or left.size > left.every
+        case Calendar(size=size, every=every), _:
+            return size != every
         case _:
             return False
 
@@ -92,9 +105,14 @@ def eager(name: str, workshop: Workshop, optimise: str) -> EagerJoiner:
     return auto_joiner(workshop, optimise) if name == "auto" else eager_joiner(name, workshop)
 
 
-def in_order(workshop: Workshop) -> InOrder:
-    """The joiner whose pairs need no sorting."""
-    return InOrder(kernels_of(workshop))
+def in_order(name: str, workshop: Workshop, kernels: LaneKernels) -> Ordered:
+    """The joiner of an algorithm whose pairs are in the order of results: npj finds them so, others' are sorted."""
+    return InOrder(kernels_of(workshop)) if name == "npj" else PutInOrder(joiner(name, workshop), kernels)
+
+
+def auto_in_order(workshop: Workshop, kernels: LaneKernels, arrival: Callable[[int], float]) -> AutoInOrder:
+    """The joiner that chooses among those, for each window anew."""
+    return AutoInOrder(lambda name: in_order(name, workshop, kernels), join_chooser(), arrival)
 
 
 def auto_joiner(workshop: Workshop, optimise: str = "throughput") -> AutoJoiner:

@@ -12,7 +12,14 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.join_algorithms import IN_ORDER, auto_joiner, eager, in_order, joiner, joins_arriving
+from penstock.join_algorithms import (
+    auto_in_order,
+    eager,
+    in_order,
+    joins_arriving,
+    lazy_joiner,
+    windows_overlap,
+)
 from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
@@ -30,11 +37,13 @@ from penstock.lower.joins import (
 )
 from penstock.lower.slide import Shape as FrameShape
 from penstock.programs import CompiledRows, Workshop
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.joins.algorithms import AlgorithmPairing
+from penstock.runtime.joins.algorithms import AlgorithmPairing, Sorting
+from penstock.runtime.joins.arrivals import Arrivals, at_rest
 from penstock.runtime.joins.arriving import ArrivingStage, Parts, whole_numbers
 from penstock.runtime.joins.asof import AsofMatcher
 from penstock.runtime.joins.band import BandPairing
@@ -99,14 +108,15 @@ class JoinProgram:
         raise AssertionError(f"{type(body).__name__} joins nothing")
 
     def _stage(
-        self, matcher: Callable[[Kernels, Context], Matcher], counted: Counted
+        self, matcher: Callable[[Kernels, Context, Arrivals | None], Matcher], counted: Counted
     ) -> Callable[[Context], Stage]:
         def make(context: Context) -> Stage:
-            kernels = self._kernels(context.engine.workers)
+            kernels = lane_kernels(self.workshop, context.engine.workers)
             ports = self._port(0, self.left, counted, context), self._port(1, self.right, counted, context)
             if not context.bounded and joins_arriving(self.this.body):
                 return self._arriving(ports, kernels, context)
-            return JoinStage(*ports, matcher(kernels, context), kernels.sorter)
+            arrivals = None if context.bounded else Arrivals()
+            return JoinStage(*ports, matcher(kernels, context, arrivals), kernels.sorter, arrivals)
 
         return make
 
@@ -129,9 +139,9 @@ class JoinProgram:
         )
         return ArrivingStage(*ports, GridWindows(_grid(grid)), parts)
 
-    def _note(self, metrics: Metrics, path: str, window: JoinMetrics, windows: int = 1) -> None:
+    def _note(self, metrics: Metrics, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
         for reports in (metrics.joins, self.reports):
-            reports.setdefault(self.this.name, JoinReport()).add(path, window, windows)
+            reports.setdefault(self.this.name, JoinReport()).add(chosen, window, windows)
 
     def _port(self, side: int, source: ir.Object, counted: Counted, context: Context) -> Port:
         metrics: Metrics | None = context.metrics if counted[side] else None
@@ -142,20 +152,6 @@ class JoinProgram:
         body = self.this.body
         assert isinstance(body, jn.Join | jn.Asof | jn.RollingJoin)
         return tuple(one for one, _ in body.on), tuple(other for _, other in body.on)
-
-    def _kernels(self, threads: int) -> Kernels:
-        call = self.workshop.call
-        return Kernels(
-            call("count_lanes", count_lanes),
-            call(("fill_lanes", (I64, I64)), lambda: fill_lanes((I64, I64))),
-            lambda listed: call(("find_ranges", listed), lambda: find_ranges(listed)),
-            call("expand_ranges", expand_ranges),
-            lambda exact: call(("last_before", exact), lambda: last_before(exact)),
-            lambda exact: call(("next_after", exact), lambda: next_after(exact)),
-            sorter(self.workshop),
-            lambda width: Indexer(width, self.workshop.index, self.workshop.texts),
-            threads,
-        )
 
     @property
     def _shape(self) -> Shape:
@@ -194,7 +190,7 @@ class JoinProgram:
 
         def make(context: Context) -> LookupStage:
             residual = self._residual(body.where, context)
-            kernels = self._kernels(context.engine.workers)
+            kernels = lane_kernels(self.workshop, context.engine.workers)
             shape, metrics = self._shape, context.metrics
             return LookupStage(
                 table, body.how, self._keys, residual, shape, rows.schema, kernels, metrics, paths
@@ -202,21 +198,28 @@ class JoinProgram:
 
         return make
 
-    def _matcher(self, body: jn.Join | jn.Asof) -> Callable[[Kernels, Context], Matcher]:
+    def _matcher(self, body: jn.Join | jn.Asof) -> Callable[[Kernels, Context, Arrivals | None], Matcher]:
         match body:
             case jn.Asof(direction=direction, tolerance=tolerance, exact=exact):
-                return lambda kernels, context: AsofMatcher(
+                return lambda kernels, context, arrivals: AsofMatcher(
                     direction, tolerance, exact, self._keys, self._shape, kernels
                 )
             case jn.Join(pairing=Within(lo=lo, hi=hi)):
-                return lambda kernels, context: IntervalMatcher(
+                return lambda kernels, context, arrivals: IntervalMatcher(
                     lo, hi, body.how, self._keys, self._residual(body.where, context), self._shape, kernels
                 )
             case jn.Join(pairing=jn.InWindow() as pairing):
                 return partial(self._windowed, body, pairing)
         raise AssertionError(f"{body} has no matcher")
 
-    def _windowed(self, body: jn.Join, pairing: jn.InWindow, kernels: Kernels, context: Context) -> Matcher:
+    def _windowed(
+        self,
+        body: jn.Join,
+        pairing: jn.InWindow,
+        kernels: Kernels,
+        context: Context,
+        arrivals: Arrivals | None,
+    ) -> Matcher:
         residual = self._residual(body.where, context)
         carried = isinstance(pairing.left, ir.Carried)
         bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
@@ -224,17 +227,17 @@ class JoinProgram:
         lanes = LanePairing(residual, carried, kernels)
         watch = Watch(partial(self._note, context.metrics))
         band = None if residual is None or carried else self._band(body, residual, lanes, context)
-        overlapping = _overlapping(pairing)
-        if overlapping is not None:
-            plain = SlidingMatcher(overlapping, body.how, self._keys, residual, self._shape, kernels)
+        several = _overlapping(pairing)
+        if several is not None:
+            plain = SlidingMatcher(several, body.how, self._keys, residual, self._shape, kernels)
             return self._overlapping(body, plain, lanes, band, watch)
         windows = _windows(pairing.left, kernels)
         if not body.on:
             return WindowMatcher(windows, band or lanes, body.how, keys, self._shape, kernels, watch)
-        chosen = self._pairing(body, residual, lanes, band)
+        chosen = self._pairing(body, residual, lanes, band, arrivals)
         how = lanes if carried else chosen
-        several = WindowMatcher(windows, how, body.how, keys, self._shape, kernels, watch)
-        return RunMatcher(several, WindowJoin(chosen, body.how, self._shape, watch))
+        together = WindowMatcher(windows, how, body.how, keys, self._shape, kernels, watch)
+        return RunMatcher(together, WindowJoin(chosen, body.how, self._shape, watch))
 
     def _overlapping(
         self,
@@ -248,24 +251,29 @@ class JoinProgram:
         if body.how in CHOOSING:
             return plain
         if body.algorithm != "auto":
-            chosen = self._pairing(body, plain.residual, lanes, band)
+            chosen = self._pairing(body, plain.residual, lanes, band, None)
             return OverlapMatcher(plain, WindowJoin(chosen, body.how, self._shape, watch), always=True)
         if band is None or body.on:
             return plain
-        join = PairingJoin(band, "sorting", body.how, self._keys, self._shape, plain.kernels, watch)
+        join = PairingJoin(band, body.how, self._keys, self._shape, plain.kernels, watch)
         return OverlapMatcher(plain, join, always=False)
 
     def _pairing(
-        self, body: jn.Join, residual: Residual | None, lanes: LanePairing, band: BandPairing | None
+        self,
+        body: jn.Join,
+        residual: Residual | None,
+        lanes: LanePairing,
+        band: BandPairing | None,
+        arrivals: Arrivals | None,
     ) -> AlgorithmPairing:
         """The algorithm that was asked for, or one that chooses."""
-        auto = body.algorithm == "auto"
-        chosen = auto_joiner(self.workshop, body.optimise) if auto else joiner(body.algorithm, self.workshop)
-        ordered = in_order(self.workshop) if body.algorithm in IN_ORDER else None
-        sorted_by = band if auto else None
-        return AlgorithmPairing(
-            chosen, ordered, not auto, self._keys, residual, lanes, lanes.kernels, sorted_by
-        )
+        workshop, kernels = self.workshop, lanes.kernels
+        if body.algorithm != "auto":
+            asked = in_order(body.algorithm, workshop, kernels)
+            return AlgorithmPairing(asked, True, self._keys, residual, lanes, kernels)
+        auto = auto_in_order(workshop, kernels, at_rest if arrivals is None else arrivals.milliseconds)
+        sorting = None if band is None else Sorting(band, lazy_joiner("npj", workshop))
+        return AlgorithmPairing(auto, False, self._keys, residual, lanes, kernels, sorting)
 
     def _band(
         self, body: jn.Join, residual: Residual, lanes: LanePairing, context: Context
@@ -312,7 +320,12 @@ class JoinProgram:
         ]
 
     def _rolling_matcher(
-        self, body: jn.RollingJoin, made: SpelledRolling, kernels: Kernels, context: Context
+        self,
+        body: jn.RollingJoin,
+        made: SpelledRolling,
+        kernels: Kernels,
+        context: Context,
+        arrivals: Arrivals | None,
     ) -> Matcher:
         shape = FrameShape(dense=True, may_be_empty=True)
         lanes = LaneReducers(
@@ -323,18 +336,34 @@ class JoinProgram:
         return RollingMatcher(within.lo, within.hi, self._keys, reductions, made.plain.schema, kernels)
 
 
+def lane_kernels(workshop: Workshop, threads: int) -> Kernels:
+    """What lanes of joins are made of."""
+    call = workshop.call
+    return Kernels(
+        call("count_lanes", count_lanes),
+        call(("fill_lanes", (I64, I64)), lambda: fill_lanes((I64, I64))),
+        lambda listed: call(("find_ranges", listed), lambda: find_ranges(listed)),
+        call("expand_ranges", expand_ranges),
+        lambda exact: call(("last_before", exact), lambda: last_before(exact)),
+        lambda exact: call(("next_after", exact), lambda: next_after(exact)),
+        sorter(workshop),
+        lambda width: Indexer(width, workshop.index, workshop.texts),
+        threads,
+    )
+
+
 def _column(field: ResultField) -> ResultColumn:
     return ResultColumn(field.name, field.origin, field.source, field.partner)
 
 
 def _overlapping(pairing: jn.InWindow) -> Overlapping | None:
     """The windows of a join, where a row may lie in several."""
+    if not windows_overlap(pairing):
+        return None
     match pairing.left, pairing.right:
         case ir.Grid() as left, ir.Grid() as right:
-            if left == right and left.size <= left.every:
-                return None
             return CommonEnds.of(_grid(left), _grid(right))
-        case Calendar(size=size, every=every) as calendar, _ if size != every:
+        case Calendar() as calendar, _:
             return CalendarOverlap(partial(calendar_bounds, calendar))
         case _:
             return None

@@ -18,7 +18,7 @@ from penstock.codegen.cache import KernelCache, default_directory
 from penstock.errors import StateError
 from penstock.join_algorithms import machine_name
 from penstock.runtime.adapt.choose_join import JoinChooser, load_trees, save_trees
-from penstock.runtime.adapt.tree import TARGETS, Tree, show
+from penstock.runtime.adapt.tree import TREES, Tree, show
 from penstock.runtime.engine import Engine
 
 QUICK = 0.1
@@ -68,5 +68,5 @@ def run_calibration(scale: float) -> None:
 
 def print_trees(console: Console, trees: Mapping[str, Tree]) -> None:
     """The tree of each target."""
-    for target in TARGETS:
+    for target in TREES:
         console.print(f"\n{target}\n{show(trees[target])}", highlight=False, markup=False)

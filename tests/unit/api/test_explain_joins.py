@@ -5,7 +5,7 @@ import pytest
 
 import penstock as pk
 from penstock.runtime.adapt.choose_join import save_trees
-from penstock.runtime.adapt.tree import TARGETS, Leaf, Split
+from penstock.runtime.adapt.tree import TREES, Leaf, Split
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 
@@ -36,7 +36,7 @@ def test_a_calibrated_tree_is_shown_instead(tmp_path):
     from penstock.join_algorithms import machine_name
 
     save_trees(
-        tmp_path, machine_name(), dict.fromkeys(TARGETS, Split("rows", 77.0, Leaf("npj"), Leaf("mpass")))
+        tmp_path, machine_name(), dict.fromkeys(TREES, Split("rows", 77.0, Leaf("npj"), Leaf("mpass")))
     )
     shown = explained()
     assert "calibrated here" in shown
@@ -61,3 +61,34 @@ def test_eager_algorithms_are_said_to_give_pairs_as_rows_arrive():
     assert "pairs as rows arrive" in explained(algorithm="shj_jm")
     assert "pairs as rows arrive" in explained(optimise="progress")
     assert "pairs as rows arrive" not in explained(algorithm="prj")
+
+
+def test_after_a_run_the_path_through_the_tree_is_marked_for_the_last_window(tmp_path):
+    from penstock.join_algorithms import machine_name
+
+    tree = Split("duplicates", 2.0, Leaf("npj"), Split("rows", 1e6, Leaf("mpass"), Leaf("prj")))
+    save_trees(tmp_path, machine_name(), dict.fromkeys(TREES, tree))
+    left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
+    query = left.join(right, on="k", window=pk.tumbling(5000))
+    assert "*" not in query.explain().split("runs as")[1]
+    keys = [*range(5000), *(number // 4 for number in range(5000))]
+    rows = pa.table({"t": range(10_000), "k": keys, "v": keys})
+    metrics = pk.Metrics()
+    query.collect(a=rows, b=rows, metrics=metrics)
+    (report,) = metrics.joins.values()
+    assert report.paths == {"npj": 1, "mpass": 1}
+    assert report.why.endswith("≥ 2, rows = 10,000 < 1,000,000: mpass")
+    assert report.chosen.seen["rate"] > 1e6
+    shown = query.explain()
+    for line in ("* duplicates < 2?", "* no: rows < 1,000,000?", "* yes: mpass"):
+        assert line in shown
+
+
+def test_windows_that_overlap_or_lie_across_each_other_are_said_to_be_joined_in_lanes():
+    left, right = (pk.stream(name, SCHEMA, time="t") for name in ("a", "b"))
+    assert "given for every window" in left.join(right, on="k", window=pk.sliding(10, every=4)).explain()
+    assert "across each other" in left.join(right, on="k", window=pk.session(4)).explain()
+
+
+def test_a_choice_of_rows_says_that_no_pair_is_made():
+    assert "no pair is made" in explained(how="semi")

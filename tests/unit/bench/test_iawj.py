@@ -11,6 +11,7 @@ from penstock.bench.iawj import knobs, suite, workloads
 from penstock.bench.iawj.auto import Choice, auto_figures, choices
 from penstock.bench.iawj.calibrate import trees_of
 from penstock.bench.iawj.field import Measured, cost, measure, open_join_field
+from penstock.bench.iawj.ordered import calibration_in_order, grid_in_order
 from penstock.bench.iawj.plot import save_join_plot
 from penstock.bench.iawj.report import document_of, print_report
 from penstock.bench.iawj.simulate import Emission, Run, later_rows, simulate
@@ -19,7 +20,7 @@ from penstock.bench.iawj.sweeps import Sweep, calibration, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Side, Workload
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.observe import observe
-from penstock.runtime.adapt.tree import ALGORITHMS, TARGETS, Leaf
+from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)
 
@@ -78,6 +79,9 @@ def test_calibration_uses_none_of_the_points_that_are_tested():
     tested = {micro for sweep in sweeps() for _, micro in sweep.points}
     assert not tested & {micro for _, micro in calibration()}
     assert not {m.seed for m in tested} & {m.seed for _, m in calibration()}
+    listed, learnt = ({micro for _, micro in make()} for make in (grid_in_order, calibration_in_order))
+    assert not listed & learnt
+    assert not {m.seed for m in listed} & {m.seed for m in learnt}
 
 
 # -- the clock and the metrics --------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ def pretended(**finished):
 
 
 def test_a_choice_is_judged_by_the_best_of_the_eight():
-    made = list(choices(JoinChooser(dict.fromkeys(TARGETS, Leaf("prj"))), [pretended(npj=10.0, prj=12.0)]))
+    made = list(choices(JoinChooser(dict.fromkeys(TREES, Leaf("prj"))), [pretended(npj=10.0, prj=12.0)]))
     throughput = made[0]
     assert (throughput.algorithm, throughput.best, throughput.ratio) == ("prj", "npj", 1.2)
     near = [Choice("w", "latency", "npj", "npj", ratio, ()) for ratio in (1.0, 1.1, 1.15, 3.0)]
@@ -154,9 +158,10 @@ def test_a_choice_is_judged_by_the_best_of_the_eight():
 
 
 def test_trees_are_grown_for_every_target():
-    trees = trees_of([pretended(mway=10.0)])
+    trees = trees_of([pretended(mway=10.0)], [pretended(mpass=10.0)])
     assert trees["throughput"] == Leaf("mway", 0.0)
-    assert set(trees) == set(TARGETS)
+    assert trees[IN_ORDER] == Leaf("mpass", 0.0)
+    assert set(trees) == set(TREES)
 
 
 # -- the whole suite -----------------------------------------------------------------------------------------
@@ -169,6 +174,7 @@ def small(monkeypatch):
     monkeypatch.setattr(suite, "sweeps", lambda scale: [Sweep(9, "rate", ((1.0, TINY), (2.0, TINY)))])
     monkeypatch.setattr(suite, "bandwidth", lambda joins: 12.5e9)
     monkeypatch.setattr("penstock.bench.iawj.calibrate.calibration", lambda scale: [("c", TINY)])
+    monkeypatch.setattr("penstock.bench.iawj.calibrate.calibration_in_order", lambda scale: [("o", TINY)])
     monkeypatch.setattr(workloads, "WINDOW_MS", 10)
     for name, value in (("STEPS", (0.5,)), ("GROUPS", (1, 2)), ("BITS", (0, 3))):
         monkeypatch.setattr(knobs, name, value)
@@ -188,13 +194,15 @@ def test_the_suite_prints_saves_and_draws_every_figure(small, field, tmp_path):
         "figure 15",
         "figure 18",
         "tree for latency",
+        "pairs in order",
+        "tree for in order",
     ):
         assert text in printed
     assert "DIFFER" not in printed
     document = json.loads(json.dumps(document_of(report, "now", {"cpu": "a test"})))
     assert {each["number"] for each in document["knobs"]} == {15, 16, 17, 18}
     assert {each["met"] for each in document["figures"] if "25 GB/s" in each["name"]} == {True}
-    assert len(document["auto"]) == 2 * 3 + 2
+    assert len(document["auto"]) == 2 * 3 + 2 + len(list(grid_in_order()))
     path = tmp_path / "joins.png"
     save_join_plot(path, document)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -20,6 +20,7 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(
         calibrate, "calibration", lambda scale: [("one", TINY), ("two", Micro(50, 50, window_ms=5))]
     )
+    monkeypatch.setattr(calibrate, "calibration_in_order", lambda scale: [("in order", TINY)])
     monkeypatch.setattr(suite, "REST", (("tiny", TINY, 50.0),))
     monkeypatch.setattr(suite, "REAL", suite.REAL[3:])
     monkeypatch.setattr(suite, "sweeps", lambda scale: [Sweep(9, "rate", ((1.0, TINY),))])

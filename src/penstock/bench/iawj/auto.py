@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.bench.figures import Figure
 from penstock.bench.iawj.field import Measured
 from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import TARGETS
+from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, TREES
 
 NEAR = 1.15
 OFTEN = 0.9
@@ -37,10 +37,19 @@ def choices(chooser: JoinChooser, measured: Sequence[Measured]) -> Iterator[Choi
             yield Choice(each.workload, target, decision.algorithm, best, ratio, decision.path)
 
 
+def choices_in_order(chooser: JoinChooser, measured: Sequence[Measured]) -> Iterator[Choice]:
+    """Decide every point whose pairs are given in order."""
+    for each in measured:
+        chosen, costs = chooser.choose(each.seen, IN_ORDER), each.costs("throughput")
+        best = min(costs, key=lambda name: costs[name])
+        ratio = costs[chosen.algorithm] / costs[best]
+        yield Choice(each.workload, IN_ORDER, chosen.algorithm, best, ratio, chosen.path)
+
+
 def auto_figures(made: Sequence[Choice]) -> list[Figure]:
     """How often the choice is near the best, and how far off the worst is; over all and for each target."""
     figures = []
-    for target in (*TARGETS, "all targets"):
+    for target in (*TREES, "all targets"):
         ratios = [each.ratio for each in made if target in {each.target, "all targets"}]
         near = sum(ratio <= NEAR for ratio in ratios) / max(len(ratios), 1)
         name = f"auto, {target} ({len(ratios)} points)"

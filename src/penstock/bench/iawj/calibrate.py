@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.bench.iawj.field import JoinField, Measured, measure
+from penstock.bench.iawj.ordered import calibration_in_order, measure_ordered
 from penstock.bench.iawj.sweeps import calibration
 from penstock.runtime.adapt.grow import grow
-from penstock.runtime.adapt.tree import TARGETS, Tree
+from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, Tree
 
 Progress = Callable[[str], None]
 REPEAT = 2
@@ -19,6 +20,7 @@ class Calibration:
     """What was measured, streaming and at rest, and the trees that came of it."""
 
     measured: Sequence[Measured]
+    ordered: Sequence[Measured]
     trees: Mapping[str, Tree]
 
 
@@ -33,9 +35,20 @@ def calibrate(
         measured += [
             measure(field, each, repeat) for field in fields for each in (workload, workload.at_rest())
         ]
-    return Calibration(measured, trees_of(measured))
+    ordered = list(_in_order(fields, scale, progress, repeat))
+    return Calibration(measured, ordered, trees_of(measured, ordered))
 
 
-def trees_of(measured: Sequence[Measured]) -> dict[str, Tree]:
-    """A tree for each target."""
-    return {target: grow([each.point(target) for each in measured]) for target in TARGETS}
+def _in_order(
+    fields: Sequence[JoinField], scale: float, progress: Progress, repeat: int
+) -> Iterator[Measured]:
+    for name, micro in calibration_in_order(scale):
+        progress(name)
+        workload = micro.make(name).at_rest()
+        yield from (measure_ordered(field, workload, repeat) for field in fields)
+
+
+def trees_of(measured: Sequence[Measured], ordered: Sequence[Measured]) -> dict[str, Tree]:
+    """A tree for each target, and that of pairs in order."""
+    trees = {target: grow([each.point(target) for each in measured]) for target in TARGETS}
+    return {**trees, IN_ORDER: grow([each.point("throughput") for each in ordered])}

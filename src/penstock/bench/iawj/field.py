@@ -13,13 +13,15 @@ from penstock.bench.iawj.simulate import Clock, Run, later_rows, simulate
 from penstock.bench.iawj.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
-from penstock.join_algorithms import EAGER, LAZY, kernels_of
+from penstock.join_algorithms import EAGER, LAZY, in_order, kernels_of
+from penstock.join_programs import lane_kernels
 from penstock.programs import Workshop
 from penstock.runtime.adapt.grow import Point
 from penstock.runtime.adapt.observe import Observed, observe
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import Kernels
+from penstock.runtime.joins.orderly import Ordered
 
 REPEAT = 3
 
@@ -30,6 +32,7 @@ class JoinField:
 
     kernels: Kernels
     joiners: Mapping[str, Lazy | Eager]
+    ordered: Mapping[str, Ordered]
     threads: int
 
     @property
@@ -40,9 +43,11 @@ class JoinField:
 def open_join_field(threads: int) -> JoinField:
     """Make all joiners; kernels are compiled when first used, with full effort."""
     cache = KernelCache(None)
-    kernels = kernels_of(Workshop(lambda kernel: compile_kernel(kernel, cache)))
+    workshop = Workshop(lambda kernel: compile_kernel(kernel, cache))
+    kernels = kernels_of(workshop)
     made: dict[str, Any] = {name: make(kernels) for name, make in (LAZY | EAGER).items()}
-    field = JoinField(kernels, made, threads)
+    ordered = {name: in_order(name, workshop, lane_kernels(workshop, threads)) for name in made}
+    field = JoinField(kernels, made, ordered, threads)
     for each in made.values():
         if isinstance(each, Lazy):
             each.clock = field.clock

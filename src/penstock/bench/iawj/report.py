@@ -15,7 +15,7 @@ from penstock.bench.iawj.knobs import Turned
 from penstock.bench.iawj.simulate import Run
 from penstock.bench.iawj.suite import Report, Series
 from penstock.bench.report import figure_table
-from penstock.runtime.adapt.tree import TARGETS
+from penstock.runtime.adapt.tree import TREES
 
 METRICS: dict[str, Callable[[Run], float]] = {
     "rows/ms": lambda run: run.throughput,
@@ -38,6 +38,9 @@ def print_report(console: Console, report: Report) -> None:
     for (number, title), turned in groupby(report.turned, key=lambda each: (each.number, each.title)):
         console.print(knob_table(f"figure {number}: {title}: milliseconds of work", list(turned)))
     console.print(measured_table("the grid at rest: milliseconds of work", report.rest, lambda run: run.busy))
+    console.print(
+        measured_table("pairs in order: milliseconds of work", report.ordered, lambda run: run.busy)
+    )
     if report.chooser is not None:
         print_trees(console, report)
     console.print(choice_table(report.choices))
@@ -95,7 +98,7 @@ def knob_table(title: str, turned: Sequence[Turned]) -> Table:
 
 def print_trees(console: Console, report: Report) -> None:
     assert report.chooser is not None
-    for target in TARGETS:
+    for target in TREES:
         console.print(f"\ntree for {target} ({report.chooser.origin})", highlight=False, markup=False)
         console.print(report.chooser.show(target), highlight=False, markup=False)
 
@@ -123,6 +126,7 @@ def document_of(report: Report, when: str, machine: dict[str, object]) -> dict[s
         "at_rest": [_measured(each) for each in report.at_rest],
         "real": [_measured(each) for each in report.real],
         "rest": [_measured(each) for each in report.rest],
+        "ordered": [_measured(each) for each in report.ordered],
         "series": [
             {
                 "number": each.number,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.bench.figures import Figure
-from penstock.bench.iawj.auto import Choice, auto_figures, choices
+from penstock.bench.iawj.auto import Choice, auto_figures, choices, choices_in_order
 from penstock.bench.iawj.calibrate import calibrate
 from penstock.bench.iawj.field import JoinField, Measured, measure
 from penstock.bench.iawj.knobs import Turned, knobs
+from penstock.bench.iawj.ordered import grid_in_order, measure_ordered
 from penstock.bench.iawj.sweeps import Sweep, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Workload
 from penstock.bench.machine import FAST_MEMORY
@@ -45,6 +46,7 @@ class Report:
     series: list[Series] = field(default_factory=list)
     turned: list[Turned] = field(default_factory=list)
     rest: list[Measured] = field(default_factory=list)
+    ordered: list[Measured] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     chooser: JoinChooser | None = None
@@ -80,7 +82,12 @@ def run_suite(joins: JoinField, options: JoinOptions, progress: Progress) -> Rep
     ]
     streaming = choices(report.chooser, [measured for each in report.series for _, measured in each.points])
     resting_choices = choices(report.chooser, report.rest)
-    report.choices = [*streaming, *(each for each in resting_choices if each.target == "throughput")]
+    report.ordered = list(in_order(joins, options, progress))
+    report.choices = [
+        *streaming,
+        *(each for each in resting_choices if each.target == "throughput"),
+        *choices_in_order(report.chooser, report.ordered),
+    ]
     report.figures += auto_figures(report.choices)
     return report
 
@@ -100,6 +107,13 @@ def resting(scale: float, progress: Progress) -> Iterator[Workload]:
             for at, micro in sweep.points:
                 progress(f"at rest: {sweep.title}: {at:g}")
                 yield micro.make(f"{sweep.title}: {at:g}")
+
+
+def in_order(joins: JoinField, options: JoinOptions, progress: Progress) -> Iterator[Measured]:
+    """Windows whose pairs are listed in order, as `collect` gives them."""
+    for name, micro in grid_in_order(options.scale):
+        progress(name)
+        yield measure_ordered(joins, micro.make(name).at_rest(), options.repeat)
 
 
 def bandwidth(joins: JoinField, megabytes: int = 128) -> float:

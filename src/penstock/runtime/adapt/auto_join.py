@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.observe import SAMPLE, Observed, observe
-from penstock.runtime.adapt.tree import Decision
+from penstock.runtime.adapt.observe import SAMPLE, Observed, Seen, observe, sampled
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.joining.memory import nothing
 from penstock.runtime.joins.joiner import EagerRun, Emit, Joiner, Pairs
 
@@ -22,7 +22,7 @@ PIECE = 256  # rows of each piece that are kept to be looked at, at most
 
 
 class AutoJoiner:
-    """Decides by a chooser, again for each window; `decision` and `seen` tell what it did last.
+    """Decides by a chooser, again for each window; `decision` tells what it did last, and why.
 
     `joiners` gives the joiner of a name. `optimise` is "throughput", "latency" or "progress".
     """
@@ -39,8 +39,7 @@ class AutoJoiner:
         self._joiners, self._chooser, self._optimise = joiners, chooser, optimise
         self._made: dict[str, Joiner] = {}
         self.clock = clock
-        self.seen: Observed | None = None
-        self.decision: Decision | None = None
+        self.decision: Chosen | None = None
 
     def joiner(self, name: str) -> Any:
         """The joiner of a name, the same each time: its memory is used again."""
@@ -48,9 +47,14 @@ class AutoJoiner:
             self._made[name] = self._joiners(name)
         return self._made[name]
 
-    def decide(self, seen: Observed) -> Decision:
+    @property
+    def seen(self) -> Seen | None:
+        """What the last decision was made by."""
+        return None if self.decision is None else self.decision.seen
+
+    def decide(self, seen: Observed) -> Chosen:
         """Choose for windows like this one."""
-        self.seen, self.decision = seen, self._chooser.choose(seen, self._optimise)
+        self.decision = self._chooser.choose(seen, self._optimise)
         return self.decision
 
     def show(self) -> str:
@@ -69,21 +73,20 @@ class AutoJoiner:
 
     def open(self, threads: int) -> AutoRun:
         """Begin a window. Of the first one nothing is known yet, so its rows are joined as they arrive."""
-        name = "shj_jm" if self.decision is None else self.decision.algorithm
-        return AutoRun(self, self.joiner(name), threads)
+        return AutoRun(self, self.decision or Chosen("shj_jm"), threads)
 
 
 class AutoRun:
     """A window under way: an eager algorithm's, or rows that wait for a lazy one."""
 
-    def __init__(self, auto: AutoJoiner, joiner: Any, threads: int) -> None:
-        self._auto, self._joiner, self._threads = auto, joiner, threads
+    def __init__(self, auto: AutoJoiner, chosen: Chosen, threads: int) -> None:
+        joiner = auto.joiner(chosen.algorithm)
+        self._auto, self._joiner, self._threads, self.chosen = auto, joiner, threads, chosen
         self._eager: EagerRun | None = None if hasattr(joiner, "join") else joiner.open(threads)
         self._waiting: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._samples: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
         self._rows = [0, 0]
         self._begin = auto.clock()
-        self.algorithm: str = joiner.name
 
     def push_left(self, codes: np.ndarray) -> Pairs:
         """Take left rows; give the pairs that are new and known."""
@@ -111,8 +114,8 @@ class AutoRun:
         if self._eager is None:
             self._waiting[side].append(codes)
         # The more rows, the smaller a part of them is kept: a sample, not a second window.
-        fewer = max(len(codes) // PIECE, self._rows[side] // SAMPLE, 1)
-        self._samples[side].append(codes[::fewer].copy())
+        wanted = min(PIECE, max(len(codes) * SAMPLE // max(self._rows[side], 1), 1))
+        self._samples[side].append(sampled(codes, wanted).copy())
 
     def _observed(self, window_ms: float) -> Observed:
         left, right = (_column(pieces) for pieces in self._samples)

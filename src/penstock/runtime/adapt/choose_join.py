@@ -1,6 +1,6 @@
 """Choose a join algorithm: a tree for each target, calibrated on this machine or as it came with the package.
 
-    file ::= {"version": 1, "machine": text, "trees": {target: tree}}
+    file ::= {"version": 2, "machine": text, "trees": {target: tree}}
 
 The file is JSON in the private folder of compiled kernels. It is data, checked node by node when it is read;
 one that is damaged, or was measured on another machine, is not used.
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import EngineError, StateError
-from penstock.runtime.adapt.observe import Observed
+from penstock.runtime.adapt.observe import Seen
 from penstock.runtime.adapt.supplied import SUPPLIED
-from penstock.runtime.adapt.tree import TARGETS, Decision, Tree, decide, from_json, show, to_json
+from penstock.runtime.adapt.tree import TARGETS, TREES, Chosen, Tree, decide, from_json, show, to_json
 
-VERSION = 1
+VERSION = 2
 FILE = "joins.json"
 
 
@@ -28,26 +28,26 @@ FILE = "joins.json"
 class JoinChooser:
     """Trees by target; `origin` says where they come from.
 
-    >>> chooser = JoinChooser(SUPPLIED)
-    >>> chooser.choose(Observed(2000, 1000, 2, 1, 1, 0, 1, 1000), "latency").algorithm
+    >>> JoinChooser(SUPPLIED).choose({"rate": 2.0}, "latency").algorithm
     'shj_jm'
     """
 
     trees: Mapping[str, Tree]
     origin: str = "supplied with the package; `penstock doctor --calibrate` measures this machine"
 
-    def choose(self, seen: Observed, optimise: str = "throughput") -> Decision:
-        """The algorithm for a window like this one."""
-        return decide(self.trees[checked(optimise)], seen)
+    def choose(self, seen: Seen, optimise: str = "throughput") -> Chosen:
+        """The algorithm for a window like this one, and why."""
+        decision = decide(self.trees[checked(optimise)], seen)
+        return Chosen(decision.algorithm, seen, decision.path)
 
-    def show(self, optimise: str = "throughput", seen: Observed | None = None) -> str:
+    def show(self, optimise: str = "throughput", seen: Seen | None = None) -> str:
         """The tree of a target, and the path that a window takes through it."""
         return show(self.trees[checked(optimise)], seen)
 
 
 def checked(optimise: str) -> str:
-    """A target, or an error that lists them."""
-    if optimise not in TARGETS:
+    """The name of a tree, or an error that lists the targets."""
+    if optimise not in TREES:
         raise EngineError(f"optimise={optimise!r} is not a target of joins: choose from {', '.join(TARGETS)}")
     return optimise
 
@@ -75,9 +75,7 @@ def load_trees(directory: Path, machine: str) -> JoinChooser:
         case {"version": version, "machine": str(name), "trees": dict(trees)} if version == VERSION:
             if name != machine:
                 raise StateError(f"{FILE} was measured on another machine: run `penstock doctor --calibrate`")
-            return JoinChooser(
-                {target: from_json(trees.get(target)) for target in TARGETS}, "calibrated here"
-            )
+            return JoinChooser({target: from_json(trees.get(target)) for target in TREES}, "calibrated here")
     raise StateError(f"{FILE} is damaged or of another version: run `penstock doctor --calibrate`")
 
 

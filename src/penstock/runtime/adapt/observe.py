@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cache
+from typing import Protocol
 
 import numpy as np
 
 SAMPLE = 1 << 14  # rows of a side that are looked at: enough to see that 3 M keys repeat
+LOOKED_AT, FEWEST = 64, 512  # at a glance: one row of so many, and so many at least
 AT_REST = 1e9  # rows a millisecond that stand for data which are all there
 
 
@@ -35,6 +38,13 @@ class Observed:
 
 
 FEATURES = tuple(each.name for each in fields(Observed))
+
+
+class Seen(Protocol):
+    """Facts by name: all of them, or those that a tree has asked for."""
+
+    def __getitem__(self, name: str, /) -> float:
+        """The value of a feature."""
 
 
 def observe(
@@ -72,6 +82,69 @@ def observe(
     )
 
 
+class Glance:
+    """The same facts of a window that is about to be joined, looked for when they are asked for.
+
+    What repeats can only be told from a sorted sample, which costs as much as to join a small window.
+    `known` are the facts so far, without the rows.
+
+    >>> glance = Glance(np.arange(1000), np.arange(100), 0.0, 1)
+    >>> (glance["rows"], "duplicates" in glance.known, glance["duplicates"], "duplicates" in glance.known)
+    (1100.0, False, 1.0, True)
+    """
+
+    def __init__(self, left: np.ndarray, right: np.ndarray, window_ms: float, threads: int) -> None:
+        rows = len(left), len(right)
+        milliseconds = window_ms or max(max(rows) / AT_REST, 1e-9)
+        self._window = left, right, window_ms, threads
+        self.known = {
+            "rows": float(sum(rows)),
+            "smaller": float(min(rows)),
+            "rate": sum(rows) / milliseconds,
+            "slower_rate": min(rows) / milliseconds,
+            "threads": float(threads),
+        }
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self.known:
+            self.known |= self._span() if name in {"span", "spread"} else self._rest()
+        return self.known[name]
+
+    def _span(self) -> dict[str, float]:
+        left, right = (side[:: max(len(side) // FEWEST, 1)] for side in self._window[:2])
+        span = int(max(left.max(), right.max())) - int(min(left.min(), right.min())) + 1
+        return {"span": float(span), "spread": span / self.known["rows"]}
+
+    def _rest(self) -> dict[str, float]:
+        left, right, window_ms, threads = self._window
+        seen = observe(_few(left), _few(right), window_ms, threads, (len(left), len(right)))
+        return {name: seen[name] for name in FEATURES}
+
+
+def _few(codes: np.ndarray) -> np.ndarray:
+    """A sample, small enough that looking costs a small part of joining."""
+    return sampled(codes, min(max(len(codes) // LOOKED_AT, FEWEST), SAMPLE))
+
+
+def sampled(codes: np.ndarray, most: int) -> np.ndarray:
+    """Rows drawn at random, the same ones each time: of every n-th row none could repeat the key beside it.
+
+    >>> sampled(np.arange(5), 10)
+    array([0, 1, 2, 3, 4])
+    >>> len(sampled(np.arange(1000), 10))
+    10
+    """
+    if len(codes) <= most:
+        return codes
+    drawn: np.ndarray = codes[np.unique((_drawn()[:most] * len(codes)).astype(np.int64))]
+    return drawn
+
+
+@cache
+def _drawn() -> np.ndarray:
+    return np.random.default_rng(0).random(SAMPLE)
+
+
 @dataclass(frozen=True)
 class _Look:
     repeats: float
@@ -86,7 +159,7 @@ def _look(codes: np.ndarray, rows: int) -> _Look:
     Of two rows drawn at random, the chance to have one key is the sum of the squared frequencies: what a sample
     of many pairs of rows tells, with no need to count keys.
     """
-    sample = np.sort(codes[:: max(len(codes) // SAMPLE, 1)])
+    sample = np.sort(sampled(codes, SAMPLE))
     changes = np.flatnonzero(sample[1:] != sample[:-1]) + 1
     counts = np.diff(np.concatenate([[0], changes, [len(sample)]]))
     pairs = len(sample) * (len(sample) - 1)

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.runtime.adapt.observe import FEATURES, Observed
+from penstock.runtime.adapt.observe import FEATURES, Seen
 
 ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
+IN_ORDER = "in order"
+"""The tree of windows whose rows are all there, and whose pairs are given in the order of results."""
+TREES = (*TARGETS, IN_ORDER)
 DEEPEST = 16
 
 
@@ -49,11 +52,20 @@ class Decision:
     path: tuple[str, ...]
 
 
-def decide(tree: Tree, seen: Observed) -> Decision:
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a window was joined by; if a tree was asked, what was seen of the window, and the answers."""
+
+    algorithm: str
+    seen: Seen | None = None
+    path: tuple[str, ...] = ()
+
+
+def decide(tree: Tree, seen: Seen) -> Decision:
     """Walk down the tree.
 
     >>> tree = Split("rows", 1000.0, Leaf("npj"), Leaf("prj"))
-    >>> decide(tree, Observed(5000, 10, 1, 1, 1, 0, 1, 1))
+    >>> decide(tree, {"rows": 5000.0})
     Decision(algorithm='prj', path=('rows = 5,000 ≥ 1,000',))
     """
     path: list[str] = []
@@ -70,10 +82,10 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def show(tree: Tree, seen: Observed | None = None) -> str:
+def show(tree: Tree, seen: Seen | None = None) -> str:
     """Draw the tree, one line for each node; with `seen`, the path taken is marked.
 
-    >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), Observed(5000, 10, 1, 1, 1, 0, 1, 1)))
+    >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), {"rows": 5000.0}))
     * rows < 1,000?
         yes: npj
       * no: prj (up to 10 % slower than the best)
@@ -81,7 +93,7 @@ def show(tree: Tree, seen: Observed | None = None) -> str:
     return "\n".join(_lines(tree, seen, "", 0))
 
 
-def _lines(tree: Tree, seen: Observed | None, answer: str, depth: int) -> Iterator[str]:
+def _lines(tree: Tree, seen: Seen | None, answer: str, depth: int) -> Iterator[str]:
     mark = "* " if seen is not None else "  "
     indent = "  " * depth
     if isinstance(tree, Leaf):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.joins.joiner import EagerRun, Pairs
 
 BUCKETS = 64
@@ -67,10 +68,11 @@ class JoinMetrics:
 class JoinReport:
     """What became of all windows of one join: sums over them, and how the last one went on.
 
-    `paths` counts the windows by what they were joined by. `seconds` are those in which windows were under way.
+    `paths` counts the windows by what they were joined by, `chosen` is the last choice that a tree made.
+    `seconds` are those in which windows were under way.
 
     >>> report = JoinReport()
-    >>> report.add("npj", JoinMetrics(rows=10, pairs=4, seconds=0.5))
+    >>> report.add(Chosen("npj"), JoinMetrics(rows=10, pairs=4, seconds=0.5))
     >>> (report.windows, report.throughput, report.paths)
     (1, 20.0, {'npj': 1})
     """
@@ -80,16 +82,18 @@ class JoinReport:
     pairs: int = 0
     seconds: float = 0.0
     paths: dict[str, int] = field(default_factory=dict)
+    chosen: Chosen | None = None
     progress: list[tuple[float, int]] = field(default_factory=list)
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
 
-    def add(self, path: str, window: JoinMetrics, windows: int = 1) -> None:
+    def add(self, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
         """Take in a window that is complete, or several that were joined together."""
         self.windows += windows
         self.rows += window.rows
         self.pairs += window.pairs
         self.seconds += window.seconds
-        self.paths[path] = self.paths.get(path, 0) + windows
+        self.paths[chosen.algorithm] = self.paths.get(chosen.algorithm, 0) + windows
+        self.chosen = self.chosen if chosen.seen is None else chosen
         self.progress = window.progress
         self.buckets = self.buckets + window.buckets
 
@@ -101,6 +105,11 @@ class JoinReport:
     def latency(self, quantile: float = 0.95) -> float:
         """Seconds within which this part of the pairs was given, to within a factor of 1.5."""
         return JoinMetrics(pairs=self.pairs, buckets=self.buckets).latency(quantile)
+
+    @property
+    def why(self) -> str:
+        """The answers by which a tree chose last; nothing where none was asked."""
+        return "" if self.chosen is None else f"{', '.join(self.chosen.path)}: {self.chosen.algorithm}"
 
     def show(self) -> str:
         """One line for readers."""
@@ -118,7 +127,7 @@ class WatchedRun:
         self._run, self._clock, self._begin = run, clock, clock()
         self._arrivals: tuple[_Arrivals, _Arrivals] = (_Arrivals(), _Arrivals())
         self.metrics = JoinMetrics()
-        self.algorithm: str | None = getattr(run, "algorithm", None)
+        self.chosen: Chosen | None = getattr(run, "chosen", None)
 
     def push_left(self, codes: np.ndarray) -> Pairs:
         """Take left rows; give the pairs that are new and known."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from penstock.errors import EngineError
 from penstock.loop.joins import JoinSpec
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import room
 from penstock.runtime.joining.memory import portions
 from penstock.runtime.joining.npj import NoPartitioning, on_portions
@@ -19,6 +20,7 @@ from penstock.runtime.joining.window import Window, shared, survey
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.threads import run_on_threads
 
+FEWER = 4  # times fewer left rows than right ones: then a look at who is met at all makes the table small
 MOST = (1 << 31) - 1  # rows of a side, for places in 32 bits of which -1 is nobody
 
 
@@ -39,6 +41,8 @@ class Runs:
 class InOrder(NoPartitioning):
     """A joiner whose pairs are in order. Memory of its answers is fresh, all else stays for the next window."""
 
+    chosen = Chosen("npj")
+
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
         """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
         several = list(self.parts(left, right, threads, outer=outer, most=None))
@@ -48,23 +52,45 @@ class InOrder(NoPartitioning):
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
     ) -> Iterator[Pairs]:
         """The same, about so many at a time; all before the next window is begun, whose memory is the same."""
+        if not (len(left) and len(right)):
+            alone = np.arange(len(left) if outer else 0, dtype=np.int32)
+            yield alone, np.full(len(alone), -1, np.int32)
+            return
         window = self._survey(left, right, threads)
+        if FEWER * len(left) < len(right) and not window.spec.dense:
+            yield from self._among_met(left, right, threads, outer=outer, most=most)
+            return
+        yield from self._parts_of(window, outer, most)
+
+    def _parts_of(self, window: Window, outer: bool, most: int | None) -> Iterator[Pairs]:
         singles = self._singles(window)
         if singles is not None:
             yield self._beside(window, singles, outer)
             return
         runs, counts = self._runs_of(window, outer)
         if most is None or sum(counts) <= most:
-            yield self._expanded(runs, portions(len(left), window.threads), counts, outer)
+            yield self._expanded(runs, portions(len(window.probe), window.threads), counts, outer)
             return
         before = runs.pairs_before(outer)
         cuts = np.searchsorted(before, np.arange(0, before[-1], most)).tolist()
-        for lo, hi in pairwise(np.unique([*cuts, len(left)]).tolist()):
+        for lo, hi in pairwise(np.unique([*cuts, len(window.probe)]).tolist()):
             spans = [(lo + a, lo + b) for a, b in portions(hi - lo, window.threads)]
             yield self._expanded(runs, spans, [int(before[b] - before[a]) for a, b in spans], outer)
 
+    def _among_met(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool, most: int | None
+    ) -> Iterator[Pairs]:
+        """Look first which right rows are met at all, by a small table of left ones."""
+        some = np.flatnonzero(self.met(right, left, threads)).astype(np.int32)
+        if not len(some):
+            some = np.zeros(1, np.int32)  # a table wants a row: this one, too, meets nobody
+        for own, other in self._parts_of(self._survey(left, right[some], threads), outer, most):
+            yield own, np.where(other >= 0, some[other], other) if outer else some[other]
+
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
         """Which left rows meet anybody."""
+        if not (len(left) and len(right)):
+            return np.zeros(len(left), np.bool_)
         runs, _ = self._runs_of(self._survey(left, right, threads), False)
         found: np.ndarray = runs.starts != runs.stops
         return found

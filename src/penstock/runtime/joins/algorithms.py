@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import values_view
-from penstock.runtime.joins.joiner import EagerJoiner, LazyJoiner, Pairs
-from penstock.runtime.joins.lanes import Kernels, Numbers, lay
+from penstock.runtime.joins.joiner import LazyJoiner, Pairs
+from penstock.runtime.joins.lanes import Kernels, Numbers
 from penstock.runtime.joins.matching import Batch, LanePairing, Pairing, numbers_of
-from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Residual, joined_pairs, satisfying
+from penstock.runtime.joins.orderly import Ordered
+from penstock.runtime.joins.results import MOST_PAIRS, Residual, joined_pairs, satisfying
 from penstock.runtime.joins.windows import Placed
 from penstock.runtime.lanes.rows import Rows
 
@@ -23,45 +24,35 @@ FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
 MANY_PAIRS = 16  # of equal keys for each row, before a condition is asked of them
 
 
-class Ordered(LazyJoiner, Protocol):
-    """A joiner whose pairs come in order, as places in 32 bits."""
-
-    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
-        """The pairs of equal codes; with `outer`, NOBODY beside left rows that meet nobody."""
-
-    def parts(
-        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
-    ) -> Iterator[Pairs]:
-        """The same, about so many at a time."""
-
-    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-        """Which left rows meet anybody."""
-
-
 @dataclass(frozen=True)
+class Sorting:
+    """A pairing that sorts by what the condition bounds, and what tells how many pairs that saves."""
+
+    pairing: Pairing
+    counter: LazyJoiner
+
+
+@dataclass
 class AlgorithmPairing:
-    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart.
+    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart."""
 
-    `ordered`, where there is one, is what large windows whose rows lie side by side are joined by (`runs.py`).
-    """
-
-    joiner: LazyJoiner | EagerJoiner
-    ordered: Ordered | None
+    ordered: Ordered
     always: bool
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     residual: Residual | None
     lanes: LanePairing
     kernels: Kernels
-    band: Pairing | None = None
+    band: Sorting | None = None
+    instead: Pairing | None = field(default=None, init=False)  # of the joiner, for the last window
 
-    @property
-    def name(self) -> str:
-        """What large windows are joined by."""
-        return self.joiner.name if self.ordered is None else "npj"
+    def chosen(self) -> Chosen:
+        """What the last window was joined by."""
+        return self.ordered.chosen if self.instead is None else self.instead.chosen()
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
-        windows = slices(batch.placed)
+        windows, self.instead = slices(batch.placed), None
         if windows is None or not (self.always or self._are_large(batch, len(windows))):
+            self.instead = self.lanes
             yield from self.lanes.parts(batch)
             return
         left, right = self._codes(batch.left, batch.right, batch.numbers)
@@ -88,24 +79,23 @@ class AlgorithmPairing:
     def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
         """The pairs of one window that satisfy the condition, in order."""
         if self.band is not None and self._are_many(codes):
-            nothing = np.zeros(0, np.int64)
-            zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
-            placed = [Placed(each, each, nothing) for each in zeros]
-            numbers = partial(numbers_of, left, right, self.keys, self.kernels)
-            return joined_pairs(list(self.band.parts(Batch(left, right, (placed[0], placed[1]), numbers))))
-        if self.ordered is not None and len(left) and len(right):
-            threads = self.kernels.shares(len(left) + len(right))
-            found = self.ordered.ordered(*codes, threads)
-        else:
-            found = self._window(*codes, (0, len(left)), (0, len(right)))
+            return self._sorted(self.band.pairing, left, right)
+        found = self._window(*codes, (0, len(left)), (0, len(right)))
         return satisfying(found, self.residual, left, right)
+
+    def _sorted(self, pairing: Pairing, left: Rows, right: Rows) -> Pairs:
+        nothing = np.zeros(0, np.int64)
+        zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
+        placed = [Placed(each, each, nothing) for each in zeros]
+        numbers = partial(numbers_of, left, right, self.keys, self.kernels)
+        return joined_pairs(list(pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))))
 
     def parts_of_window(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
         """The pairs of one window a part at a time, where they need not be looked at together; else None."""
         whole = how != "inner" and (how != "left" or self.residual is not None)
-        if whole or self.ordered is None or not (len(left) and len(right)):
+        if whole or not (len(left) and len(right)):
             return None
-        if self.band is not None and self._are_many(codes):
+        if self._are_many(codes):
             return None
         threads = self.kernels.shares(len(left) + len(right))
         several = self.ordered.parts(*codes, threads, outer=how == "left", most=MOST_PAIRS)
@@ -113,11 +103,13 @@ class AlgorithmPairing:
 
     def _are_many(self, codes: Pairs) -> bool:
         """Whether keys alone make so many pairs that sorting by what the condition bounds is cheaper."""
-        assert self.ordered is not None
+        if self.band is None:
+            return False
         rows = len(codes[0]) + len(codes[1])
-        count = self.ordered.join(*codes, "count", self.kernels.shares(rows))
+        count = self.band.counter.join(*codes, "count", self.kernels.shares(rows))
         assert isinstance(count, int)
-        return count > MANY_PAIRS * rows
+        self.instead = self.band.pairing if count > MANY_PAIRS * rows else None
+        return self.instead is not None
 
     def _window(
         self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]
@@ -126,18 +118,14 @@ class AlgorithmPairing:
         one, other = left[slice(*mine)], right[slice(*its)]
         if not len(one) or not len(other):
             return one[:0], other[:0]
-        own, partner = self._joined(np.ascontiguousarray(one), np.ascontiguousarray(other))
-        own, partner = in_order(own, partner, (len(one), len(other)), self.kernels)
-        return own + mine[0], partner + its[0]
+        threads = self.kernels.shares(len(one) + len(other))
+        own, partner = self.ordered.ordered(np.ascontiguousarray(one), np.ascontiguousarray(other), threads)
+        return _shifted(own, mine[0]), _shifted(partner, its[0])
 
-    def _joined(self, left: np.ndarray, right: np.ndarray) -> Pairs:
-        threads = self.kernels.shares(len(left) + len(right))
-        if hasattr(self.joiner, "join"):
-            pairs = self.joiner.join(left, right, "pairs", threads)
-            assert not isinstance(pairs, int)
-            return pairs
-        run = self.joiner.open(threads)
-        return joined_pairs([run.push_left(left), run.push_right(right), run.close()])
+
+def _shifted(places: np.ndarray, by: int) -> np.ndarray:
+    """Places from another beginning; beyond it they may need more bits."""
+    return places.astype(np.int64) + by if by else places
 
 
 def _are_whole(columns: Sequence[pa.Array]) -> bool:
@@ -164,27 +152,3 @@ def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
         return None
     cuts = np.concatenate([[0], np.flatnonzero(steps) + 1, [len(ends)]]).tolist() if len(ends) else []
     return {int(ends[low]): (low, high) for low, high in pairwise(cuts)}
-
-
-def in_order(own: np.ndarray, other: np.ndarray, rows: tuple[int, int], kernels: Kernels) -> Pairs:
-    """Put pairs in the order of their left rows, then of their right ones, without comparing any."""
-    if not len(own):
-        return own, other
-    if len(own) <= rows[0]:  # perhaps every left row has one partner at most: then its place tells the order
-        partner = np.full(rows[0], NOBODY)
-        partner[own] = other
-        having = np.flatnonzero(partner != NOBODY)
-        if len(having) == len(own):
-            return having, partner[having]
-    if bool((own[1:] < own[:-1]).any()):
-        own, other = _by(own, other, rows[0], kernels)
-    tied = own[1:] == own[:-1]
-    if bool((tied & (other[1:] < other[:-1])).any()):
-        other, own = _by(other, own, rows[1], kernels)
-        own, other = _by(own, other, rows[0], kernels)
-    return own, other
-
-
-def _by(key: np.ndarray, value: np.ndarray, keys: int, kernels: Kernels) -> Pairs:
-    laid = lay(np.ascontiguousarray(key), max(keys, 2), value, kernels)
-    return np.repeat(np.arange(len(laid.bounds) - 1), np.diff(laid.bounds)), laid.values[: len(key)]

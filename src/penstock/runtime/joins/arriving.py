@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.adapt.watch import JoinMetrics, WatchedRun
 from penstock.runtime.buffers import flags, indices, values_view
 from penstock.runtime.flow import NEVER, Flow
@@ -133,7 +134,7 @@ class OpenWindow:
         if self._run is None:
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         found = self._new(self._run.close())
-        self._parts.note(self._run.algorithm or self._parts.joiner.name, self._run.metrics)
+        self._parts.note(self._run.chosen or Chosen(self._parts.joiner.name), self._run.metrics)
         self._run = None
         return found
 
@@ -217,7 +218,7 @@ class Parts:
     kernels: Kernels
     whole: bool
     nobody: tuple[Rows, Rows]
-    note: Callable[[str, JoinMetrics], None]
+    note: Callable[[Chosen, JoinMetrics], None]
 
     def open(self) -> EagerRun:
         return self.joiner.open(self.kernels.threads)

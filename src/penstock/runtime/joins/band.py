@@ -10,12 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import values_view
-from penstock.runtime.joins.algorithms import in_order, slices
+from penstock.runtime.joins.algorithms import slices
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges
 from penstock.runtime.joins.matching import Batch, LanePairing
+from penstock.runtime.joins.orderly import in_order
 from penstock.runtime.joins.results import Residual, parts_of
+
+BY_SORTING = Chosen("sorting")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,9 @@ class BandPairing:
     lanes: LanePairing
     kernels: Kernels
     keyed: bool = False
+
+    def chosen(self) -> Chosen:
+        return BY_SORTING
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         windows = slices(batch.placed)

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers, find, lay, number_keys
@@ -26,6 +27,8 @@ from penstock.runtime.joins.results import (
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import Placed, Windows
 from penstock.runtime.lanes.rows import Rows
+
+IN_LANES = Chosen("lanes")
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,9 @@ class Pairing(Protocol):
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         """Some left rows' pairs after another's."""
 
+    def chosen(self) -> Chosen:
+        """What the last ones were found by."""
+
 
 @dataclass(frozen=True)
 class LanePairing:
@@ -52,6 +58,9 @@ class LanePairing:
     residual: Residual | None
     carried: bool
     kernels: Kernels
+
+    def chosen(self) -> Chosen:
+        return IN_LANES
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         kernels, numbers = self.kernels, batch.numbers()
@@ -114,7 +123,7 @@ class WindowMatcher:
             batch = Batch(left, right, placed, partial(self._numbers, left, right))
         found = arranged_parts(self.pairing.parts(batch), placed, self.how, self.kernels)
         windows = _how_many(placed)
-        for results in self.watch.parts(len(left) + len(right), "lanes", found, windows):
+        for results in self.watch.parts(len(left) + len(right), self.pairing.chosen, found, windows):
             yield from self.shape.batches(results, left, right, self.kernels.threads)
 
 

@@ -61,7 +61,7 @@ class WindowJoin:
         one, other = left.part(*run.left), right.part(*run.right)
         mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
         found = self._parts(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
-        for results in self.watch.parts(run.rows, self.pairing.name, found):
+        for results in self.watch.parts(run.rows, self.pairing.chosen, found):
             yield from framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
 
     def _parts(self, left: Rows, right: Rows, codes: Pairs) -> Iterator[Results]:
@@ -75,7 +75,7 @@ class WindowJoin:
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
         """The results of one window, in order."""
         how, pairing = self.how, self.pairing
-        if pairing.residual is not None or pairing.ordered is None:
+        if pairing.residual is not None:
             pairs = pairing.pairs(left, right, codes)
             return arranged(pairs, (one_window(len(left)), one_window(len(right))), how, pairing.kernels)
         threads = pairing.kernels.shares(len(left) + len(right))
@@ -86,17 +86,17 @@ class WindowJoin:
         own, other = pairing.ordered.ordered(*codes, threads, outer=how in ("left", "full"))
         if how in ("inner", "left"):
             return Results(own, other)
-        strays = unmatched(len(right), other[other != NOBODY] if how == "full" else other).astype(np.int32)
-        nobody = np.full(len(strays), NOBODY, np.int32)
+        met = other[other != NOBODY] if how == "full" else other
+        strays = unmatched(len(right), met).astype(other.dtype)
+        nobody = np.full(len(strays), NOBODY, own.dtype)
         return Results(np.concatenate([own, nobody]), np.concatenate([other, strays]))
 
 
 @dataclass(frozen=True)
 class PairingJoin:
-    """What joins one window by a pairing of any kind, named `path` in reports."""
+    """What joins one window by a pairing of any kind."""
 
     pairing: Pairing
-    path: str
     how: str
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     shape: Shape
@@ -113,7 +113,7 @@ class PairingJoin:
         numbers = partial(numbers_of, one, other, self.keys, self.kernels)
         parts = self.pairing.parts(Batch(one, other, placed, numbers))
         found = arranged_parts(parts, placed, self.how, self.kernels)
-        for results in self.watch.parts(run.rows, self.path, found):
+        for results in self.watch.parts(run.rows, self.pairing.chosen, found):
             yield from framed(results, run, one, other, self.shape, self.kernels.threads)
 
 

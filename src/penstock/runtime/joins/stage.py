@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.runtime.joins.arrivals import Arrivals
 from penstock.runtime.joins.results import Emitted
 from penstock.runtime.lanes.rows import Rows, arrived, rows_back
 from penstock.runtime.lanes.sorting import Sorter
@@ -106,9 +107,12 @@ class JoinStage:
     right: Port
     matcher: Matcher
     sorter: Sorter
+    arrivals: Arrivals | None = None
     watermark: int = field(init=False, default=NEVER)
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+        if self.arrivals is not None:
+            self.arrivals.add(sum(flow.batch.num_rows for flow in flows))
         (self.right if port else self.left).add(flows)
         return []
 
@@ -121,6 +125,8 @@ class JoinStage:
         return made, self._ahead(now)
 
     def _emit(self, watermark: int) -> Iterable[Flow]:
+        if self.arrivals is not None:
+            self.arrivals.turn()
         left, right = (side.passed(watermark, self.sorter) for side in (self.left, self.right))
         made, left_kept, right_kept = self.matcher.emit(left, right, self.watermark, watermark)
         self.watermark = watermark

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 from typing import TypeVar
 
+from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.adapt.watch import JoinMetrics
 
-Note = Callable[[str, JoinMetrics, int], None]  # the algorithm, what became of windows, how many they are
+Note = Callable[[Chosen, JoinMetrics, int], None]  # the algorithm, what became of windows, how many they are
 Part = TypeVar("Part", bound=Sized)
 
 
@@ -20,8 +21,13 @@ class Watch:
     note: Note
     clock: Callable[[], float] = time.perf_counter
 
-    def parts(self, rows: int, path: str, found: Iterator[Part], windows: int = 1) -> Iterator[Part]:
-        """Pass on the results of some windows part by part, and time how long each took to find."""
+    def parts(
+        self, rows: int, chosen: Callable[[], Chosen], found: Iterator[Part], windows: int = 1
+    ) -> Iterator[Part]:
+        """Pass on the results of some windows part by part, and time how long each took to find.
+
+        What they are joined by is asked for when they are: some choose only then.
+        """
         metrics, spent = JoinMetrics(rows=rows), 0.0
         while True:
             begin = self.clock()
@@ -32,9 +38,9 @@ class Watch:
             metrics.add_all(spent, len(part))
             yield part
         metrics.seconds = spent
-        self.note(path, metrics, windows)
+        self.note(chosen(), metrics, windows)
 
 
 def unwatched() -> Watch:
     """A watch that nobody reads."""
-    return Watch(lambda path, metrics, windows: None)
+    return Watch(lambda chosen, metrics, windows: None)

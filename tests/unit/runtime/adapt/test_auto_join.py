@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.runtime.adapt.auto_join import AutoJoiner
 from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.tree import ALGORITHMS, TARGETS, Leaf, Split
+from penstock.runtime.adapt.tree import ALGORITHMS, TREES, Leaf, Split
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, expected, listed, native
 
 BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("rows", 500.0, Leaf("mpass"), Leaf("prj")))
@@ -17,7 +17,7 @@ BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("rows", 500.0, Leaf("mpass")
 
 def auto(tree=BY_SIZE, clock=lambda: 0.0) -> AutoJoiner:
     return AutoJoiner(
-        lambda name: (LAZY | EAGER)[name](native), JoinChooser(dict.fromkeys(TARGETS, tree)), clock=clock
+        lambda name: (LAZY | EAGER)[name](native), JoinChooser(dict.fromkeys(TREES, tree)), clock=clock
     )
 
 
@@ -30,7 +30,7 @@ def test_any_choice_gives_the_same_pairs_lazily_and_eagerly(algorithm) -> None:
     assert listed(joiner.join(left, right, "pairs", 2)) == want
     run = joiner.open(2)
     found = [run.push_left(left[:50]), run.push_right(right), run.push_left(left[50:]), run.close()]
-    assert run.algorithm == algorithm
+    assert run.chosen.algorithm == algorithm
     assert sorted(pair for each in found for pair in listed(each)) == want
 
 
@@ -38,7 +38,7 @@ def test_each_window_is_opened_with_what_the_one_before_suggests() -> None:
     joiner, opened = auto(), []
     for rows in (10, 100, 1000, 10, 10):
         run = joiner.open(1)
-        opened.append(run.algorithm)
+        opened.append(run.chosen.algorithm)
         side = np.arange(rows)
         found = [run.push_left(side), run.push_right(side), run.close()]
         assert sum(len(each[0]) for each in found) == rows

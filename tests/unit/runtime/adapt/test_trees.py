@@ -14,7 +14,8 @@ from penstock.runtime.adapt.choose_join import FILE, JoinChooser, chooser, load_
 from penstock.runtime.adapt.grow import Point, best_leaf, grow
 from penstock.runtime.adapt.observe import FEATURES, Observed, observe
 from penstock.runtime.adapt.supplied import SUPPLIED
-from penstock.runtime.adapt.tree import ALGORITHMS, TARGETS, Leaf, Split, decide, from_json, show, to_json
+from penstock.runtime.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
+from penstock.runtime.adapt.tree import TREES as NAMES
 
 LEAVES = st.builds(Leaf, st.sampled_from(ALGORITHMS), st.floats(0, 5))
 TREES = st.recursive(
@@ -94,7 +95,7 @@ def test_a_tree_that_never_ends_is_refused() -> None:
 
 
 def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> None:
-    trees = dict.fromkeys(TARGETS, Leaf("mway"))
+    trees = dict.fromkeys(NAMES, Leaf("mway"))
     save_trees(tmp_path, "this one", trees)
     assert load_trees(tmp_path, "this one").trees == trees
     assert chooser(tmp_path, "this one").choose(at()).algorithm == "mway"
@@ -105,7 +106,15 @@ def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"version": 2}', '{"version": 1, "machine": "m", "trees": {}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": 2}',
+        '{"version": 2, "machine": "m", "trees": {}}',
+        '{"version": 1, "machine": "m"}',
+    ],
 )
 def test_a_damaged_file_is_refused_and_not_used(tmp_path, text) -> None:
     (tmp_path / FILE).write_text(text)

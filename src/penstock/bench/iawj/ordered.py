@@ -1,0 +1,70 @@
+"""Pairs in the order of results, as `collect` gives them: what each algorithm costs when its pairs are listed and sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from penstock.bench.iawj.field import JoinField, Measured, keep_best
+from penstock.bench.iawj.simulate import Run
+from penstock.bench.iawj.sweeps import scaled
+from penstock.bench.iawj.workloads import Micro, Workload
+from penstock.runtime.adapt.observe import observe
+
+
+def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measured:
+    """List the pairs of a window by every algorithm, in turns, and keep each one's best."""
+    runs: dict[str, Run] = {}
+    for turn in range(repeat):
+        for name in list(field.ordered)[:: 1 if turn % 2 == 0 else -1]:
+            keep_best(runs, _listed(field, name, workload))
+    codes = workload.left.codes, workload.right.codes
+    seen = observe(*codes, 0.0, field.threads)
+    return Measured(workload.name, seen, runs["npj"].matches, {name: runs[name] for name in field.ordered})
+
+
+def _listed(field: JoinField, name: str, workload: Workload) -> Run:
+    begin = field.clock()
+    own, _ = field.ordered[name].ordered(workload.left.codes, workload.right.codes, field.threads)
+    took = (field.clock() - begin) * 1e3
+    return Run(name, workload.name, workload.rows, len(own), finished=took, busy=took)
+
+
+def calibration_in_order(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
+    """Points to learn from: few pairs for each row, for they are listed."""
+    for place, micro in enumerate(_calibration_points()):
+        yield f"calibration in order {place + 1}", replace(scaled(micro, scale), seed=2000 + place)
+
+
+def grid_in_order(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
+    """Points to be judged by: none of those."""
+    for place, micro in enumerate(_tested_points()):
+        name = ", scattered" if micro.scatter else ""
+        rates = f"{micro.left_rate} and {micro.right_rate} rows/ms"
+        skew = f", skew {micro.key_skew:g}" if micro.key_skew else ""
+        yield (
+            f"in order: {rates}, {micro.duplicates} of a key{skew}{name}",
+            replace(scaled(micro, scale), seed=place),
+        )
+
+
+def _calibration_points() -> Sequence[Micro]:
+    both = (False, True)
+    return (
+        *(Micro(n, n, scatter=far, window_ms=700) for n in (30, 150, 700, 3500) for far in both),
+        *(Micro(900, 900, duplicates=n, scatter=far, window_ms=600) for n in (3, 12) for far in both),
+        *(Micro(90, 2500, scatter=far, window_ms=900) for far in both),
+        *(Micro(2500, 90, scatter=far, window_ms=900) for far in both),
+        *(Micro(300, 300, key_skew=z, scatter=True, window_ms=500) for z in (0.4, 0.8)),
+    )
+
+
+def _tested_points() -> Sequence[Micro]:
+    both = (False, True)
+    return (
+        *(Micro(n, n, scatter=far) for n in (40, 300, 1600) for far in both),
+        *(Micro(800, 800, duplicates=n, scatter=far) for n in (2, 5, 10) for far in both),
+        *(Micro(100, 1600, scatter=far) for far in both),
+        *(Micro(1600, 100, scatter=far) for far in both),
+        *(Micro(200, 200, key_skew=0.6, scatter=far) for far in both),
+    )
