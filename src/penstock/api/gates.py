@@ -14,7 +14,7 @@ from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
 from penstock.sources.bad import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
-from penstock.sources.conform import check, conformer
+from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.side_output import file_name, put_next
 
 _WHOLE = ""  # the one split of a stream that has none
@@ -30,6 +30,7 @@ class Gate:
     splits: Splits = field(default_factory=Splits)
     paced: bool = False
     rows: int = 0
+    known: tuple[pa.Schema, Conform] | None = None
 
     def open(self, now: int) -> Gate:
         """Begin: rows that come from now on are asked whether they are late."""
@@ -40,15 +41,22 @@ class Gate:
 
     def push(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
         """Push rows that tell the time themselves."""
-        where = f"a batch of stream {self.source.name!r}"
-        check(batch.schema, self.source.schema, where)
+        conform = self._conformer(batch.schema)
         if batch.num_rows and not self.paced:
             self.splits.hear(_WHOLE, None, now)
         if self.source.edges.late_to is None and self.source.on_bad != "quarantine":
-            needed = conformer(batch.schema, self.source.schema, self.columns, where)(batch)
-            return self.session.push(self.source.name, needed)
-        whole = conformer(batch.schema, self.source.schema, self.source.schema.names, where)(batch)
-        return self._pushed(self._timed(whole))
+            return self.session.push(self.source.name, conform(batch))
+        return self._pushed(self._timed(conform(batch)))
+
+    def _conformer(self, given: pa.Schema) -> Conform:
+        """What brings batches to what the run needs of them; most batches look like the one before."""
+        if self.known is None or not self.known[0].equals(given):
+            where = f"a batch of stream {self.source.name!r}"
+            check(given, self.source.schema, where)
+            whole = self.source.edges.late_to is not None or self.source.on_bad == "quarantine"
+            columns = self.source.schema.names if whole else self.columns
+            self.known = given, conformer(given, self.source.schema, columns, where)
+        return self.known[1]
 
     def take(self, given: Arrived, now: int) -> list[pa.RecordBatch]:
         """Push what a live source gives; its splits, where it has any, tell the time."""

@@ -39,6 +39,13 @@ static double squares(const double* x, int64_t n, double mean) {
     return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+// What memory alone allows: every sample read, and every sample read and another written.
+void tilt_read(const double* __restrict x, int64_t n, double* __restrict out) { *out = total(x, n); }
+
+void tilt_copy(const double* __restrict x, int64_t n, double* __restrict out) {
+    for (int64_t i = 0; i < n; i++) out[i] = x[i] + 3;
+}
+
 void tilt_normalise(const double* __restrict x, int64_t n, double* __restrict out) {
     const int64_t size = 10000;
     for (int64_t start = 0; start < n; start += size) {

@@ -13,7 +13,9 @@ import numpy.typing as npt
 from penstock.bench.reference import NoCompilerError, load_library
 
 Numbers = npt.NDArray[Any]
-TYPES = {"trend": np.uint8, "normalise": np.float64, "resample": np.float64}
+TYPES = {
+    "trend": np.uint8, "normalise": np.float64, "resample": np.float64, "read": np.float64, "copy": np.float64,
+}  # fmt: skip
 """What each loop writes."""
 
 

@@ -20,6 +20,7 @@ from penstock.bench.reference.tilt import TYPES, TiltReference
 from penstock.bench.tilt.applications import APPLICATIONS, Application
 from penstock.bench.tilt.kernel import DenseRun, as_table, dense_run, floats
 from penstock.bench.tilt.keyed import KEYS, ROWS_PART, keyed_cases
+from penstock.bench.tilt.memory import memory_cases
 from penstock.bench.tilt.peers import PEERS, Maker
 from penstock.bench.tilt.unfused import unfused_run
 
@@ -46,12 +47,13 @@ class TiltOptions:
 def tilt_cases(
     options: TiltOptions, reference: TiltReference | NoCompilerError, progress: Progress
 ) -> list[Case]:
-    """Every application, some of them by key, then batches of every size."""
+    """Memory alone, every application, some of them by key, then batches of every size."""
     # Whole patterns and windows: every contender then answers the same.
     rows = max(options.rows // 10_000, 1) * 10_000
     cases = [application_case(each, rows, options, reference, progress) for each in APPLICATIONS]
     by_key = keyed_cases(max(rows // ROWS_PART // KEYS, 1) * KEYS, options.repeat, options.peers, progress)
-    return [*cases, *by_key, *batch_cases(rows, options, progress)]
+    alone = memory_cases(rows, options.repeat, options.threads, reference, progress)
+    return [*alone, *cases, *by_key, *batch_cases(rows, options, progress)]
 
 
 def application_case(

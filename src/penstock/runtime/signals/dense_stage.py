@@ -64,8 +64,10 @@ class DenseStage:
     run: Open | None = field(init=False, default=None)
     ended: bool = field(init=False, default=False)
     ports: list[int] = field(init=False)
+    types: list[pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.types = [each.type for each in self.schema]
         self.samples = [Samples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
         self.ports = [NEVER] * len(self.schemas)
@@ -196,11 +198,10 @@ class DenseStage:
         valid: Sequence[np.ndarray],
     ) -> pa.RecordBatch:
         """Runs as rows, those without any value left out."""
-        types = [each.type for each in self.schema]
-        there = np.zeros(len(starts), np.bool_)
-        for each in valid:
-            there |= each.view(np.bool_)
+        types = self.types
+        there = np.logical_or.reduce([each.view(np.bool_) for each in valid]) if len(valid) > 1 else valid[0]
         if not there.all():
+            there = there.view(np.bool_)
             starts, ends = starts[there], None if ends is None else ends[there]
             values, valid = [each[there] for each in values], [each[there] for each in valid]
         until = pa.nulls(len(starts), types[1]) if ends is None else time_array(ends, types[1])
