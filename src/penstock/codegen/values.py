@@ -108,8 +108,8 @@ class ValueWriter:
                 return constant(number, type)
             case Var(name, type):
                 return self._variable(name, type)
-            case Load(buffer, index):
-                return self.load(buffer, self.value(index))
+            case Load(buffer, index, fresh):
+                return self.load(buffer, self.value(index), fresh)
             case Peek(buffer, index, type):
                 return self._peek(buffer, self.value(index), type)
             case Binary(op, a, b):
@@ -137,12 +137,14 @@ class ValueWriter:
         slot = self.slots.get(name)
         return self.op(f"load {type_name(type)}, ptr {slot}") if slot else self.registers[name]
 
-    def address(self, buffer: Buffer, index: str) -> str:
+    def address(self, buffer: Buffer, index: str, fresh: bool = False) -> str:
         base = self.buffers[buffer.name]
+        if fresh:  # of a pointer that comes out of assembly, LLVM does not know what lies there
+            base = self.op(f'call ptr asm "", "=r,0"(ptr {base}) nounwind memory(none)')
         return self.op(f"getelementptr inbounds {memory_name(buffer.type)}, ptr {base}, i64 {index}")
 
-    def load(self, buffer: Buffer, index: str) -> str:
-        address = self.address(buffer, index)
+    def load(self, buffer: Buffer, index: str, fresh: bool = False) -> str:
+        address = self.address(buffer, index, fresh)
         raw = self.op(f"load {memory_name(buffer.type)}, ptr {address}, align {alignment(buffer.type)}")
         return self.from_memory(raw, buffer.type)
 

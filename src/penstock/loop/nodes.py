@@ -11,7 +11,7 @@
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
-    value  ::= Const | Var | Load(buffer, index)
+    value  ::= Const | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
              | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer
              | Unary(op, a) | Binary(op, a, b) | Overflows(op, a, b) | Select(condition, a, b)
              | Cast(a, type)                        numeric conversion; float → int saturates, NaN → 0
@@ -176,8 +176,11 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Load(Value):
+    """Read an element. A `fresh` one makes compilers write what they hold in registers first, in whole vectors."""
+
     buffer: Buffer
     index: Value
+    fresh: bool = False
 
     @property
     def type(self) -> Type:  # type: ignore[override]

@@ -164,8 +164,8 @@ def _text(node: Value, lets: _Lets) -> str:
             return _constant(node)
         case Var(name, _):
             return _name(name)
-        case Load(buffer, index):
-            return f"{_name(buffer.name)}[{value(index)}]"
+        case Load(buffer, index, fresh):
+            return f"{'fresh ' if fresh else ''}{_name(buffer.name)}[{value(index)}]"
         case Peek(buffer, index, type):
             return f"peek_{type}({_name(buffer.name)}, {value(index)})"
         case Binary(op, a, b) if op in _SYMBOLS:

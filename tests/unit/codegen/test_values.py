@@ -27,6 +27,7 @@ from penstock.loop.nodes import (
     GroupReduce,
     GroupScan,
     Kernel,
+    Load,
     Overflows,
     Peek,
     Select,
@@ -250,6 +251,19 @@ def peek_kernel() -> Kernel:
 def test_peeking_at_any_byte_agrees(data: bytes) -> None:
     values: dict[str, object] = {f"out_{type}": zeros(type, 8) for type in PEEKED}
     agree(peek_kernel(), values | {"data": array(U8, list(data))}, compiled(peek_kernel()))
+
+
+def test_what_is_read_afresh_is_what_was_stored() -> None:
+    k = KernelBuilder("afresh")
+    out, lanes = k.buffer("out", F64), k.local("lanes", F64, 8)
+    with k.for_(0, 3) as i:
+        for lane in range(8):
+            k.store(lanes, lane, (i * 8 + lane).to(F64))
+        for lane in range(8):
+            k.store(out, i * 8 + lane, Load(lanes, const(lane, I64), fresh=True))
+    kernel = k.build()
+    values: dict[str, object] = {"out": zeros(F64, 24)}
+    agree(kernel, values, compiled(kernel))
 
 
 def test_exact_sums_beyond_64_bits_are_kept() -> None:

@@ -23,6 +23,7 @@ from penstock.loop.nodes import (
     GroupReduce,
     GroupScan,
     Kernel,
+    Load,
     Overflows,
     Peek,
     Return,
@@ -56,6 +57,7 @@ def everything() -> Kernel:
         assert old is not None
         k.store(lanes, i, select(Overflows("mul", old, t), 0, Bitcast(x[i], I64)))
     k.store(lanes, 0, GroupReduce("add", t) + GroupScan("min", t) + Peek(data, t, U64).to(I64))
+    k.store(lanes, 1, Load(lanes, t, fresh=True))
     with k.if_(const(True, BOOL)):
         pass
     with k.for_(0, t, "j", scalar=True):
@@ -80,6 +82,7 @@ kernel everything(x: global f64[], mask: global bool[], table: constant i64[], d
     var old: i64 = atomic max lanes[i.1], 2
     lanes[i.1] = select(overflows_mul(old, t), 0, bits_as_i64(x[i.1]))
   lanes[0] = ((group_reduce_add(t) + group_scan_min(t)) + to_i64(peek_u64(data, t)))
+  lanes[1] = fresh lanes[t]
   if true:
     pass
   scalar for j in 0 .. t:

@@ -6,7 +6,7 @@ found, which algorithm slides) only calls `step` and `merge`, and reads the flag
 
 from __future__ import annotations
 
-from penstock.kernels.monoids.base import Monoid, Prefix, State, Values
+from penstock.kernels.monoids.base import Hasty, Monoid, Prefix, State, Values
 from penstock.kernels.monoids.choices import extreme_by, first_or_last
 from penstock.kernels.monoids.extremes import greatest, least, text_extreme
 from penstock.kernels.monoids.moments import comoments, moments
@@ -20,6 +20,7 @@ from penstock.kernels.monoids.products import (
 from penstock.kernels.monoids.sums import count, float_sum, integer_sum, present
 
 __all__ = [
+    "Hasty",
     "Monoid",
     "Prefix",
     "State",

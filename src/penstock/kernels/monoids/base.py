@@ -10,6 +10,7 @@ from penstock.loop.nodes import Type, Value, Var, select
 
 Values = tuple[Value, ...]
 Combine = Callable[[KernelBuilder, Values, Values], Values]
+Alone = Callable[[KernelBuilder, Values], Values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,14 @@ class Prefix:
 
 
 @dataclass(frozen=True)
+class Hasty:
+    """A cheaper monoid of the same rows, and whether a state of it may be wrong."""
+
+    monoid: Monoid
+    doubtful: Callable[[Values], Value]
+
+
+@dataclass(frozen=True)
 class Monoid:
     """An associative combination with an identity; commutative unless `ordered`.
 
@@ -42,7 +51,9 @@ class Monoid:
     cheaper state is exact enough: its total is stepped as one row's argument. `guarded` marks 64-bit integer
     sums, which `step` and `merge` let wrap: whoever adds to one asks first whether the result fits, and if not
     stops with NEED_WIDE, the sum untouched. `text` names the column whose interned codes are the state.
-    `prefix` is there where states of neighbouring rows follow from those of all rows before them.
+    `prefix` is there where states of neighbouring rows follow from those of all rows before them. `alone(k, values)` is
+    the state of a single row where that costs less than a step from the identity. `hasty` is tried first where frames
+    can be given once more.
     """
 
     name: str
@@ -55,6 +66,8 @@ class Monoid:
     guarded: bool = False
     text: str | None = None
     prefix: Prefix | None = None
+    alone: Alone | None = None
+    hasty: Hasty | None = None
     ordered: bool = False  # rows enter, and states join, only in the order of rows: merge(older, newer)
 
     @property

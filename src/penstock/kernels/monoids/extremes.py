@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from penstock.kernels.cells import larger, smaller
-from penstock.kernels.monoids.base import Monoid, State, Values
+from penstock.kernels.monoids.base import Hasty, Monoid, State, Values
 from penstock.kernels.text import comes_before
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I32, Type, select
+from penstock.loop.nodes import I32, Type, minimum, select
 from penstock.loop.numbers import limits
 
 
@@ -20,7 +20,20 @@ def least(type: Type) -> Monoid:
         (State(type, identity),),
         lambda k, state, values: (smaller(state[0], values[0].to(type)),),
         lambda k, a, b: (smaller(a[0], b[0]),),
+        alone=lambda k, values: (values[0].to(type),),
+        hasty=_least_number(type) if type.is_float else None,
     )
+
+
+def _least_number(type: Type) -> Hasty:
+    """The smallest value that is not NaN, which one instruction of vector units gives; infinity may stand for none."""
+    monoid = Monoid(
+        "least_number",
+        (State(type, math.inf),),
+        lambda k, state, values: (minimum(values[0].to(type), state[0]),),
+        lambda k, a, b: (minimum(b[0], a[0]),),
+    )
+    return Hasty(monoid, lambda state: state[0].eq(math.inf))
 
 
 def greatest(type: Type) -> Monoid:
@@ -31,6 +44,7 @@ def greatest(type: Type) -> Monoid:
         (State(type, identity),),
         lambda k, state, values: (larger(state[0], values[0].to(type)),),
         lambda k, a, b: (larger(a[0], b[0]),),
+        alone=lambda k, values: (values[0].to(type),),
     )
 
 

@@ -68,6 +68,7 @@ def float_sum() -> Monoid:
         _compensated,
         _join_compensated,
         in_chunk=_plain_float_sum(),
+        alone=lambda k, values: (values[0].to(F64), const(0.0, F64)),
         prefix=Prefix((State(F64, 0.0),) * 3, _sized, _between),
     )
 
@@ -96,6 +97,7 @@ def _plain_float_sum() -> Monoid:
         (State(F64, 0.0),),
         lambda k, state, values: (state[0] + values[0].to(F64),),
         lambda k, a, b: (a[0] + b[0],),
+        alone=lambda k, values: (values[0].to(F64),),
     )
 
 

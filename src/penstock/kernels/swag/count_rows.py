@@ -20,21 +20,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, has_floats
+from penstock.kernels.swag.fold import fold_known, has_floats
 from penstock.kernels.swag.slide import Aggregation, CountSlide, Memory, Scratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 
 CHUNK = 512  # frames of a chunk of short ones: their runs stay in the cache
 VECTORS = 32  # loops of a multiple of this many turns leave no rest to do one by one
 _NARROWEST, _WIDEST = 4, 8  # groups of a pane
-_MOST_MONOIDS = 4
+STRETCH = 2048  # panes, a power of two: long enough to cost nothing, short enough for sums of floats
 _CACHE = 1 << 18  # bytes that stay near
 Group = Sequence[States]
-
-
-def light(monoids: Sequence[Monoid]) -> bool:
-    """Whether states are so small that writing them out for every lane pays."""
-    return len(monoids) <= _MOST_MONOIDS and all(len(monoid.states) == 1 for monoid in monoids)
 
 
 def width_of(monoids: Sequence[Monoid]) -> int:
@@ -145,24 +140,30 @@ class Blocks:
 
     A group is as many states as a vector has lanes, those of neighbouring frames. A pane is some groups of
     runs, of `rows` rows; frames are `panes` of them, `over` runs more, and a tail. The memory for a frame is
-    one group a pane, in `whole`: pane by pane, each joined with all after it when a block begins. A block is
+    one group a pane, in `whole`: pane by pane, each joined with all after it when a block begins, one place on: what
+    is chosen between a place and something else had better not be stored there, lest compilers store it only where it
+    is something else, which takes far longer. A block is
     as many frames as the panes have rows, and a chunk the frames that start in one pane. A chunk's own pane
     is joined run by run in `suffix`, what comes after the block in `prefix`, from the runs in `runs`. Runs
     of a pane are asked for twice, when it enters and when it is left: `kept` holds them as long as they stay in
     the cache.
+
+    Floats lose with every addition, so none is added to what came of too many: within a pane to the panes
+    before it (`_Before`), and among panes stretch by stretch. See `longest_chain`.
     """
 
     def __init__(self, slide: CountSlide) -> None:
         self.slide, self.width = slide, width_of(slide.monoids)
         groups = slide.size // self.width
-        self.groups = _pane_width(groups, LONGEST_CHAIN // 2 if has_floats(slide.monoids) else groups)
+        self.groups = _pane_width(groups)
         self.panes, self.over = divmod(groups, self.groups)
         self.rows = self.groups * self.width
         self.whole = slide.memory("whole")
         self.kept = slide.memory("kept") if self._keeps else ()
         self.suffix, self.prefix = (slide.local(hint, self.rows) for hint in ("suffix", "prefix"))
         self.runs = slide.local("runs", self.rows + self.width * self.over)
-        self.older = [slide.identities("older") for _ in range(self.width)]
+        self.older = self.none()
+        self.before = _Before(self) if has_floats(slide.monoids) else None
 
     @property
     def _keeps(self) -> bool:
@@ -173,7 +174,7 @@ class Blocks:
     @property
     def needs(self) -> tuple[Scratch, ...]:
         """The memory of panes, and of runs that are kept."""
-        whole = scratch(self.whole, self.width * (self.panes + 1))
+        whole = scratch(self.whole, self.width * (self.panes + 2))
         return (*whole, *scratch(self.kept, self.panes * self.rows))
 
     def add_pane(self, place: Value, first: Value) -> None:
@@ -187,10 +188,11 @@ class Blocks:
     def block(self, block: Value, count: Value) -> None:
         """Emit `count` frames from `block` on."""
         k = self.slide.k
-        self.store(self.whole, const(self.panes * self.width, I64), self.none())
+        self.store(self.whole, const((self.panes + 1) * self.width, I64), self.none())
         self._join_panes()
-        for states in self.older:
-            self.slide.reset(states)
+        self.forget(self.older)
+        if self.before:
+            self.before.start()
         first, place = k.var("first", block), k.var("place", 0)
         with k.while_(first < block + count):
             self._front(first, place)
@@ -208,6 +210,8 @@ class Blocks:
         with self.slide.k.for_(0, self.groups, "g", scalar=True) as g:
             pane.take(g, self._follow(g))
         pane.keep()
+        if self.before:
+            self.before.add(place, pane.total)
         self._emit(first, const(self.rows, I64))
 
     def _last_chunk(self, first: Value) -> None:
@@ -237,13 +241,12 @@ class Blocks:
         k = self.slide.k
         kept = k.var("kept", place * self.rows)
         if not self.kept:
-            _runs(self.slide, self.suffix, first, const(0, I64), const(self.rows, I64))
-        newer = self.load(self.whole, (place + 1) * self.width)
+            _runs(self.slide, self.prefix, first, const(0, I64), const(self.rows, I64))
+        newer = self.load(self.whole, (place + 2) * self.width)
         with k.for_(0, self.groups, "distance", scalar=True) as distance:
             group = k.var("group", (const(self.groups - 1, I64) - distance) * self.width)
-            own = self.load(self.kept, kept + group) if self.kept else self.load(self.suffix, group)
-            for a, b in zip(own, newer, strict=True):
-                self.slide.assign(b, self.slide.merged(a, b))
+            own = self.load(self.kept, kept + group) if self.kept else self.load(self.prefix, group)
+            self.precede(own, newer)
             self.store(self.suffix, group, newer)
 
     def _emit(self, first: Value, frames: Value) -> None:
@@ -257,14 +260,19 @@ class Blocks:
             slide.emit(frame, _joined(slide, parts))
 
     def _join_panes(self) -> None:
-        """Join each pane with all after it."""
+        """Join each pane with all after it: those of its stretch, and the stretches after that."""
         k = self.slide.k
-        newer = self.none()
-        with k.for_(0, self.panes, "distance", scalar=True) as distance:
-            group = k.var("group", (const(self.panes - 1, I64) - distance) * self.width)
-            for a, b in zip(self.load(self.whole, group), newer, strict=True):
-                self.slide.assign(b, self.slide.merged(a, b))
-            self.store(self.whole, group, newer)
+        end, later, newer = k.var("end", self.panes), self.none(), self.none()
+        with k.while_(end > 0):
+            count = k.var("count", minimum(end, STRETCH))
+            self.forget(newer)
+            with k.for_(0, count, "distance", scalar=True) as distance:
+                group = k.var("group", (end - 1 - distance) * self.width)
+                self.precede(self.load(self.whole, group), newer)
+                both = self.joined(newer, later) if self.panes > STRETCH else newer
+                self.store(self.whole, group + self.width, both)
+            self.precede(newer, later)
+            k.set(end, end - count)
 
     # -- groups ----------------------------------------------------------------------------------------
 
@@ -278,10 +286,44 @@ class Blocks:
         for lane, states in enumerate(group):
             self.slide.store(memory, place + lane, states)
 
+    def forget(self, group: Group) -> None:
+        for states in group:
+            self.slide.reset(states)
+
+    def joined(self, older: Group, newer: Group) -> Group:
+        return [self.slide.merged(a, b) for a, b in zip(older, newer, strict=True)]
+
+    def precede(self, older: Group, newer: Group) -> None:
+        """Join a group with the one before, in its place."""
+        for a, b in zip(older, newer, strict=True):
+            self.slide.assign(b, self.slide.merged(a, b))
+
     def advance(self, older: Group, newer: Group) -> None:
         """Join a group with the next, in its place."""
         for a, b in zip(older, newer, strict=True):
             self.slide.assign(a, self.slide.merged(a, b))
+
+
+class _Before:
+    """The panes after a block that a chunk comes after: whole stretches of them, and those of the last stretch."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks, self.whole, self.last = blocks, blocks.none(), blocks.none()
+
+    def start(self) -> None:
+        """There are none."""
+        self.blocks.forget(self.whole)
+        self.blocks.forget(self.last)
+
+    def add(self, place: Value, pane: Group) -> None:
+        """Go on to the next pane, whose runs are added to the few sums that this one was."""
+        blocks, k = self.blocks, self.blocks.slide.k
+        blocks.advance(self.last, pane)
+        with k.if_(((place + 1) & (STRETCH - 1)).eq(0)):
+            blocks.advance(self.whole, self.last)
+            blocks.forget(self.last)
+        for older, states in zip(blocks.older, blocks.joined(self.whole, self.last), strict=True):
+            blocks.slide.assign(older, states)
 
 
 class _Pane:
@@ -304,11 +346,17 @@ class _Pane:
         self.blocks.store(self.blocks.whole, self.place * self.blocks.width, self.total)
 
 
-def _pane_width(groups: int, most_panes: int) -> int:
+def longest_chain(slide: CountSlide) -> int:
+    """How many joins, one after another, may have led to a frame's result by `lanes`: stretches, panes, groups, rows."""
+    width = width_of(slide.monoids)
+    panes = slide.size // width // _NARROWEST
+    return panes // STRETCH + min(panes, STRETCH) + _WIDEST + 2 * width
+
+
+def _pane_width(groups: int) -> int:
     """Choose how many groups make a pane: of some widths, the widest that leaves the fewest over."""
-    least = min(max(_NARROWEST, groups // most_panes), groups)
-    most = min(max(_WIDEST, 2 * least), groups)
-    return min(range(least, most + 1), key=lambda width: (groups % width, -width))
+    widths = range(min(_NARROWEST, groups), min(_WIDEST, groups) + 1)
+    return min(widths, key=lambda width: (groups % width, -width))
 
 
 def _runs(slide: CountSlide, memory: Memory, first: Value, start: Value, stop: Value) -> None:
@@ -319,8 +367,9 @@ def _runs(slide: CountSlide, memory: Memory, first: Value, start: Value, stop: V
 
 def few_rows(slide: CountSlide, start: Value, count: int) -> States:
     """Reduce a few rows without a loop."""
-    states, row = slide.identities("few"), slide.k.var("row", start)
-    for each in range(count):
+    row = slide.k.var("row", start)
+    states = slide.alone(row)
+    for each in range(1, count):
         slide.step(states, slide.k.var("row", row + each))
     return states
 

@@ -30,15 +30,15 @@ from penstock.kernels.swag.count_rows import (
     few_rows,
     few_runs,
     lanes,
-    light,
+    longest_chain,
     running,
     short_rows,
     two_passes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known
+from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, light
 from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I64, Value, const, minimum, select
+from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 
 # Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
 _SHORTEST, _MOST_PANES = 4, 2048
@@ -46,9 +46,38 @@ _SHORTEST, _MOST_PANES = 4, 2048
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames in the form that suits size, slide and monoids."""
-    with slide.k.if_(slide.begin < slide.end):
-        lighter = lightened(slide)
-        return form_of(lighter)(lighter)
+    k = slide.k
+    with k.if_(slide.begin < slide.end):
+        if not any(monoid.hasty for monoid in slide.monoids):
+            return _written(slide)
+        doubt = k.var("doubt", 0)
+        needs = _written(hastened(slide, doubt))
+        with k.if_(doubt.ne(0)):
+            return (*needs, *_written(slide))
+
+
+def _written(slide: CountSlide) -> tuple[Scratch, ...]:
+    lighter = lightened(slide)
+    return form_of(lighter)(lighter)
+
+
+def hastened(slide: CountSlide, doubt: Var) -> CountSlide:
+    """Aggregate by the monoids that may be wrong, and remember whether one was; then all frames are given again.
+
+    What is remembered is as wide as a number, so that vectors of it and of numbers go together.
+    """
+    several = [monoid.hasty for monoid in slide.monoids]
+
+    def emit(f: Value, totals: Sequence[Values]) -> None:
+        for hasty, total in zip(several, totals, strict=True):
+            if hasty:
+                slide.k.set(doubt, doubt | select(hasty.doubtful(total), const(-1, I64), const(0, I64)))
+        slide.emit(f, totals)
+
+    hastier = [
+        hasty.monoid if hasty else monoid for hasty, monoid in zip(several, slide.monoids, strict=True)
+    ]
+    return replace(slide, monoids=hastier, emit=emit)
 
 
 def lightened(slide: CountSlide) -> CountSlide:
@@ -64,7 +93,7 @@ def _chain(slide: CountSlide, monoids: Sequence[Monoid]) -> int:
     """How many additions, one after another, may have led to a frame's result."""
     if slide.every > 1:
         return slide.every // LANES + slide.size // slide.every
-    return 0 if light(monoids) else slide.size  # `lanes` sees to it that its chains are short
+    return longest_chain(replace(slide, monoids=monoids)) if light(monoids) else slide.size
 
 
 def form_of(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]]:

@@ -18,6 +18,11 @@ from penstock.loop.nodes import Operand, Value, minimum
 _LANE_BITS = 3
 LONGEST_CHAIN = 8192  # plain additions of floats, one after another: off by at most 1e-12 of what is added
 _CHUNK = 8192  # rows
+_MORE_LANES, _WORTH_MORE = (
+    2 * LANES,
+    128,
+)  # where so many rows are added, so many lanes hide what an addition takes
+_MOST_MONOIDS = 4
 _WORTH_LANES = 2 * LANES  # rows: below this, setting up and joining lanes costs more than they save
 # Above this, writing states out once for each lane costs more to compile than it saves.
 _MOST_STATES = 8
@@ -40,12 +45,13 @@ def fold_known(part: Aggregation, states: States, start: Value, count: int) -> N
     """Add a number of rows known when the kernel is written."""
     k, done = part.k, 0
     if _in_lanes(part.monoids):
+        many = _MORE_LANES if count >= _WORTH_MORE and light(part.monoids) else LANES
         with k.for_(0, count // _CHUNK, "chunk") as chunk:
-            _lanes(part, states, k.var("first", start + chunk * _CHUNK), _CHUNK // LANES)
+            _lanes(part, states, k.var("first", start + chunk * _CHUNK), _CHUNK // many, many=many)
         done = count // _CHUNK * _CHUNK
-        groups, rest = divmod(count - done, LANES)
-        if groups * LANES >= _WORTH_LANES:
-            _lanes(part, states, k.var("first", start + done), groups, rest)
+        groups, rest = divmod(count - done, many)
+        if groups * many >= _WORTH_LANES:
+            _lanes(part, states, k.var("first", start + done), groups, rest, many)
             return
     with k.for_(done, count, "r") as r:
         part.step(states, k.var("row", start + r))
@@ -62,21 +68,40 @@ def has_floats(monoids: Sequence[Monoid]) -> bool:
     return any(state.type.is_float for monoid in monoids for state in monoid.states)
 
 
-def _lanes(part: Aggregation, states: States, first: Value, groups: Operand, rest: int = 0) -> None:
-    """Add `groups` times LANES rows and the `rest` after them."""
+def light(monoids: Sequence[Monoid]) -> bool:
+    """Whether states are so small that writing them out for every lane pays."""
+    return len(monoids) <= _MOST_MONOIDS and all(len(monoid.states) == 1 for monoid in monoids)
+
+
+def _lanes(
+    part: Aggregation, states: States, first: Value, groups: Operand, rest: int = 0, many: int = LANES
+) -> None:
+    """Add `groups` times `many` rows and the `rest` after them."""
     k = part.k
     lighter = part.of([monoid.in_chunk or monoid for monoid in part.monoids])
-    lanes = [lighter.identities("lane") for _ in range(LANES)]
+    lanes = [lighter.identities("lane") for _ in range(many)]
     with k.for_(0, groups, "g") as g:
-        row = k.var("row", first + g * LANES)
+        row = k.var("row", first + g * many)
         for place, lane in enumerate(lanes):
             lighter.step(lane, k.var("row", row + place))
     for place, lane in enumerate(lanes[:rest]):
-        lighter.step(lane, k.var("row", first + (groups * LANES + place)))
-    (total,) = _halved(lighter, lanes)
+        lighter.step(lane, k.var("row", first + (groups * many + place)))
+    (total,) = _halved(lighter, _written(lighter, lanes))
     for monoid, several, added in zip(part.monoids, states, total, strict=True):
         join = monoid.step if monoid.in_chunk else monoid.merge
         part.put(several, join(k, several, added))
+
+
+def _written(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:
+    """Write lanes side by side and read them again.
+
+    What is stored side by side compilers make vectors of, as wide as there are. Joined at once, lanes would be
+    vectors of two, since two is what the last join takes.
+    """
+    memory = part.local("lanes", len(lanes))
+    for place, lane in enumerate(lanes):
+        part.store(memory, place, lane)
+    return [part.load(memory, place, fresh=True) for place in range(len(lanes))]
 
 
 def _halved(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:

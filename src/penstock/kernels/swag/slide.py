@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import Buffer, Operand, Value, Var, select
+from penstock.loop.nodes import I64, Buffer, Load, Operand, Value, Var, as_value, const, select
 
 # What a row adds to each monoid: its arguments, and the condition under which it does (None: always).
 Row = Sequence[tuple[Values, Value | None]]
@@ -68,6 +68,20 @@ class Aggregation:
         for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
             self.put(several, monoid.step(self.k, several, values), active)
 
+    def alone(self, row: Value) -> States:
+        """Give the states of one row."""
+        return self._bound(
+            self._one(monoid, values, active)
+            for monoid, (values, active) in zip(self.monoids, self.row(row), strict=True)
+        )
+
+    def _one(self, monoid: Monoid, values: Values, active: Value | None) -> Values:
+        nothing = tuple(const(state.identity, state.type) for state in monoid.states)
+        made = monoid.alone(self.k, values) if monoid.alone else monoid.step(self.k, nothing, values)
+        if active is None:
+            return made
+        return tuple(select(active, new, none) for new, none in zip(made, nothing, strict=True))
+
     def remove(self, states: States, row: Value) -> None:
         """Take a row out of the states that holds it."""
         for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
@@ -87,10 +101,10 @@ class Aggregation:
 
     def entered(self, totals: Sequence[Values]) -> Sequence[Values]:
         """Give the states after the totals of a chunk, made by cheaper monoids where there are such."""
-        first = self.identities("state")
-        for monoid, several, total in zip(self.monoids, first, totals, strict=True):
-            self.put(several, monoid.step(self.k, several, total) if monoid.in_chunk else total)
-        return first
+        return self._bound(
+            self._one(monoid, total, None) if monoid.in_chunk else total
+            for monoid, total in zip(self.monoids, totals, strict=True)
+        )
 
     def assign(self, states: States, new: Sequence[Values]) -> None:
         """Give states new contents."""
@@ -116,9 +130,10 @@ class Aggregation:
             for monoid in self.monoids
         ]
 
-    def load(self, memory: Memory, place: Operand) -> States:
+    def load(self, memory: Memory, place: Operand, fresh: bool = False) -> States:
         """Read the states at a place into new variables."""
-        return self._bound(tuple(buffer[place] for buffer in buffers) for buffers in memory)
+        at = as_value(place, I64)
+        return self._bound(tuple(Load(buffer, at, fresh) for buffer in buffers) for buffers in memory)
 
     def store(self, memory: Memory, place: Operand, states: Sequence[Values]) -> None:
         """Write states to a place."""
@@ -173,7 +188,10 @@ class CountSlide(Aggregation):
 
     def over(self, memory: Memory, size: int, emit: Emit) -> CountSlide:
         """Move over states in memory as over rows, from the first on, `size` of them a frame."""
-        joining = [replace(monoid, step=monoid.merge, remove=monoid.take) for monoid in self.monoids]
+        alone = lambda k, values: values  # noqa: E731 - a closure of one line
+        joining = [
+            replace(monoid, step=monoid.merge, remove=monoid.take, alone=alone) for monoid in self.monoids
+        ]
         row = lambda r: [(tuple(buffer[r] for buffer in buffers), None) for buffers in memory]  # noqa: E731
         return replace(self, size=size, every=1, monoids=joining, row=row, emit=emit)
 

@@ -198,6 +198,13 @@ SUBJECTS = [
         nulls=True,
     ),
     Subject(
+        "least float",
+        lambda: monoids.least(F64),
+        (F64,),
+        lambda dice: (dice.choice([inf, nan, nan, nan, 1.5, dice.random()]),),
+        extreme(min, nan),
+    ),
+    Subject(
         "greatest float",
         lambda: monoids.greatest(F64),
         (F64,),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
+from math import inf, nan
 from typing import Any
 
 import pytest
 
 from penstock.kernels.swag import count_rows, plain
-from penstock.kernels.swag.count_rows import CHUNK, lanes, light, running, short_rows, two_passes
+from penstock.kernels.swag.count_rows import CHUNK, lanes, longest_chain, running, short_rows, two_passes
 from penstock.kernels.swag.count_slide import (
     apart,
     count_slide,
@@ -20,6 +22,7 @@ from penstock.kernels.swag.count_slide import (
     running_panes,
     short_panes,
 )
+from penstock.kernels.swag.fold import LONGEST_CHAIN, light
 from penstock.kernels.swag.slide import CountSlide, Scratch
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
@@ -31,7 +34,7 @@ from tests.unit.kernels.swag.subjects import SUBJECTS, Subject, outputs, read, s
 Form = Callable[[CountSlide], tuple[Scratch, ...]]
 SHAPES = [(1, 1), (4, 1), (5, 1), (9, 1), (40, 1), (4, 4), (3, 5), (6, 3), (7, 3), (7, 4), (5, 2), (90, 30)]
 SHAPES += [(100, 7), (80, 33), (132, 2), (72, 4)]
-NAMES = ("wide sum", "least", "float sum", "affine maps", "last integer")
+NAMES = ("wide sum", "least", "least float", "float sum", "affine maps", "last integer")
 TRIED = [each for each in SUBJECTS if each.name in NAMES]
 
 
@@ -139,6 +142,35 @@ def test_blocks_too_long_for_the_cache_make_their_runs_again(monkeypatch: pytest
         assert all("kept" not in each.buffer.name for each in kernel_of(subject, (size, 1), lanes)[1])
         check(subject, (size, 1), lanes, 2 * size + 20)
     kernel_of.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["float sum", "least float"])
+def test_panes_of_floats_join_stretch_by_stretch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    kernel_of.cache_clear()
+    monkeypatch.setattr(count_rows, "STRETCH", 2)
+    for many in (9, 160, 500):
+        check(subject, (187, 1), count_slide, many)
+    kernel_of.cache_clear()
+
+
+def test_no_sum_of_floats_is_the_end_of_a_long_chain() -> None:
+    subject = next(each for each in SUBJECTS if each.name == "float sum")
+    k = KernelBuilder("chains")
+    for size in (8, 1 << 10, 1 << 21, 1 << 27):
+        slide = lightened(a_slide(k, subject, (size, 1), k.scalar("begin"), k.scalar("end")))
+        assert len(slide.monoids[0].states) == 1
+        assert longest_chain(slide) <= LONGEST_CHAIN
+    slide = lightened(a_slide(k, subject, (1 << 31, 1), k.scalar("begin"), k.scalar("end")))
+    assert len(slide.monoids[0].states) == 2, "compensated where plain additions would not do"
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (40, 1), (3, 2), (4, 4), (70, 4), (90, 30)], ids=str)
+@pytest.mark.parametrize("filling", [nan, inf, -0.0, 1.0], ids=str)
+def test_the_least_float_of_frames_without_numbers_is_nan(shape: tuple[int, int], filling: float) -> None:
+    subject = next(each for each in SUBJECTS if each.name == "least float")
+    check(replace(subject, draw=lambda dice: (filling,)), shape, count_slide, 11)
+    check(replace(subject, draw=lambda dice: (dice.choice([nan, filling]),)), shape, count_slide, 11)
 
 
 @pytest.mark.parametrize("name", ["least", "last integer", "float sum"])
