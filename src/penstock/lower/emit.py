@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Value, const, select
+from penstock.loop.nodes import I64, Const, Value, const, maximum, minimum, select
 from penstock.lower.columns import arenas
 from penstock.lower.emission.merging import Mergers
 from penstock.lower.emission.panes import Panes
@@ -61,6 +61,26 @@ class _Emit:
         self._leave(select(w < self.hi, const(NEED_OUTPUT, I64), const(DONE, I64)), w)
 
     def _keys_of(self, w: Value) -> None:
+        """Write the keys that a window holds: side by side, as vectors do, where none is missing between two of them."""
+        k, columns = self.k, self.panes.columns
+        if self.spec.having is not None or isinstance(columns, Const):
+            self._keys_held(w)
+            return
+        first, last, held = k.var("first", columns), k.var("last", -1), k.var("held", 0)
+        with self.panes.each_key() as key:
+            present = k.var("present", self.merged.read(0, key)[0].ne(0))
+            k.set(first, minimum(first, select(present, key, columns)))
+            k.set(last, maximum(last, select(present, key, const(-1, I64))))
+            k.set(held, held + present.to(I64))
+        with k.if_((last - first).eq(held - 1)):
+            base = k.var("base", self.results.rows - first)
+            with k.for_(first, last + 1, "key") as key:
+                self.results.put(w, key, k.var("at", base + key), self._states(key))
+            k.set(self.results.rows, self.results.rows + held)
+        with k.else_():
+            self._keys_held(w)
+
+    def _keys_held(self, w: Value) -> None:
         with self.panes.each_key() as key:
             (present, *_) = self.merged.read(0, key)
             with self.k.if_(present.ne(0)):

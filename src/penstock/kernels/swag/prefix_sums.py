@@ -33,7 +33,6 @@ def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
         first = k.var("first", slide.lo[slide.begin])
         k.set(doubt, slide.hi[slide.end - 1] - first > MOST_ROWS)
         with k.if_(~doubt):
-            _sum_up(slide, memory, first)
             _subtract(slide, memory, first, doubt)
     stacks: tuple[Scratch, ...] = ()
     with k.if_(doubt):
@@ -48,33 +47,36 @@ def _prefix_of(slide: Slide, place: int) -> Prefix:
     return prefix
 
 
-def _sum_up(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value) -> None:
-    """Write the state of all rows from the first on before each row, and behind the last."""
-    k = slide.k
-    states = [
-        tuple(k.var("before", state.identity, state.type) for state in _prefix_of(slide, place).states)
-        for place in range(len(memory))
-    ]
-    with k.for_(first, slide.hi[slide.end - 1], "row") as row:
-        _store(slide, memory, row - first, states)
-        for place, (values, active) in enumerate(slide.row(row)):
-            slide.put(states[place], _prefix_of(slide, place).step(k, states[place], values), active)
-    _store(slide, memory, slide.hi[slide.end - 1] - first, states)
+class _Sums:
+    """The state of all rows from the first on, before each row that frames have come to."""
 
+    def __init__(self, slide: Slide, memory: list[tuple[Buffer, ...]], first: Value) -> None:
+        self.slide, self.memory, self.first, k = slide, memory, first, slide.k
+        self.states = [
+            tuple(k.var("before", state.identity, state.type) for state in _prefix_of(slide, place).states)
+            for place in range(len(memory))
+        ]
+        self.upto = k.var("upto", first)
+        self.slide.store(memory, first - first, self.states)
 
-def _store(
-    slide: Slide, memory: list[tuple[Buffer, ...]], place: Value, states: list[tuple[Var, ...]]
-) -> None:
-    for buffers, several in zip(memory, states, strict=True):
-        for buffer, value in zip(buffers, several, strict=True):
-            slide.k.store(buffer, place, value)
+    def extend(self, last: Value) -> None:
+        """Add the rows before `last`, one by one: each waits for the one before it."""
+        slide, k = self.slide, self.slide.k
+        with k.for_(self.upto, last, "row", scalar=True) as row:
+            for place, (values, active) in enumerate(slide.row(row)):
+                states = self.states[place]
+                slide.put(states, _prefix_of(slide, place).step(k, states, values), active)
+            slide.store(self.memory, row + 1 - self.first, self.states)
+        k.set(self.upto, last)
 
 
 def _subtract(slide: Slide, memory: list[tuple[Buffer, ...]], first: Value, doubt: Var) -> None:
+    """Take frames a chunk at a time, and sum up their rows just before: what was written last is still in the cache."""
     k = slide.k
-    f = k.var("chunk", slide.begin)
+    f, sums = k.var("chunk", slide.begin), _Sums(slide, memory, first)
     with k.while_(f < slide.end):
         stop = k.var("stop", minimum(f + CHUNK, slide.end))
+        sums.extend(k.var("last", slide.hi[stop - 1]))
         lo, hi = k.var("lo", slide.lo[f] - first), k.var("hi", slide.hi[f] - first)
         with k.if_(_move_by_rows(slide, f, stop)), k.for_(0, CHUNK, "i") as i:
             _frame(slide, memory, k.var("f", f + i), (lo + i, hi + i), doubt)

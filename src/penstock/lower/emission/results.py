@@ -12,7 +12,7 @@ from penstock.kernels.cells import Cell, is_true, negate
 from penstock.kernels.monoids import Values
 from penstock.kernels.tables.keys import KeyReader
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Value, const
+from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Value, const
 from penstock.lower.emission.spec import EmitSpec, Output
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import is_text, machine_type
@@ -26,6 +26,7 @@ class Results:
     k: KernelBuilder
     spec: EmitSpec
     outputs: list[Output] = field(default_factory=list)
+    columns: dict[str, tuple[Buffer, Buffer | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         k, spec = self.k, self.spec
@@ -42,10 +43,19 @@ class Results:
         self.words = self.keys.read(self.k, key)
         lowering = self._lowering(w, states)
         if self.spec.having is None:
-            self._write(lowering, w)
+            self._next(lowering, w)
             return
         with self.k.if_(is_true(lowering.lower(self.spec.having))):
-            self._write(lowering, w)
+            self._next(lowering, w)
+
+    def put(self, w: Value, key: Value, at: Value, states: Sequence[Values]) -> None:
+        """Write the row of a window and key that nothing can keep back to its place."""
+        self.words = self.keys.read(self.k, key)
+        self._write(self._lowering(w, states), w, at)
+
+    def _next(self, lowering: Lowering, w: Value) -> None:
+        self._write(lowering, w, self.rows)
+        self.k.set(self.rows, self.rows + 1)
 
     def _fail(self, condition: Value) -> None:
         self.k.set(self.errors, self.errors | condition)
@@ -85,28 +95,33 @@ class Results:
         bound = self.starts if name == self.spec.bounds[0] else self.ends
         return Cell(bound[w].to(machine))
 
-    def _write(self, lowering: Lowering, w: Value) -> None:
+    def _write(self, lowering: Lowering, w: Value, at: Value) -> None:
         k = self.k
         for buffer, bound in zip(self.out_bounds, (self.starts, self.ends), strict=False):
-            k.store(buffer, self.rows, bound[w])
+            k.store(buffer, at, bound[w])
         for buffer, (word, _) in zip(self.out_words, self.words, strict=True):
-            k.store(buffer, self.rows, word)
+            k.store(buffer, at, word)
         if self.out_nulls is not None:
-            k.store(self.out_nulls, self.rows, _null_mask(self.words))
+            k.store(self.out_nulls, at, _null_mask(self.words))
         for each in self.spec.fields:
-            self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr))
-        k.set(self.rows, self.rows + 1)
+            self._write_field(each, lowering.lower(each.expr), lowering.type_of(each.expr), at)
 
-    def _write_field(self, field: ex.Field, cell: Cell, dtype: pa.DataType) -> None:
-        k = self.k
-        machine = machine_type(dtype) or I32
-        values = k.buffer("out", machine)
-        k.store(values, self.rows, cell.value.to(machine))
-        valid = None if cell.valid is None else k.buffer("out_valid", U8)
+    def _write_field(self, field: ex.Field, cell: Cell, dtype: pa.DataType, at: Value) -> None:
+        values, valid = self._column_of(field, cell, dtype)
+        self.k.store(values, at, cell.value.to(values.type))
         if valid is not None and cell.valid is not None:
-            k.store(valid, self.rows, cell.valid.to(U8))
-        text = self._text_of(field.expr) if is_text(dtype) else None
-        self.outputs.append(Output(field.name, machine, values.name, valid.name if valid else None, text))
+            self.k.store(valid, at, cell.valid.to(U8))
+
+    def _column_of(self, field: ex.Field, cell: Cell, dtype: pa.DataType) -> tuple[Buffer, Buffer | None]:
+        """Declare where a field arrives, once."""
+        if field.name not in self.columns:
+            values = self.k.buffer("out", machine_type(dtype) or I32)
+            valid = None if cell.valid is None else self.k.buffer("out_valid", U8)
+            self.columns[field.name] = values, valid
+            text = self._text_of(field.expr) if is_text(dtype) else None
+            made = Output(field.name, values.type, values.name, valid.name if valid else None, text)
+            self.outputs.append(made)
+        return self.columns[field.name]
 
     def _text_of(self, expr: ex.Expr) -> str:
         assert isinstance(expr, ex.Reduced), "other texts are computed behind this kernel"

@@ -12,12 +12,14 @@ from penstock.ir.nodes import Reduction
 from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, is_nan
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I128, U64, Type, Value, select
+from penstock.loop.nodes import F64, I32, I128, U64, Bitcast, Type, Value, select
 from penstock.loop.numbers import limits
 from penstock.lower.custom import result_cell
 from penstock.lower.machine import machine_type
 from penstock.lower.partials.needs import MayBeNull, Partial, counted, flag_of, largest, value_of
 from penstock.lower.partials.statistics import STATISTICS
+
+_BITS_OF_2_52 = 0x433 << 52
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Finish:
 
     def _mean(self, state: tuple[Value, ...], count: Value) -> Cell:
         total = compensated_total(state) if len(state) == 2 else state[0].to(F64)
-        return Cell(total.div(count.to(F64)), count.ne(0))
+        return Cell(total.div(_as_float(count)), count.ne(0))
 
     def _custom(self, reduction: Reduction, state: tuple[Value, ...]) -> Cell:
         definition = value_of(reduction).definition
@@ -89,6 +91,11 @@ class Finish:
         value, beyond = read(state)
         self.fail(beyond)
         return value
+
+
+def _as_float(count: Value) -> Value:
+    """Convert a count: as the lowest bits of 2**52, which vector units can do, unlike a conversion of 64 bits."""
+    return Bitcast(count | _BITS_OF_2_52, F64) - 2.0**52
 
 
 def _held(dtype: pa.DataType) -> Type:
