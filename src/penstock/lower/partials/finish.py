@@ -12,7 +12,7 @@ from penstock.ir.nodes import Reduction
 from penstock.kernels import monoids
 from penstock.kernels.cells import Cell, is_nan
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I32, I128, U64, Bitcast, Type, Value, select
+from penstock.loop.nodes import F64, I32, I64, I128, U64, Bitcast, Type, Value, select
 from penstock.loop.numbers import limits
 from penstock.lower.custom import result_cell
 from penstock.lower.machine import machine_type
@@ -95,6 +95,8 @@ class Finish:
 
 def _as_float(count: Value) -> Value:
     """Convert a count: as the lowest bits of 2**52, which vector units can do, unlike a conversion of 64 bits."""
+    if count.type != I64:
+        return count.to(F64)
     return Bitcast(count | _BITS_OF_2_52, F64) - 2.0**52
 
 
