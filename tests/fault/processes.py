@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.spark.session import DAEMON
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -71,7 +73,7 @@ def victims(leader: int, kind: str) -> list[int]:
     alive = members(leader)
     if kind == "jvm":
         return [each.pid for each in alive if "java" in each.command.split(" ")[0]]
-    daemons = {each.pid for each in alive if "pyspark.daemon" in each.command}
+    daemons = {each.pid for each in alive if f"-m {DAEMON}" in each.command}
     return [each.pid for each in alive if each.pid in daemons and each.parent in daemons]
 
 

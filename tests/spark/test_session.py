@@ -26,6 +26,12 @@ def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any
     assert spark.sparkContext.uiWebUrl is None
 
 
+def test_a_file_of_a_checkpoint_is_written_without_a_dozen_programs(spark: Any) -> None:
+    named = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert named == session.CHECKPOINTS
+    assert spark._jvm.java.lang.Class.forName(named).getSimpleName() == named.rpartition(".")[2]
+
+
 @pytest.mark.parametrize(
     ("master", "cores"),
     [("local", 1), ("local[*]", os.cpu_count()), ("local[3]", 3), ("local[2,4]", 2)],

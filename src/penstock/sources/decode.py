@@ -153,7 +153,8 @@ def _by_polars(
             .select(list(columns))
             .collect()
         )
-        batches = list(pa.RecordBatchReader.from_stream(frame))
+        # As a stream of Arrow, several row groups would be copied into one.
+        batches = frame.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError):
         return None  # Arrow reads it, or names what is wrong
     exact = sum(batch.num_rows for batch in batches) == rows and all(

@@ -16,13 +16,14 @@ import pyarrow as pa
 from pyarrow import csv, json
 
 from penstock.errors import PenstockError, SchemaMismatchError
-from penstock.sources.ahead import read
+from penstock.sources.ahead import Footer, read
 from penstock.sources.bad import FAILURES, NO_TIME, Bad, good_and_bad, reason_of, without_time
 from penstock.sources.conform import check, conformer
 from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment
 from penstock.sources.partitions import completed
 from penstock.sources.readers import TEXT
+from penstock.types.windows import Steps
 
 BLOCK = 1 << 24  # bytes of text that are read at a time
 
@@ -39,18 +40,19 @@ class LiveReader:
     time: str
     on_bad: str
     block: int = BLOCK
+    steps: Steps | None = None
 
-    def __call__(self, fragment: Fragment) -> Iterator[Rows]:
-        """Read a file, or some row groups of one."""
+    def __call__(self, fragment: Fragment, footer: Footer | None = None) -> Iterator[Rows]:
+        """Read a file, or some row groups of one. Times may be others of the same of the `steps`."""
         if self.on_bad == "fail":
-            yield from ((batch, ()) for batch in read(fragment, self.schema, self.columns))
+            yield from ((batch, ()) for batch in self._read(fragment, footer))
             return
         try:
             Path(fragment.path).open("rb").close()
         except OSError as error:  # not a matter of what is in it
             raise unreadable(fragment.path, error) from None
         first = 0  # lines that are no rows are counted too
-        for batch, bad in self._text(fragment) if fragment.format in TEXT else self._whole(fragment):
+        for batch, bad in self._records(fragment, footer):
             timed, timeless = self._timed(batch, fragment.path, first)
             first += batch.num_rows + len(bad)
             yield timed, (*bad, *timeless)
@@ -58,10 +60,16 @@ class LiveReader:
     def _timed(self, batch: pa.RecordBatch, path: str, first: int) -> tuple[pa.RecordBatch, list[Bad]]:
         return without_time(batch, self.time, lambda number, row: Bad(row, NO_TIME, path, first + number))
 
-    def _whole(self, fragment: Fragment) -> Iterator[Rows]:
+    def _read(self, fragment: Fragment, footer: Footer | None) -> Iterator[pa.RecordBatch]:
+        return read(fragment, self.schema, self.columns, footer=footer, steps=self.steps)
+
+    def _records(self, fragment: Fragment, footer: Footer | None) -> Iterator[Rows]:
+        return self._text(fragment) if fragment.format in TEXT else self._whole(fragment, footer)
+
+    def _whole(self, fragment: Fragment, footer: Footer | None) -> Iterator[Rows]:
         rows = 0
         try:
-            for batch in read(fragment, self.schema, self.columns):
+            for batch in self._read(fragment, footer):
                 yield batch, ()
                 rows += batch.num_rows
         except PenstockError as error:

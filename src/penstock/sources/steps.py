@@ -25,8 +25,10 @@ class OneTime:
 
     def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Put the column behind the others; whoever takes the batch finds columns by their names."""
-        ticks = np.full(batch.num_rows, self.tick, f"i{self.type.bit_width // 8}")
-        column = pa.Array.from_buffers(self.type, batch.num_rows, [None, pa.py_buffer(ticks)])
+        # Arrow's pool hands out pages again that somebody has used: fresh ones cost more than what is written to them.
+        room = pa.allocate_buffer(batch.num_rows * self.type.bit_width // 8)
+        np.frombuffer(room, f"i{self.type.bit_width // 8}").fill(self.tick)
+        column = pa.Array.from_buffers(self.type, batch.num_rows, [None, room])
         return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
 
 
@@ -40,7 +42,8 @@ def in_steps(
 ) -> Iterator[tuple[list[int], OneTime | None]]:
     """Cut row groups into runs whose times lie in one step, which is given, and others.
 
-    Something has to be read, to know how many rows there are: a query that reads nothing but times reads them.
+    Something has to be read, to know how many rows there are: a query that reads nothing but times reads them. The time that
+    is given is the latest of a run: whoever asks how far time has come is told the truth.
     """
     if steps is None or steps.column not in columns or len(columns) < 2:
         yield list(numbers), None
@@ -50,9 +53,14 @@ def in_steps(
     found = {number: footers.ranges(metadata, number, leaves).get(field.name) for number in numbers}
     for step, run in groupby(numbers, key=lambda number: _step(found[number], steps)):
         held = list(run)
-        first = found[held[0]]
-        low = None if step is None or first is None else first.low
-        yield held, OneTime(field.name, field.type, low) if isinstance(low, int) else None
+        latest = None if step is None else max(_high(found[number]) for number in held)
+        yield held, None if latest is None else OneTime(field.name, field.type, latest)
+
+
+def _high(times: Range | None) -> int:
+    assert times is not None
+    assert isinstance(times.high, int)
+    return times.high
 
 
 def _step(times: Range | None, steps: Steps) -> int | None:

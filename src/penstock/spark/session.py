@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 OLDEST = (4, 1)
 DAEMON = "penstock.spark.daemon"  # by name: it is Spark that loads it, in processes of its own
+# How checkpoints are written. Spark's usual way has Hadoop start ten programs for each file (chmod, and readlink eight times), 60 ms and more,
+# thirty with every batch of a stream; this one starts two. Both look whether a file is there, then rename.
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -94,6 +97,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.local.dir": folder,
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),

@@ -56,12 +56,16 @@ def test_an_answer_that_differs_gives_no_figure() -> None:
     assert [figure.value for figure in speed_figures(QUESTIONS[0], [mine, other])] == [6.0, 4.0]
 
 
-def test_files_of_a_feed_go_on_where_the_last_one_ended_and_are_read_in_that_order(tmp_path: Path) -> None:
+def test_files_of_a_feed_cover_as_much_time_each_and_are_read_in_that_order(tmp_path: Path) -> None:
     path = write_feed(tmp_path, 10, [3, 5, 2])
     found = live_files(path, None, None).listed()
     times = [pq.read_table(each.path)["ts"].cast(pa.int64()).to_pylist() for each in found]
     assert [len(each) for each in times] == [3, 5, 2]
-    assert [each for file in times for each in file] == [START_US + STEP_US * row for row in range(10)]
+    steps = [[(time - START_US) // STEP_US for time in each] for each in times]
+    assert steps == [[0, 1, 2], [5, 6, 7, 8, 9], [10, 12]]
+    assert [each for file in times for each in file] == [
+        START_US + STEP_US * step for file in steps for step in file
+    ]
 
 
 def test_of_kafka_most_of_the_consumers_speed_or_two_million_rows_are_asked_for() -> None:

@@ -35,9 +35,9 @@ from penstock.bench.suites import Progress
 from penstock.bench.workloads import YsbKeyed, ysb_keyed
 from penstock.spark.streaming.topology import cell_bytes
 
-# Planning and committing a batch is work of the JVM, which takes a dozen batches to compile what it repeats: these are
-# small. Of the large ones the first is not counted either.
-WARM, WARM_ROWS = 12, 20_000
+# Planning and committing a batch is work of the JVM, which takes twenty batches to compile what it repeats: these are
+# small, yet give results as the large ones do. Of those the first is not counted either.
+WARM, WARM_ROWS = 20, 20_000
 COUNTED = 3
 # What crosses our shuffle are a few states: to assemble them is work for one task. Spark's own way is best with one a core.
 SHARDS = 1

@@ -24,6 +24,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.errors import SourceError
+from penstock.sources.ahead import Footer
 from penstock.sources.bad import Bad
 from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
@@ -33,6 +34,7 @@ from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_
 from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
 from penstock.spark.streaming.source import ParcelSource, SplitReader
+from penstock.types.windows import Steps
 
 
 class FileSource(ParcelSource):
@@ -43,7 +45,9 @@ class FileSource(ParcelSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Plan on the driver, read in tasks."""
         del schema
-        return FileReader.of(*self.asked(), json.loads(self.options["files"]), int(self.options["tasks"]))
+        scatter, stream = self.asked()
+        given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
+        return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream))
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,28 @@ class FilePartition(InputPartition):
 
 
 class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which files a batch reads, and the reading."""
+    """Which files a batch reads, and the reading: times only as finely as `steps` says, if it says so."""
 
-    def __init__(self, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, most: int | None) -> None:
+    def __init__(
+        self,
+        scatter: Scatter,
+        stream: str,
+        files: LiveFiles,
+        tasks: int,
+        most: int | None,
+        steps: Steps | None = None,
+    ) -> None:
         self._scatter, self._stream, self._files = scatter, stream, files
-        self._tasks, self._most = tasks, most
+        self._tasks, self._most, self._steps = tasks, most, steps
         self._target: frozenset[str] | None = None
 
     @staticmethod
-    def of(scatter: Scatter, stream: str, given: Mapping[str, Any], tasks: int) -> FileReader:
+    def of(
+        scatter: Scatter, stream: str, given: Mapping[str, Any], tasks: int, steps: Steps | None = None
+    ) -> FileReader:
         """Read what `file_options` wrote."""
         files = LiveFiles(given["path"], given["format"], scatter.source(stream).schema)
-        return FileReader(scatter, stream, files, tasks, given["most"])
+        return FileReader(scatter, stream, files, tasks, given["most"], steps)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
         """Begin before the first file."""
@@ -114,9 +128,11 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Read all rows, those too that the query rejects: they tell the time."""
         assert isinstance(partition, FilePartition)
         source, columns = self._scatter.source(self._stream), self._scatter.columns(self._stream)
-        reader = LiveReader(source.schema, columns, source.time.column, source.on_bad)
+        reader = LiveReader(source.schema, columns, source.time.column, source.on_bad, steps=self._steps)
+        footers: dict[str, Footer] = {}
         for piece in from_json(json.loads(partition.part)).pieces:
-            for batch, found in reader(piece.fragment):
+            path = piece.fragment.path
+            for batch, found in reader(piece.fragment, footers.setdefault(path, Footer(path))):
                 bad.extend(found)
                 yield batch
         write_bad(source, partition.part, bad)

@@ -22,6 +22,7 @@ from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.edges import batch_id, write_bad
 from penstock.spark.streaming.fold import Fold
 from penstock.spark.tasks import Query, settle
+from penstock.types.windows import Steps
 
 ROWS, PANES, MARK = "rows/", "panes/", "mark/"
 
@@ -87,6 +88,10 @@ class Scatter:
 
     def columns(self, stream: str) -> tuple[str, ...]:
         return self.senders[stream].query.compiled().columns[stream]
+
+    def steps(self, stream: str) -> Steps | None:
+        """Tell how finely times of a stream are looked at here; rows that travel are judged by theirs in shards."""
+        return None if self.fold is None else self.fold.compiled.coarse_times.get(stream)
 
     def parcels(
         self,

@@ -1,0 +1,95 @@
+"""Tasks that fold rows leave times in the file where all of a row group lie in one pane, and nobody can tell."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import penstock as pk
+from penstock.sources import ahead
+from penstock.sources.live_files import LiveFiles
+from penstock.spark.exchange import Parcel, unpacked
+from penstock.spark.streaming.files import FileReader, offset
+from penstock.spark.streaming.frame import wired
+from penstock.spark.streaming.scatter import MARK, Mark, Scatter
+from penstock.spark.streaming.topology import way_of
+from penstock.types.windows import Steps
+from tests.oracle.effort import effort
+
+SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64()})
+
+
+def scattered(folder: str, aggregate: Any, on_bad: str = "drop") -> tuple[Scatter, LiveFiles]:
+    """Divide a query over a folder among two shards."""
+    events = pk.scan_stream(
+        folder, time="t", name="events", on_bad=on_bad, schema=SCHEMA, format="parquet"
+    ).filter(pk.col("v") >= 0)
+    compiled = events.window(pk.sliding(10, 4), by="k").agg(s=aggregate).compiled()
+    scatter, _ = wired(compiled, 2, frozenset(), way_of(compiled))
+    return scatter, LiveFiles(folder, "parquet", SCHEMA)
+
+
+def sent(scatter: Scatter, files: LiveFiles, steps: Steps | None) -> list[Parcel]:
+    """Read all files that are there, and give what tasks send."""
+    reader = FileReader(scatter, "events", files, 2, None, steps)
+    there = [each.path for each in files.listed()]
+    tasks = reader.partitions(reader.initialOffset(), offset(there))
+    return [each for task in tasks for each in unpacked(reader.read(task))]
+
+
+@effort(40)
+@given(
+    st.lists(st.tuples(st.none() | st.integers(-40, 40), st.integers(0, 3), st.integers(-2, 9)), max_size=30),
+    st.integers(1, 6),
+    st.booleans(),
+    st.booleans(),
+)
+def test_what_shards_are_sent_is_the_same(
+    rows: list[tuple[int | None, int, int]], group: int, ordered: bool, statistics: bool
+) -> None:
+    if ordered:
+        rows = sorted(rows, key=lambda row: (row[0] is None, row[0] or 0))
+    table = pa.table(
+        {name: pa.array([row[place] for row in rows], pa.int64()) for place, name in enumerate("tkv")}
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(table, Path(folder, "a.parquet"), row_group_size=group, write_statistics=statistics)
+        scatter, files = scattered(folder, pk.sum("v"))
+        steps = scatter.steps("events")
+        assert steps == Steps("t", 2, 0)
+        assert sent(scatter, files, steps) == sent(scatter, files, None)
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "read"), [(pk.sum("v"), [["k", "v"]]), (pk.last("v"), [["t", "k", "v"]])]
+)
+def test_times_of_one_pane_stay_in_the_file_and_the_latest_is_told_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aggregate: Any, read: list[list[str]]
+) -> None:
+    pq.write_table(pa.table({"t": [20, 21, 21, 20], "k": [1] * 4, "v": [1] * 4}), tmp_path / "a.parquet")
+    asked: list[list[str]] = []
+    one = ahead.decode
+
+    def noted(path: str, metadata: Any, numbers: list[int], columns: list[str], *rest: Any) -> Any:
+        asked.append(sorted(columns))
+        return one(path, metadata, numbers, columns, *rest)
+
+    monkeypatch.setattr("penstock.sources.ahead.decode", noted)
+    scatter, files = scattered(str(tmp_path), aggregate)
+    parcels = sent(scatter, files, scatter.steps("events"))
+    assert asked == [sorted(columns) for columns in read]
+    marks = [Mark.decoded(each.payload) for each in parcels if each.name.startswith(MARK)]
+    assert {mark.latest for mark in marks} == {21}
+
+
+def test_rows_that_travel_keep_their_times(tmp_path: Path) -> None:
+    scatter, _ = scattered(str(tmp_path), pk.median("v"))
+    assert scatter.fold is None
+    assert scatter.steps("events") is None
