@@ -28,9 +28,15 @@ def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = No
     if body.algorithm != "auto":
         return [f"pairs by {body.algorithm}, as asked for, one window at a time", *early]
     if windows_overlap(body.pairing):
-        return [
+        shared = (
             "windows overlap: each pair is found once, in lanes, and given for every window that holds it"
-        ]
+        )
+        if body.how in CHOOSING:
+            return [shared]
+        many = (
+            "where windows are large and there are more results than rows in windows, one window at a time:"
+        )
+        return [shared, many, *_choices(body, join_chooser(), report)]
     if isinstance(body.pairing.left, Session):
         return ["sessions of different keys lie across each other: pairs are found in lanes, all at once"]
     return [*early, *_choices(body, join_chooser(), report)]

@@ -42,7 +42,7 @@ from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view
 from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.joins.algorithms import AlgorithmPairing, Sorting
+from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing, Sorting
 from penstock.runtime.joins.arrivals import Arrivals, at_rest
 from penstock.runtime.joins.arriving import ArrivingStage, Parts, whole_numbers
 from penstock.runtime.joins.asof import AsofMatcher
@@ -230,7 +230,7 @@ class JoinProgram:
         several = _overlapping(pairing)
         if several is not None:
             plain = SlidingMatcher(several, body.how, self._keys, residual, self._shape, kernels)
-            return self._overlapping(body, plain, lanes, band, watch)
+            return self._overlapping(body, plain, lanes, band, watch, arrivals)
         windows = _windows(pairing.left, kernels)
         if not body.on:
             return WindowMatcher(windows, band or lanes, body.how, keys, self._shape, kernels, watch)
@@ -246,6 +246,7 @@ class JoinProgram:
         lanes: LanePairing,
         band: BandPairing | None,
         watch: Watch,
+        arrivals: Arrivals | None,
     ) -> Matcher:
         """Window by window, if an algorithm is asked for or a condition without keys can be searched for."""
         if body.how in CHOOSING:
@@ -253,10 +254,14 @@ class JoinProgram:
         if body.algorithm != "auto":
             chosen = self._pairing(body, plain.residual, lanes, band, None)
             return OverlapMatcher(plain, WindowJoin(chosen, body.how, self._shape, watch), always=True)
-        if band is None or body.on:
+        if body.on:
+            chosen = self._pairing(body, plain.residual, lanes, band, arrivals)
+            large = WindowJoin(chosen, body.how, self._shape, watch)
+            return OverlapMatcher(plain, large, least=FEW_ROWS, if_many=True)
+        if band is None:
             return plain
         join = PairingJoin(band, body.how, self._keys, self._shape, plain.kernels, watch)
-        return OverlapMatcher(plain, join, always=False)
+        return OverlapMatcher(plain, join)
 
     def _pairing(
         self,

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.runtime.joins import algorithms, gathering, results, runs, windows
+from penstock import join_programs
+from penstock.runtime.joins import algorithms, gathering, interval, results, runs, sliding, windows
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import HOWS, QUERIES, cases
 from tests.oracle.test_joins import expected, shown, streams_of
@@ -33,7 +34,7 @@ def everything_is_large(least: int = 1, most_pairs: int = 1 << 21) -> Iterator[N
     with ExitStack() as several:
         for module, name, limit in (
             *limits,
-            *((each, "MOST_PAIRS", most_pairs) for each in (algorithms, results)),
+            *((each, "MOST_PAIRS", most_pairs) for each in (algorithms, results, interval, sliding)),
         ):
             several.enter_context(patch.object(module, name, limit))
         yield
@@ -63,6 +64,25 @@ def test_large_windows_in_any_interleaving(data: st.DataObject) -> None:
             made += live.push({name: waiting[name].pop(0)})
         made += live.finish()
     assert shown(case, pa.Table.from_batches(made, query.schema)) == shown(case, expected(case))
+
+
+PARTED = {
+    "sliding": [name for name in QUERIES if name.startswith(HOWS) and "sliding" in name],
+    "different": [name for name in QUERIES if name.startswith(HOWS) and "different" in name],
+    "any": [name for name in QUERIES if name.startswith(HOWS)],
+}
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+@pytest.mark.parametrize("names", PARTED)
+@effort(12)
+@given(data=st.data())
+def test_pairs_of_any_join_a_few_at_a_time(names: str, least: int, data: st.DataObject) -> None:
+    case = data.draw(cases(PARTED[names]))
+    query, most = case.query(), data.draw(st.sampled_from([1, 4]))
+    with everything_is_large(1, most), patch.object(join_programs, "FEW_ROWS", least):
+        found = query.collect(streams_of(case, query))
+    assert shown(case, found) == shown(case, expected(case))
 
 
 def typed(rows: int, keys: np.ndarray, seed: int) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from penstock.bench.iawj.field import JoinField, Measured, keep_best
+from penstock.bench.iawj.field import JoinField, Measured, keep_best, share_twins
 from penstock.bench.iawj.simulate import Run
 from penstock.bench.iawj.sweeps import scaled
 from penstock.bench.iawj.workloads import Micro, Workload
@@ -18,6 +18,8 @@ def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measur
     for turn in range(repeat):
         for name in list(field.ordered)[:: 1 if turn % 2 == 0 else -1]:
             keep_best(runs, _listed(field, name, workload))
+    if field.threads == 1:
+        share_twins(runs)
     codes = workload.left.codes, workload.right.codes
     seen = observe(*codes, 0.0, field.threads)
     return Measured(workload.name, seen, runs["npj"].matches, {name: runs[name] for name in field.ordered})
@@ -51,7 +53,7 @@ def grid_in_order(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
 def _calibration_points() -> Sequence[Micro]:
     both = (False, True)
     return (
-        *(Micro(n, n, scatter=far, window_ms=700) for n in (30, 150, 700, 3500) for far in both),
+        *(Micro(n, n, scatter=far, window_ms=700) for n in (30, 150, 700, 1500, 3500) for far in both),
         *(Micro(900, 900, duplicates=n, scatter=far, window_ms=600) for n in (3, 12) for far in both),
         *(Micro(90, 2500, scatter=far, window_ms=900) for far in both),
         *(Micro(2500, 90, scatter=far, window_ms=900) for far in both),

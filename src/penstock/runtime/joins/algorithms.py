@@ -15,10 +15,11 @@ from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.joiner import LazyJoiner, Pairs
 from penstock.runtime.joins.lanes import Kernels, Numbers
 from penstock.runtime.joins.matching import Batch, LanePairing, Pairing, numbers_of
-from penstock.runtime.joins.orderly import Ordered
-from penstock.runtime.joins.results import MOST_PAIRS, Residual, joined_pairs, satisfying
+from penstock.runtime.joins.orderly import Ordered, with_alone
+from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Residual, joined_pairs, satisfying
 from penstock.runtime.joins.windows import Placed
 from penstock.runtime.lanes.rows import Rows
+from penstock.types.joins import CHOOSING
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
 MANY_PAIRS = 16  # of equal keys for each row, before a condition is asked of them
@@ -79,27 +80,43 @@ class AlgorithmPairing:
     def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
         """The pairs of one window that satisfy the condition, in order."""
         if self.band is not None and self._are_many(codes):
-            return self._sorted(self.band.pairing, left, right)
+            return joined_pairs(list(self._sorted(self.band.pairing, left, right)))
         found = self._window(*codes, (0, len(left)), (0, len(right)))
         return satisfying(found, self.residual, left, right)
 
-    def _sorted(self, pairing: Pairing, left: Rows, right: Rows) -> Pairs:
+    def _sorted(self, pairing: Pairing, left: Rows, right: Rows) -> Iterator[Pairs]:
         nothing = np.zeros(0, np.int64)
         zeros = [np.zeros(len(rows), np.int64) for rows in (left, right)]
         placed = [Placed(each, each, nothing) for each in zeros]
         numbers = partial(numbers_of, left, right, self.keys, self.kernels)
-        return joined_pairs(list(pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))))
+        return pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))
 
     def parts_of_window(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
-        """The pairs of one window a part at a time, where they need not be looked at together; else None."""
-        whole = how != "inner" and (how != "left" or self.residual is not None)
-        if whole or not (len(left) and len(right)):
+        """The pairs of one window a part at a time, where they need not be looked at together; else None.
+
+        Left rows without a partner are in their places, where `how` asks for them.
+        """
+        if how in CHOOSING or not (len(left) and len(right)):
             return None
-        if self._are_many(codes):
-            return None
-        threads = self.kernels.shares(len(left) + len(right))
-        several = self.ordered.parts(*codes, threads, outer=how == "left", most=MOST_PAIRS)
-        return (satisfying(pairs, self.residual, left, right) for pairs in several)
+        if self.band is not None and self._are_many(codes):
+            inner = how in ("inner", "right")  # others have to know which left rows are in no part
+            return self._sorted(self.band.pairing, left, right) if inner else None
+        outer, threads = how in ("left", "full"), self.kernels.shares(len(left) + len(right))
+        several = self.ordered.parts(*codes, threads, outer=outer, most=MOST_PAIRS)
+        if self.residual is None:
+            return several
+        return (self._satisfying(pairs, left, right, outer) for pairs in several)
+
+    def _satisfying(self, pairs: Pairs, left: Rows, right: Rows, outer: bool) -> Pairs:
+        """The pairs that satisfy the condition; with `outer`, nobody beside the left rows that have none left."""
+        if not outer:
+            return satisfying(pairs, self.residual, left, right)
+        own, other = pairs
+        some = other != NOBODY
+        kept = satisfying((own[some], other[some]), self.residual, left, right)
+        first = int(own[0])
+        alone = with_alone((kept[0] - first, kept[1]), int(own[-1]) - first + 1, self.kernels)
+        return alone[0] + first, alone[1]
 
     def _are_many(self, codes: Pairs) -> bool:
         """Whether keys alone make so many pairs that sorting by what the condition bounds is cheaper."""

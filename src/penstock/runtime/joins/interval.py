@@ -6,14 +6,18 @@ once, however rows are cut into batches, and comes in the order of its later row
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
 from penstock.runtime.joins.results import (
+    MOST_PAIRS,
     NOBODY,
     Emitted,
     Residual,
@@ -26,6 +30,7 @@ from penstock.runtime.joins.results import (
 from penstock.runtime.lanes.rows import Rows
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,12 @@ class IntervalMatcher(RowByRow):
     kernels: Kernels
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
-        results = (
-            self._results(self._lanes(left, right), before, watermark) if len(left) or len(right) else None
-        )
-        made = [] if results is None else self.shape.batches(results, left, right, self.kernels.threads)
+        made = self._made(left, right, before, watermark) if len(left) or len(right) else []
         return made, *self._kept(left, right, watermark)
+
+    def _made(self, left: Rows, right: Rows, before: int, watermark: int) -> Iterator[pa.RecordBatch]:
+        for results in self._results(self._lanes(left, right), before, watermark):
+            yield from self.shape.batches(results, left, right, self.kernels.threads)
 
     def _kept(self, left: Rows, right: Rows, watermark: int) -> tuple[np.ndarray, np.ndarray]:
         """Rows that one yet to come can meet, and those that a row still waiting for a partner may have met."""
@@ -83,37 +89,42 @@ class IntervalMatcher(RowByRow):
         )
         return _Lanes(left, right, laid, (numbers.left, numbers.right), numbers.lanes)
 
-    def _results(self, lanes: _Lanes, before: int, watermark: int) -> Results:
+    def _results(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
         if self.how in ("semi", "anti"):
             due = self._due(lanes.left, max(self.hi, 0), before, watermark)
             matched = self._matched(lanes, 0, due)
             rows = due[matched == (self.how == "semi")]
-            return Results(rows, np.full(len(rows), NOBODY))
-        pairs = self._new_pairs(lanes)
-        if self.how == "inner":
-            return Results(*pairs)
-        return self._with_strays(lanes, pairs, before, watermark)
+            yield Results(rows, np.full(len(rows), NOBODY))
+        elif self.how == "inner":
+            yield from (Results(*pairs) for pairs, _ in self._new_pairs(lanes))
+        else:
+            yield from self._with_strays(lanes, before, watermark)
 
     # -- pairs ---------------------------------------------------------------------------------------
 
-    def _new_pairs(self, lanes: _Lanes) -> Pairs:
-        """The pairs whose later row is new, in the order of that row, then of the other."""
+    def _new_pairs(self, lanes: _Lanes) -> Iterator[tuple[Pairs, int]]:
+        """The pairs whose later row is new, in the order of that row, then of the other.
+
+        They come in parts, each with the time before which the later rows of its pairs lie.
+        """
         met = [
             self._met(lanes, 0, self.lo, min(self.hi, -1)),
             self._met(lanes, 1, -self.hi, min(-self.lo, 0)),
         ]
-        counts = [each.counts for each in met]
-        order = np.argsort(np.concatenate([lanes.left.times, lanes.right.times]), kind="stable")
-        both = np.concatenate(counts)
-        starts = np.empty(len(both), np.int64)
-        ends = np.cumsum(both[order])
+        both = np.concatenate([each.counts for each in met])
+        times = np.concatenate([lanes.left.times, lanes.right.times])
+        order = np.argsort(times, kind="stable")
+        ends, times = np.cumsum(both[order]), times[order]
+        starts, rows = np.empty(len(both), np.int64), len(lanes.left)
         starts[order] = ends - both[order]
-        total = int(ends[-1]) if len(ends) else 0
-        own, other = np.empty(total, np.int64), np.empty(total, np.int64)
-        rows = len(lanes.left)
-        place_pairs(met[0], starts[:rows], (own, other), (0, rows), self.kernels)
-        place_pairs(met[1], starts[rows:], (other, own), (0, len(lanes.right)), self.kernels)
-        return satisfying((own, other), self.residual, lanes.left, lanes.right)
+        for begin, end in pairwise([0, *_cuts(times, ends), len(order)]):
+            mine, its = (_between(each.times, times[begin], times[end - 1]) for each in lanes.rows)
+            before = int(ends[begin] - both[order[begin]])
+            own, other = (np.empty(int(ends[end - 1]) - before, np.int64) for _ in range(2))
+            place_pairs(met[0], starts[:rows] - before, (own, other), mine, self.kernels)
+            place_pairs(met[1], starts[rows:] - before, (other, own), its, self.kernels)
+            pairs = satisfying((own, other), self.residual, lanes.left, lanes.right)
+            yield pairs, int(times[end]) if end < len(times) else FOREVER
 
     def _met(self, lanes: _Lanes, side: int, lo: int, hi: int) -> Ranges:
         """What each new row of a side meets among the earlier rows of the other; old rows meet nobody."""
@@ -154,22 +165,52 @@ class IntervalMatcher(RowByRow):
             matched[satisfying(plain[::-1], self.residual, others, some)[1]] = True
         return matched
 
-    def _with_strays(self, lanes: _Lanes, pairs: Pairs, before: int, watermark: int) -> Results:
+    def _with_strays(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
         """Put rows without a partner where it is known that none will come."""
+        strays = [
+            self._strays(lanes, side, before, watermark) if self.how in wanted else _NOTHING
+            for side, wanted in ((0, ("left", "full")), (1, ("right", "full")))
+        ]
+        done = [0, 0]
+        for pairs, upto in self._new_pairs(lanes):
+            some = []
+            for side, (rows, known) in enumerate(strays):
+                end = len(rows) if upto == FOREVER else int(np.searchsorted(known, upto))
+                some.append((rows[done[side] : end], known[done[side] : end]))
+                done[side] = end
+            yield self._among(lanes, pairs, some)
+
+    def _strays(self, lanes: _Lanes, side: int, before: int, watermark: int) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of a side without a partner, and when that is known."""
+        wait = max(self.hi, 0) if side == 0 else max(-self.lo, 0)
+        due = self._due(lanes.rows[side], wait, before, watermark)
+        rows = due[~self._matched(lanes, side, due)]
+        return rows, lanes.rows[side].times[rows] + wait
+
+    def _among(self, lanes: _Lanes, pairs: Pairs, strays: list[tuple[np.ndarray, np.ndarray]]) -> Results:
+        """Pairs and rows without a partner, in order of time."""
         times = np.maximum(lanes.left.times[pairs[0]], lanes.right.times[pairs[1]])
-        nothing = np.zeros(0, np.int64)
-        strays = [nothing, nothing]
-        waits = max(self.hi, 0), max(-self.lo, 0)
-        for side, wanted in ((0, ("left", "full")), (1, ("right", "full"))):
-            if self.how in wanted:
-                due = self._due(lanes.rows[side], waits[side], before, watermark)
-                strays[side] = due[~self._matched(lanes, side, due)]
-        known = [lanes.rows[side].times[strays[side]] + waits[side] for side in (0, 1)]
-        left = np.concatenate([pairs[0], strays[0], np.full(len(strays[1]), NOBODY)])
-        right = np.concatenate([pairs[1], np.full(len(strays[0]), NOBODY), strays[1]])
-        kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(strays[0]), len(strays[1])])
-        order = self.kernels.sorter.order(np.concatenate([times, *known]), kind)
+        (alone, left_known), (others, right_known) = strays
+        left = np.concatenate([pairs[0], alone, np.full(len(others), NOBODY)])
+        right = np.concatenate([pairs[1], np.full(len(alone), NOBODY), others])
+        kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(alone), len(others)])
+        order = self.kernels.sorter.order(np.concatenate([times, left_known, right_known]), kind)
         return Results(left[order], right[order])
+
+
+def _between(times: np.ndarray, first: int, last: int) -> tuple[int, int]:
+    """The rows from one time to another, both included."""
+    return int(np.searchsorted(times, first)), int(np.searchsorted(times, last, side="right"))
+
+
+def _cuts(times: np.ndarray, ends: np.ndarray) -> list[int]:
+    """Where to cut rows in order of time, none at one time from another: about MOST_PAIRS pairs each."""
+    if ends[-1] <= MOST_PAIRS:
+        return []
+    some = np.searchsorted(ends, np.arange(MOST_PAIRS, int(ends[-1]), MOST_PAIRS))
+    cuts = np.unique(np.searchsorted(times, times[some]))
+    found: list[int] = cuts[cuts > 0].tolist()
+    return found
 
 
 def _earlier(time: int, by: int) -> int:

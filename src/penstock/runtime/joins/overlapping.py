@@ -21,11 +21,17 @@ ROWS_A_WINDOW = 16  # new ones, on average: with fewer, sorting each window cost
 
 @dataclass(frozen=True)
 class OverlapMatcher:
-    """Window by window by `join`; by `plain` where windows are many, unless `always`."""
+    """Window by window by `join`; by `plain` where windows have fewer rows than `least`, unless `always`.
+
+    With `if_many`, only where there are so many pairs that finding each once saves nothing, and they need too much
+    memory at once.
+    """
 
     plain: SlidingMatcher
     join: OneWindow
-    always: bool
+    always: bool = False
+    least: int = ROWS_A_WINDOW
+    if_many: bool = False
 
     def completes(self, before: int, watermark: int) -> bool:
         return self.plain.completes(before, watermark)
@@ -37,7 +43,8 @@ class OverlapMatcher:
         held = [Held(*windows.held(rows.times, side)) for side, rows in enumerate((left, right))]
         now = [clipped(each, after, upto) for each in held]
         numbers = np.unique(np.concatenate([ranges(each.first, each.first + each.counts) for each in now]))
-        if not self.always and len(numbers) * ROWS_A_WINDOW > len(left) + len(right):
+        small = len(numbers) * self.least > len(left) + len(right)
+        if not self.always and (small or (self.if_many and not self.plain.are_many(left, right, now))):
             return self.plain.emit(left, right, before, watermark)
         join = self.join.over(left, right)
         made = (batch for run in self._runs(numbers, now) for batch in join(run))

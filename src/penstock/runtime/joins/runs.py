@@ -69,8 +69,16 @@ class WindowJoin:
         parts = self.pairing.parts_of_window(left, right, codes, self.how)
         if parts is None:
             yield self._joined(left, right, codes)
-        else:
-            yield from (Results(*pairs) for pairs in parts)
+            return
+        strays = self.how in ("right", "full")
+        alone = np.full(len(right) if strays else 0, True)
+        for own, other in parts:
+            if strays:
+                alone[other[other != NOBODY]] = False
+            yield Results(own, other)
+        rows = np.flatnonzero(alone)
+        if len(rows):
+            yield Results(np.full(len(rows), NOBODY), rows)
 
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
         """The results of one window, in order."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
-from penstock.runtime.joins.results import NOBODY, Emitted, Residual, Results, Shape, pairs_of
+from penstock.runtime.joins.lanes import Kernels, Ranges, find, lay, number_keys
+from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Emitted, Residual, Results, Shape, pairs_of
 from penstock.runtime.lanes.framing import Bounds, within_reach
 from penstock.runtime.lanes.reducers import ranges
 from penstock.runtime.lanes.rows import Rows
@@ -128,6 +131,34 @@ class Held:
 
 
 @dataclass(frozen=True)
+class _Near:
+    """Some rows of both sides, the windows that hold each of all rows, and who is near whom."""
+
+    now: list[Held]
+    some: list[np.ndarray]
+    rows: list[Rows]
+    found: Ranges
+
+    def results(self) -> int:
+        """About how many results these rows have."""
+        several = sum(int(each.counts.sum()) for each in self.now) / max(sum(map(len, self.some)), 1)
+        return int(self.found.counts.sum() * several)
+
+    def cuts(self) -> list[int]:
+        """Windows after which to cut, so that about MOST_PAIRS results are made at once; none if there are not as many."""
+        parts = self.results() // MOST_PAIRS
+        if not parts:
+            return []
+        first = np.sort(
+            np.concatenate([each.first[some] for each, some in zip(self.now, self.some, strict=True)])
+        )
+        # Between windows that begin a row: so many groups that each is given about as many rows.
+        places = np.linspace(0, len(first) - 1, parts + 2)[1:-1].astype(int)
+        found: list[int] = np.unique(first[places]).tolist()
+        return found
+
+
+@dataclass(frozen=True)
 class SlidingMatcher:
     """Joins in windows that overlap."""
 
@@ -148,8 +179,23 @@ class SlidingMatcher:
         kept = self.kept(left, right, held, upto, watermark)
         if after == upto or not (len(left) or len(right)):
             return [], *kept
-        results = self._results(left, right, held, after, upto)
-        return self.shape.batches(results, left, right, self.kernels.threads), *kept
+        return self._made(left, right, held, after, upto), *kept
+
+    def _made(
+        self, left: Rows, right: Rows, held: list[Held], after: int, upto: int
+    ) -> Iterator[pa.RecordBatch]:
+        threads = self.kernels.threads
+        if self.how in ("semi", "anti"):
+            yield from self.shape.batches(self._chosen(left, right, held, after, upto), left, right, threads)
+            return
+        near = self._near(left, right, [clipped(each, after, upto) for each in held])
+        cuts = near.cuts()
+        if not cuts:
+            yield from self.shape.batches(self._results(near), left, right, threads)
+            return
+        for since, until in pairwise([after, *cuts, upto]):
+            near = self._near(left, right, [clipped(each, since, until) for each in held])
+            yield from self.shape.batches(self._results(near), left, right, threads)
 
     def kept(
         self, left: Rows, right: Rows, held: list[Held], upto: int, watermark: int
@@ -161,12 +207,14 @@ class SlidingMatcher:
             open_yet[1] |= right.times > max(watermark - past - future - 2, NEVER)
         return open_yet[0], open_yet[1]
 
-    def _results(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
-        if self.how in ("semi", "anti"):
-            return self._chosen(left, right, held, after, upto)
-        now = [clipped(each, after, upto) for each in held]
-        some = [np.flatnonzero(each.counts) for each in now]
-        own, other = self._pairs(left, right, some)
+    def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
+        """Whether there are more results than rows in windows, and more than are made at once."""
+        return self._near(left, right, now).results() >= max(
+            MOST_PAIRS, sum(int(each.counts.sum()) for each in now)
+        )
+
+    def _results(self, near: _Near) -> Results:
+        now, (own, other) = near.now, self._listed(near)
         first = np.maximum(now[0].first[own], now[1].first[other])
         last = np.minimum(now[0].last[own], now[1].last[other])
         pair = np.repeat(np.arange(len(own)), np.maximum(last - first + 1, 0))
@@ -183,8 +231,9 @@ class SlidingMatcher:
         start, end = self.windows.bounds(window[order])
         return Results(left[order], right[order], start, end)
 
-    def _pairs(self, left: Rows, right: Rows, some: list[np.ndarray]) -> Pairs:
-        """The pairs of rows near enough to share a window, among some of each side."""
+    def _near(self, left: Rows, right: Rows, now: list[Held], some: list[np.ndarray] | None = None) -> _Near:
+        """The rows near enough to share a window, among those that lie in one, or some of each side."""
+        some = some or [np.flatnonzero(each.counts) for each in now]
         rows = [
             each if len(which) == len(each) else each.chosen(which)
             for each, which in zip((left, right), some, strict=True)
@@ -196,16 +245,18 @@ class SlidingMatcher:
         own = lay(numbers.left, numbers.lanes, rows[0].times, self.kernels)
         other = lay(numbers.right, numbers.lanes, rows[1].times, self.kernels)
         past, future = self.windows.reach()
-        found = find(own, other, (-past, future), self.kernels)
-        pairs = pairs_of(found, self.residual, rows[0], rows[1], self.kernels)
-        return some[0][pairs[0]], some[1][pairs[1]]
+        return _Near(now, some, rows, find(own, other, (-past, future), self.kernels))
+
+    def _listed(self, near: _Near) -> Pairs:
+        pairs = pairs_of(near.found, self.residual, near.rows[0], near.rows[1], self.kernels)
+        return near.some[0][pairs[0]], near.some[1][pairs[1]]
 
     def _chosen(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
         """Left rows whose last window is complete now, by whether they share any window with a partner."""
         mine = held[0]
         due = (mine.last > after) & (mine.last <= upto) & (mine.last >= mine.first)
         some = np.flatnonzero(due)
-        own, other = self._pairs(left, right, [some, np.arange(len(right))])
+        own, other = self._listed(self._near(left, right, held, [some, np.arange(len(right))]))
         sharing = np.maximum(mine.first[own], held[1].first[other]) <= np.minimum(
             mine.last[own], held[1].last[other]
         )
