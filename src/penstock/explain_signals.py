@@ -38,7 +38,7 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
 
 def _dense_reasons(body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
     found = dense(body.program, [(each.schema, each.time) for each in sources])
-    reach = found.reach
+    reach = found.reach.flat
     cut = (
         "one thread, as each result reads earlier ones"
         if found.sequential

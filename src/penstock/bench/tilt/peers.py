@@ -71,6 +71,26 @@ def scipy_energy(tables: Sequence[pa.Table]) -> Run:
     return run
 
 
+def scipy_vibration(tables: Sequence[pa.Table]) -> Run:
+    """Stretches as the rows of a matrix. All three results are made, the first is compared."""
+    from scipy.stats import kurtosis  # noqa: PLC0415 - as above
+
+    rows = tables[0].column(0).to_numpy().reshape(-1, 100)
+
+    def run() -> Any:
+        rms = np.sqrt((rows * rows).mean(axis=1))
+        crest = np.abs(rows).max(axis=1) / rms
+        return kurtosis(rows, axis=1, fisher=False), rms, crest
+
+    return lambda: run()[0]
+
+
+def numpy_views(tables: Sequence[pa.Table]) -> Run:
+    """Stretches as the rows of a matrix, their ones counted."""
+    rows = tables[0].column(0).to_numpy().reshape(-1, 100)
+    return lambda: (rows == 1).sum(axis=1).astype(np.float64)
+
+
 def _polars_rsi(pl: Any, x: Any) -> Any:
     change = x.diff()
     gains = pl.when(change > 0).then(change).otherwise(0.0).rolling_sum(14, min_samples=1)
@@ -129,5 +149,7 @@ PEERS: dict[str, tuple[tuple[str, Maker, float | None], ...]] = {
     "fraud": (("Polars", polars(_polars_fraud), 3.0), ("pandas", pandas(_pandas_fraud), 3.0)),
     "rsi": (("Polars", polars(_polars_rsi), 8.0),),
     "pan-tompkins": (("SciPy", scipy_energy, 3.0),),
+    "vibration": (("SciPy", scipy_vibration, 3.0),),
+    "ysb-reduced": (("NumPy", numpy_views, 3.0),),
 }
 """For each application, the peers that can answer it, and how many times as fast Penstock must be."""

@@ -53,7 +53,7 @@ class DenseProgram(Protocol):
     def kept(self) -> tuple[int, ...]:
         """How many past results each feedback remembers."""
 
-    past: int
+    past: int  # positions before the windows, and after those, that results depend on
     future: int
     lasting: int
     shortest: int
@@ -126,13 +126,13 @@ class DenseSignals:
         sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column in which nothing can be null
         nulls = [False for _ in columns]
         for begin, end, edge in self._parts(samples, lo, hi):
-            call = self._computed(nullable, edge, samples, (begin, end), lo, columns)
+            call, whole = self._computed(nullable, edge, samples, (begin, end), lo, columns)
             part = slice(self._place(begin, lo), self._place(end, lo))
             for i, output in enumerate(call.outputs):
                 if output.valid is None:
                     sure[i].append(part)
                 else:
-                    nulls[i] |= not columns[i].valid[part].all()
+                    nulls[i] |= not whole[i]
         return [_marked(*each) for each in zip(columns, sure, nulls, strict=True)]
 
     def room(self, lo: int, hi: int) -> list[Column]:
@@ -144,11 +144,11 @@ class DenseSignals:
     # -- cutting -------------------------------------------------------------------------------------
 
     def _parts(self, samples: Sequence[Samples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
-        """Cut off what lies near the beginning and the end of the samples."""
+        """Cut off what lies near the beginning and the end of the samples: where grids meet, windows are whole."""
         program = self.program
         total = min(each.total for each in samples)
-        first = self._down(program.past + program.grid - 1)
-        last = max(self._down(total - program.future), first)
+        first = self._down(max(program.past, lo) + program.grid - 1)
+        last = max(self._down(min(total - program.future, hi)), first)
         for begin, end, edge in (
             (lo, min(hi, first), True),
             (max(lo, first), min(hi, last), False),
@@ -173,33 +173,44 @@ class DenseSignals:
         positions: tuple[int, int],
         lo: int,
         columns: Sequence[Column],
-    ) -> DenseCall:
-        """Compute some positions by one kernel; where 64 bits do not do for a sum, again with 128."""
+    ) -> tuple[DenseCall, list[bool]]:
+        """Compute some positions by one kernel; where 64 bits do not do for a sum, again with 128.
+
+        Tell with it which columns have all their values.
+        """
         before = [(values.copy(), valid.copy()) for values, valid in self.histories]
         while True:
             call = self.program.call(nullable, edge, self.wide, not edge and self._lost())
-            statuses = self._statuses(call, samples, positions, lo, columns)
+            done = self._done(call, samples, positions, lo, columns)
+            statuses = [status for status, _ in done]
             if NEED_WIDE not in statuses:
                 break
             self.wide, self.histories = True, before
         if any(statuses):
             raise OverflowError(_FAILED)
-        return call
+        return call, [all(each) for each in zip(*(whole for _, whole in done), strict=True)]
 
-    def _statuses(
+    def _done(
         self,
         call: DenseCall,
         samples: Sequence[Samples],
         positions: tuple[int, int],
         lo: int,
         columns: Sequence[Column],
-    ) -> list[int]:
+    ) -> list[tuple[int, list[bool]]]:
+        """Call the kernel for each slice: its status, and which columns have all their values."""
         given = self._given(call, samples)
-        found: list[int] = []
+        found: list[tuple[int, list[bool]]] = []
 
         def work(begin: int, end: int) -> Callable[[], None]:
             results = self._results(call, columns, begin, lo)
-            return lambda: found.append(self._call(call, given | results, begin, end))
+            part = slice(self._place(begin, lo), self._place(end, lo))
+
+            def run() -> None:
+                status = self._call(call, given | results, begin, end)
+                found.append((status, _whole(call, columns, part)))
+
+            return run
 
         run_on_threads([work(*each) for each in self._slices(*positions)], self.threads)
         return found
@@ -250,6 +261,14 @@ class DenseSignals:
 
     def _kept(self, place: int) -> int:
         return self.program.kept[place]
+
+
+def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool]:
+    """Whether each column has all its values in a part; the flags were just written, so they are near."""
+    return [
+        output.valid is None or bool(column.valid[part].view(np.bool_).all())
+        for output, column in zip(call.outputs, columns, strict=True)
+    ]
 
 
 def _marked(column: Column, sure: list[slice], nulls: bool) -> Column:

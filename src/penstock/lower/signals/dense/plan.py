@@ -313,11 +313,11 @@ class Plan:
 
     @property
     def reach(self) -> Need:
-        """How many positions of the inputs, before and after its own, a position of the output needs."""
+        """What a position of the output needs of the inputs."""
         found = Need()
         for this in self.objects:
             if isinstance(this.body, Sampled | Feedback) and this.name in self.needs:
-                found |= self.needs[this.name].flat
+                found |= self.needs[this.name]
         return found
 
 

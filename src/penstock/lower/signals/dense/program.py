@@ -65,7 +65,7 @@ class Dense:
 
     @property
     def reach(self) -> Need:
-        """How many positions before, and after, its own a result can depend on."""
+        """What a result can depend on."""
         return self._edge_plan({}, wide=False).reach
 
     @property
