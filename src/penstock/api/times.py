@@ -82,7 +82,8 @@ def _explicit(schema: pa.Schema, name: str, unit: str | None) -> Time:
         return Time(name, dtype, unit)
     if kind_of(dtype) not in ("timestamp", "date"):
         raise ExpressionTypeError(
-            f"the time column {name!r} is {dtype}; time is a timestamp, a date or an integer: cast it first"
+            f"the time column {name!r} is {dtype}; time is a timestamp, a date or an integer: cast it first, or, in files "
+            f"of text, say how to read it, as in schema={{{name!r}: 'timestamp[us]', …}}"
         )
     if unit not in (None, own):
         raise DurationError(f"unit={unit!r} is for integer columns; the time column {name!r} is {dtype}")

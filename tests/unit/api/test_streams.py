@@ -205,6 +205,7 @@ MISTAKES = [
     (pk.WindowError, "no further options", lambda: SUMS.window(every="1s")),
     (pk.WindowError, "inside the window", lambda: EVENTS.window(pk.tumbling("1s"), every="1s")),
     (pk.WindowError, "no time any more", lambda: EVENTS.drop("ts").window("1s")),
+    (pk.ExpressionTypeError, "say how to read it, as in schema=", lambda: pk.stream("s", SCHEMA, time="k")),
     (pk.DurationError, "no unit 'x'", lambda: EVENTS.window("10x")),
     (pk.DurationError, "not a duration", lambda: EVENTS.window(1.5)),
     (pk.DurationError, "bare number", lambda: EVENTS.window(10)),

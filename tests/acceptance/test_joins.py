@@ -1,0 +1,98 @@
+"""Joins worked out by hand: which columns they have, who meets whom, and what nulls and ties do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import penstock as pk
+
+LEFT = pk.from_arrow(
+    pa.table({"t": [1, 5, 12, 13], "k": ["a", "b", "a", None], "x": [1, 2, 3, 4]}), time="t", name="left"
+)
+RIGHT = pk.from_arrow(
+    pa.table({"t": [2, 3, 11, 14], "k": ["a", "a", "b", None], "y": [10, 20, 30, 40]}), time="t", name="right"
+)
+IN_WINDOWS = ["window_start", "window_end", "k", "t", "x", "t_right", "y", "join_time"]
+PAIRS = [(0, 10, "a", 1, 1, 2, 10, 2), (0, 10, "a", 1, 1, 3, 20, 3)]
+ALONE_LEFT = [
+    (0, 10, "b", 5, 2, None, None, 5),
+    (10, 20, "a", 12, 3, None, None, 12),
+    (10, 20, None, 13, 4, None, None, 13),
+]
+ALONE_RIGHT = [(10, 20, "b", None, None, 11, 30, 11), (10, 20, None, None, None, 14, 40, 14)]
+
+
+def _rows(query: pk.Stream) -> list[tuple[Any, ...]]:
+    return sorted((tuple(row.values()) for row in query.collect().to_pylist()), key=str)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", PAIRS),
+        ("left", PAIRS + ALONE_LEFT),
+        ("right", PAIRS + ALONE_RIGHT),
+        ("full", PAIRS + ALONE_LEFT + ALONE_RIGHT),
+    ],
+)
+def test_keys_are_coalesced_and_null_keys_meet_nobody(how: str, expected: list[tuple[Any, ...]]) -> None:
+    joined = LEFT.join(RIGHT, on="k", window=pk.tumbling(10), how=how)
+    assert joined.schema.names == IN_WINDOWS
+    assert _rows(joined) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("semi", [(1, "a", 1)]), ("anti", [(12, "a", 3), (13, None, 4), (5, "b", 2)])]
+)
+def test_semi_and_anti_joins_have_the_left_columns(how: str, expected: list[tuple[Any, ...]]) -> None:
+    joined = LEFT.join(RIGHT, on="k", window=pk.tumbling(10), how=how)
+    assert joined.schema.names == ["t", "k", "x"]
+    assert _rows(joined) == sorted(expected, key=str)
+
+
+def test_both_ends_of_an_interval_count() -> None:
+    """Right less left: 2 - 12 = -10 and 11 - 5 = 6."""
+    joined = LEFT.join(RIGHT, on="k", within=(-10, 6))
+    assert joined.schema.names == IN_WINDOWS[2:]
+    assert _rows(joined) == sorted(
+        [
+            ("a", 1, 1, 2, 10, 2),
+            ("a", 1, 1, 3, 20, 3),
+            ("a", 12, 3, 2, 10, 12),
+            ("a", 12, 3, 3, 20, 12),
+            ("b", 5, 2, 11, 30, 11),
+        ],
+        key=str,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [1, 2, None]),
+        ({"direction": "forward"}, [1, 3, None]),
+        ({"direction": "nearest"}, [1, 3, None]),
+        ({"allow_exact_matches": False}, [None, 2, None]),
+        ({"tolerance": 0}, [1, None, None]),
+    ],
+)
+def test_as_of_joins_keep_every_left_row(options: dict[str, Any], expected: list[int | None]) -> None:
+    trades = pk.from_arrow(pa.table({"t": [1, 5, 10], "k": ["a", "a", None]}), time="t", name="trades")
+    table = pa.table({"t": [1, 4, 6, 9], "k": ["a", "a", "a", None], "y": [1, 2, 3, 4]})
+    joined = trades.join_asof(pk.from_arrow(table, time="t", name="quotes"), by="k", **options).collect()
+    assert joined.column_names == ["t", "k", "t_right", "y"]
+    assert joined["y"].to_pylist() == expected
+
+
+def test_every_left_row_aggregates_the_right_ones_around_it() -> None:
+    around = LEFT.join_rolling(RIGHT, by="k", within=(-10, 2)).agg(n=pk.count(), most=pk.max("y"))
+    assert around.collect().to_pydict() == {
+        "t": [1, 5, 12, 13],
+        "k": ["a", "b", "a", None],
+        "x": [1, 2, 3, 4],
+        "n": [2, 0, 2, 0],
+        "most": [20, None, 20, None],
+    }
