@@ -12,26 +12,35 @@ from penstock.runtime.lanes.rows import Rows, no_rows
 
 @dataclass
 class Waiting:
-    """Rows of one schema, as they came; `oldest` is the earliest time among them."""
+    """Rows of one schema, as they came. Their times are only looked at when somebody asks for the earliest."""
 
     schema: pa.Schema
     pieces: list[Rows] = field(init=False, default_factory=list)
-    oldest: int = field(init=False, default=FOREVER)
+    _unseen: list[Rows] = field(init=False, default_factory=list)
+    _earliest: int = field(init=False, default=FOREVER)
 
     def add(self, rows: Rows) -> None:
         self.pieces.append(rows)
-        self.oldest = min(self.oldest, _oldest(rows))
+        self._unseen.append(rows)
+
+    @property
+    def oldest(self) -> int:
+        """The earliest time among them."""
+        self._earliest = min([self._earliest, *map(_oldest, self._unseen)])
+        self._unseen = []
+        return self._earliest
 
     @property
     def rows(self) -> Rows:
         """All of them."""
         if len(self.pieces) != 1:
             self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
+            self._unseen = list(self.pieces) if self._unseen else []  # what they were made of is let go
         return self.pieces[0]
 
     def replace(self, rows: Rows) -> None:
         """Let these wait instead."""
-        self.pieces, self.oldest = [rows], _oldest(rows)
+        self.pieces, self._unseen, self._earliest = [rows], [rows], FOREVER
 
     def take(self) -> Rows:
         """All of them; nobody waits any more."""
