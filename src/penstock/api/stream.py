@@ -187,8 +187,7 @@ class Stream(JoinVerbs):
     ) -> Windowed:
         """Cut time into windows: `window("10s")`, `window("1h", every="5m")`, `window(pk.tumbling("10s"))`.
 
-        `by=` groups each window by one column or several. Without a size, rows are regrouped by the
-        window they already carry.
+        `by=` groups each window by one column or several. Without a size, rows keep the window they already carry.
         """
         return windowed(self, window, every, offset, tz, by)
 
@@ -268,10 +267,9 @@ class Stream(JoinVerbs):
         metrics: Metrics | None = None,
         **bindings: Any,
     ) -> pa.Table:
-        """Run over all data and give the result as a table.
+        """Run over all data, bound by the stream's name, and give the result as a table: `collect(events=table)`.
 
-        Data is bound by the stream's name, `collect(events=table)`; the sole stream's data, or a
-        mapping of names to data, may also come first.
+        The sole stream's data, or a mapping of names to data, may also come first.
         """
         from penstock.api.execute import collect  # noqa: PLC0415 - the compiler loads when a query runs
 
