@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
-from penstock.bench.measure import MINIMUM_REPEAT
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
 from penstock.dense_programs import CompiledDense
@@ -31,13 +30,9 @@ class Compiler:
     seconds: float = 0.0
 
     def __call__(self, kernel: Kernel) -> Call:
-        effort = Effort.QUICK if kernel.name == EDGE else Effort.FULL
-        took = []
-        for _ in range(MINIMUM_REPEAT):  # the best counts, as everywhere
-            begin = time.process_time()
-            made = compile_kernel(kernel, effort=effort)
-            took.append(time.process_time() - begin)
-        self.seconds += min(took)
+        begin = time.process_time()
+        made = compile_kernel(kernel, effort=Effort.QUICK if kernel.name == EDGE else Effort.FULL)
+        self.seconds += time.process_time() - begin
         return made
 
 
