@@ -62,7 +62,7 @@ class Question:
 def questions(keys: int) -> list[Question]:
     """List everything that has a target."""
     return [
-        windows("tumbling 10 s", keys, SIZE, 6.0, 40_000_000),
+        windows("tumbling 10 s", keys, SIZE, 6.0, 100_000_000),
         windows("sliding 10 s, 10 at a time", keys, SIZE // 10, 40.0, 2_000_000),
         windows("sliding 10 s, 100 at a time", 100, SIZE // 100, 200.0, 500_000),
         # Every row has a result, and results enter the JVM at a few million a second: no target for the way through Spark.
