@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -73,7 +73,12 @@ class Compiled:
     _wired: dict[tuple[str, str | None], tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
     reports: dict[str, JoinReport] = field(default_factory=dict)
 
-    @property
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return schema_of(self.plan)
+
+    @cached_property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """The columns of each stream that the query reads."""
         declared = {source.name: source for source in sources_of(self.plan)}
@@ -87,12 +92,12 @@ class Compiled:
             for name, source in declared.items()
         }
 
-    @property
+    @cached_property
     def predicates(self) -> dict[str, Expr]:
         """What is true of every row of a stream that the query looks at, for streams with rows it does not."""
         return scan_predicates(self.program)
 
-    @property
+    @cached_property
     def coarse_times(self) -> dict[str, Steps]:
         """How finely the query looks at the times of a stream, for streams of which panes are all it asks for."""
         return coarse_times(self.program)
@@ -119,7 +124,7 @@ class Compiled:
         _, specs = self.wired(engine.backend, engine.aggregator)
         counts_output = not _stateful(self.program[self.program.output], self.program)
         context = Context(engine, Metrics(), bounded)
-        return Session(specs, self.program.output, counts_output, schema_of(self.plan), context)
+        return Session(specs, self.program.output, counts_output, self.schema, context)
 
     def wired(self, backend: str, aggregator: str | None = None) -> tuple[Workshop, list[StageSpec]]:
         """The stages for a back end and an aggregator, and the place where their kernels are made.

@@ -16,7 +16,7 @@ from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.columns import RowKernel
 from penstock.lower.emission.merging import ONE_PANE
-from penstock.lower.emission.spec import EmitKernel, Output
+from penstock.lower.emission.spec import Output
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
@@ -82,10 +82,12 @@ class CompiledWindow:
         self.result = tuple(self._result(each) for each in window.body.fields)
         self.prepare = _preparation(window.host, window.source.schema)
         self.columns = self._columns()
-        self._folds: dict[Variant, RowKernel] = {}
-        self._emits: dict[tuple[Variant, bool], EmitKernel] = {}
-        self._absorbs: dict[tuple[frozenset[str], bool], RowKernel] = {}
-        self._blends: dict[tuple[frozenset[str], bool], RowKernel] = {}
+        self._null_keys: dict[frozenset[str], bool] = {}
+        self._layouts: dict[tuple[frozenset[str], bool], tuple[StateSpec, ...]] = {}
+        self._folds: dict[Variant, RowsCall] = {}
+        self._emits: dict[tuple[Variant, bool], OutputCall] = {}
+        self._absorbs: dict[tuple[frozenset[str], bool], RowsCall] = {}
+        self._blends: dict[tuple[frozenset[str], bool], RowsCall] = {}
 
     def _key(self, expr: ex.Expr) -> Key:
         dtype = type_of(expr, self._window.schema)
@@ -114,6 +116,9 @@ class CompiledWindow:
         return self.time.period is not None and name == self.time.column
 
     def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
+        return _once(self._layouts, (nullable, wide), lambda: self._layout(nullable, wide))
+
+    def _layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
         return tuple(
             StateSpec(state.type, state.identity, monoid.guarded, monoid.text)
             for monoid in self._window.monoids(nullable, wide)
@@ -124,40 +129,44 @@ class CompiledWindow:
         return self._window.sources(old, new)
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
-        return self._window.keys_nullable(nullable)
+        return _once(self._null_keys, nullable, lambda: self._window.keys_nullable(nullable))
 
     def fold(self, variant: Variant) -> RowsCall:
-        kernel = _once(
+        return _once(
             self._folds,
             variant,
-            lambda: self._window.fold(variant.key_table, variant.nullable, variant.wide),
-        )
-        return RowsCall(self._workshop.call((self, "fold", variant), lambda: kernel.kernel), kernel.bindings)
-
-    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        kernel = _once(
-            self._emits,
-            (variant, several_panes),
-            lambda: self._window.emit(
-                variant.nullable,
-                variant.wide,
-                self._sliding if several_panes else ONE_PANE,
-                variant.key_table,
+            lambda: self._rows_call(
+                ("fold", variant),
+                self._window.fold(variant.key_table, variant.nullable, variant.wide),
             ),
         )
+
+    def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
+        return _once(self._emits, (variant, several_panes), lambda: self._emit(variant, several_panes))
+
+    def _emit(self, variant: Variant, several_panes: bool) -> OutputCall:
+        merging = self._sliding if several_panes else ONE_PANE
+        kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
         scratch = tuple(ScratchRows(each.parameter, each.type, each.deep) for each in kernel.scratch)
         return OutputCall(call, output_columns(kernel.outputs), kernel.bindings, scratch)
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        kernel = _once(self._absorbs, (nullable, wide), lambda: self._window.absorb(nullable, wide))
-        call = self._workshop.call((self, "absorb", nullable, wide), lambda: kernel.kernel)
-        return RowsCall(call, kernel.bindings)
+        key = nullable, wide
+        return _once(
+            self._absorbs,
+            key,
+            lambda: self._rows_call(("absorb", *key), self._window.absorb(nullable, wide)),
+        )
 
     def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        kernel = _once(self._blends, (nullable, wide), lambda: self._window.blend(nullable, wide))
-        call = self._workshop.call((self, "blend", nullable, wide), lambda: kernel.kernel)
-        return RowsCall(call, kernel.bindings)
+        key = nullable, wide
+        return _once(
+            self._blends, key, lambda: self._rows_call(("blend", *key), self._window.blend(nullable, wide))
+        )
+
+    def _rows_call(self, name: tuple[Hashable, ...], kernel: RowKernel) -> RowsCall:
+        return RowsCall(self._workshop.call((self, *name), lambda: kernel.kernel), kernel.bindings)
 
     def index(self, width: int) -> Call:
         return self._workshop.index(width)

@@ -46,7 +46,7 @@ def collect(
     batches += session.finish()
     if metrics is not None:
         metrics.update(session.metrics)
-    return pa.Table.from_batches(batches, schema=stream.schema), session.metrics
+    return pa.Table.from_batches(batches, schema=compiled.schema), session.metrics
 
 
 def require_streams(stream: Stream) -> None:

@@ -59,8 +59,9 @@ def column_type(name: str, schema: pa.Schema) -> pa.DataType:
     """Find a column's type, suggesting similar names if there is no such column."""
     if not isinstance(name, str):
         raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
-    if name in schema.names:
-        return schema.field(name).type
+    place = schema.get_field_index(name)
+    if place >= 0:
+        return schema.field(place).type
     near = get_close_matches(name, schema.names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise UnknownColumnError(f"there is no column {name!r}{hint} (columns: {listed(schema.names)})")

@@ -21,7 +21,7 @@ from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
 # Fewer results than this are not worth a thread of their own (nor the merging of its first window).
-CELLS_PER_THREAD = 1 << 14
+CELLS_PER_THREAD = 1 << 16
 
 
 @dataclass(frozen=True)

@@ -99,10 +99,24 @@ def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:
 
 def values_view(array: pa.Array) -> np.ndarray:
     """A view of a fixed-width array's values, nulls holding whatever is stored there."""
-    dtype = array.type
-    kind = "f" if pa.types.is_floating(dtype) else "u" if pa.types.is_unsigned_integer(dtype) else "i"
-    numpy_dtype = np.dtype(f"{kind}{dtype.bit_width // 8}")
+    dtype = _VIEWS.get(array.type.id) or _view_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
-        return np.zeros(0, numpy_dtype)
-    return np.frombuffer(buffer, numpy_dtype, len(array), array.offset * numpy_dtype.itemsize)
+        return np.zeros(0, dtype)
+    return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+
+
+def _view_type(dtype: pa.DataType) -> np.dtype:
+    kind = "f" if pa.types.is_floating(dtype) else "u" if pa.types.is_unsigned_integer(dtype) else "i"
+    return np.dtype(f"{kind}{dtype.bit_width // 8}")
+
+
+# Every task asks for the views of its columns, so the usual types are known by their numbers.
+_VIEWS = {
+    each.id: _view_type(each)
+    for each in (
+        *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
+        *(pa.float32(), pa.float64(), pa.timestamp("ns"), pa.duration("ns"), pa.date32(), pa.date64()),
+    )
+}

@@ -12,7 +12,7 @@ from penstock.errors import EngineError, UnsupportedError
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
-SMALLEST_SHARE = 16  # of a thread's rows, in its last tasks
+SMALLEST_SHARE = 32  # of a thread's rows, in its last tasks
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 

@@ -251,7 +251,7 @@ class WindowStage:
         Where that would be too much copying, everything is brought into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
-        if len(busy) > 1 and not any(worker.sparse for worker in busy):
+        if len(busy) > 1 and not any(worker.sparse for worker in busy) and not _soon_together(busy):
             runs = _runs(_disjoint(busy))
             held = _lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
             if held is not None:
@@ -274,6 +274,13 @@ class WindowStage:
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:
     return Flow(flow.batch.slice(begin, end - begin), None, flow.first_row + begin)
+
+
+def _soon_together(workers: list[Worker]) -> bool:
+    """Whether one table of all is made sooner than several are emitted: all are copied, and not many cells."""
+    first, *others = workers
+    alike = all(first.same_columns(other) for other in others)
+    return alike and sum(worker.cells for worker in workers) < CELLS_WORTH_THREADS
 
 
 def _disjoint(workers: list[Worker]) -> list[Worker]:
@@ -331,7 +338,7 @@ def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
 
 
 def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:
-    bounds = np.linspace(0, len(tasks), threads + 1).astype(int)
+    bounds = [len(tasks) * place // threads for place in range(threads + 1)]
     return [deque(tasks[begin:end]) for begin, end in pairwise(bounds)]
 
 

@@ -215,7 +215,7 @@ class Worker:
     def absorb_slots(self, other: Worker, slots: np.ndarray) -> None:
         """Merge some of another worker's panes into our table."""
         assert other.table is not None
-        if self._same_columns(other):
+        if self.same_columns(other):
             self._blend(other, slots)
             return
         fragments = other.table.fragments(slots)
@@ -249,7 +249,7 @@ class Worker:
         self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 
-    def _same_columns(self, other: Worker) -> bool:
+    def same_columns(self, other: Worker) -> bool:
         """Whether both tables have the same key in the same column, without codes of an interner anywhere."""
         own, its = self.table, other.table
         assert own is not None and its is not None
@@ -260,14 +260,15 @@ class Worker:
     def _blend(self, other: Worker, slots: np.ndarray) -> None:
         own, its = self.table, other.table
         assert own is not None and its is not None
-        known = np.isin(its.panes[slots], own.panes[: own.slots])
-        for slot in slots[known]:
-            self._blend_pane(own, its, int(slot))
-        own.append(its, slots[~known])
+        here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
+        panes = its.panes[slots].tolist()
+        for slot, pane in zip(slots.tolist(), panes, strict=True):
+            if pane in here:
+                self._blend_pane(own, its, here[pane], slot)
+        own.append(its, slots[[pane not in here for pane in panes]])
 
-    def _blend_pane(self, own: PaneTable, its: PaneTable, slot: int) -> None:
+    def _blend_pane(self, own: PaneTable, its: PaneTable, here: int, slot: int) -> None:
         columns = own.keys.columns
-        here = int(np.flatnonzero(own.panes[: own.slots] == its.panes[slot])[0])
         done = 0
         while done < columns:
             kernel = self.program.blend(self.nullable, own.wide)

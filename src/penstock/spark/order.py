@@ -41,6 +41,29 @@ def in_order(table: pa.Table, time: str, sequence: str | None) -> pa.Table:
     return table.take(order)
 
 
+def ties(ordered: pa.Table, time: str, sequence: str | None) -> int:
+    """Count the rows that have the time and sequence of the row before them: only values told their order.
+
+    >>> ties(pa.table({"t": [1, 1, 2], "v": [3, 4, 4]}), "t", None)
+    1
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows of a DataFrame are sorted
+
+    before, after = ordered.slice(0, max(ordered.num_rows - 1, 0)), ordered.slice(1)
+    same = pc.equal(before.column(time), after.column(time))
+    if sequence is not None:
+        same = pc.and_(same, _same_values(before.column(sequence), after.column(sequence)))
+    return int(pc.sum(same).as_py() or 0)
+
+
+def _same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Tell where two columns agree, two nulls agreeing too."""
+    import pyarrow.compute as pc  # noqa: PLC0415
+
+    neither = pc.and_(pc.is_null(first), pc.is_null(second))
+    return pc.or_(neither, pc.fill_null(pc.equal(_plain(first), _plain(second)), False))
+
+
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 

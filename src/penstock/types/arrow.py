@@ -146,17 +146,21 @@ def value_type(dtype: pa.DataType) -> pa.DataType:
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
-_KINDS: tuple[tuple[str, Callable[[pa.DataType], bool]], ...] = (
-    ("null", pa.types.is_null),
-    ("bool", pa.types.is_boolean),
-    ("int", pa.types.is_signed_integer),
-    ("uint", pa.types.is_unsigned_integer),
-    ("float", lambda dtype: pa.types.is_float32(dtype) or pa.types.is_float64(dtype)),
-    ("timestamp", pa.types.is_timestamp),
-    ("date", pa.types.is_date),
-    ("duration", pa.types.is_duration),
-    ("string", lambda dtype: pa.types.is_string(dtype) or pa.types.is_large_string(dtype)),
-)
+_KINDS = {
+    dtype.id: kind
+    for kind, family in (
+        ("null", (pa.null(),)),
+        ("bool", (pa.bool_(),)),
+        ("int", (pa.int8(), pa.int16(), pa.int32(), pa.int64())),
+        ("uint", (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())),
+        ("float", (pa.float32(), pa.float64())),
+        ("timestamp", (pa.timestamp("ns"),)),
+        ("date", (pa.date32(), pa.date64())),
+        ("duration", (pa.duration("ns"),)),
+        ("string", (pa.string(), pa.large_string())),
+    )
+    for dtype in family
+}
 
 
 def kind_of(dtype: pa.DataType) -> str:
@@ -167,8 +171,7 @@ def kind_of(dtype: pa.DataType) -> str:
     >>> kind_of(pa.dictionary(pa.int8(), pa.string()))
     'string'
     """
-    plain = value_type(dtype)
-    return next((kind for kind, holds in _KINDS if holds(plain)), "other")
+    return _KINDS.get(value_type(dtype).id, "other")
 
 
 def tick_unit(dtype: pa.DataType) -> str | None:

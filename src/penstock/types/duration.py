@@ -6,6 +6,7 @@ import operator
 import re
 from datetime import timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import SupportsIndex
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
@@ -46,11 +47,13 @@ def _described(given: object) -> str:
     )
 
 
+@lru_cache(256)  # a query reads each of its few durations many times
 def _parse(text: str, what: str) -> Fraction:
     return sum((count * _unit(name, text, what) for count, name in _parts(text, what)), Fraction(0))
 
 
-def _parts(text: str, what: str) -> list[tuple[Fraction, str]]:
+@lru_cache(256)
+def _parts(text: str, what: str) -> tuple[tuple[Fraction, str], ...]:
     """Split a duration into signed counts and the names of their units."""
     body = text.strip()
     sign = -1 if body.startswith("-") else 1
@@ -61,7 +64,7 @@ def _parts(text: str, what: str) -> list[tuple[Fraction, str]]:
         position = found.end()
     if position == 0 or position != len(body):
         raise DurationError(f"{what} is {text!r}, which is not a duration; {_HOW}")
-    return parts
+    return tuple(parts)
 
 
 def _unit(name: str, text: str, what: str) -> int:
@@ -190,6 +193,10 @@ def written(duration: timedelta) -> str:
 
 
 def _is_integer(given: object) -> bool:
+    if isinstance(
+        given, (str, timedelta)
+    ):  # looking for a protocol takes longer than all else about a duration
+        return False
     return isinstance(given, SupportsIndex) and not isinstance(given, (bool, type))
 
 

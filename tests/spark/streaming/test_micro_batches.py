@@ -130,6 +130,26 @@ def test_rows_that_a_filter_rejects_and_rows_without_a_time_are_counted_once_and
     assert (found.read, found.accepted, found.filtered, found.malformed) == (4, 1, 2, 1)
 
 
+@pytest.mark.parametrize(
+    ("sequence", "aggregate", "ties"),
+    [(None, pk.first("v"), 2), ("n", pk.first("v"), 1), (None, pk.sum("v"), 0)],
+    ids=["values decide", "a sequence decides but for nulls", "nobody sees the order"],
+)
+def test_rows_that_only_their_values_put_in_order_are_counted(
+    sequence: str | None, aggregate: pk.Expr, ties: int
+) -> None:
+    columns = {"t": "int64", "n": "int64", "v": "int64"}
+    query = pk.stream("s", columns, time="t", sequence=sequence).window(10).agg(a=aggregate)
+    running = LocalStream(query, 2)
+    running.batch(
+        [
+            pa.table({"t": [1, 1, 3], "n": [2, 1, None], "v": [7, 5, 4]}),
+            pa.table({"t": [3, 4], "n": pa.array([None, 1], pa.int64()), "v": [6, 5]}),
+        ]
+    )
+    assert running.metrics.ties == ties
+
+
 def test_a_batch_that_failed_is_run_again_as_if_it_had_never_been() -> None:
     query = declared("1s")["sliding"]
     parts = cut(TABLE, [50, 100])

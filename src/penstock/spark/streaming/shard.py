@@ -19,7 +19,7 @@ from penstock.runtime.state.kept import marked, marks
 from penstock.runtime.state.merging import with_fresh
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
-from penstock.spark.order import in_order
+from penstock.spark.order import in_order, ties
 from penstock.spark.streaming.counting import counted
 from penstock.spark.streaming.edges import Aside, Silence
 from penstock.spark.streaming.scatter import MARK, PANES, ROWS, Mark
@@ -28,7 +28,7 @@ from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
-COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted")
+COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Shard:
         results = run.push(ordered, aside)
         results += run.advance(latest, _marks(ordered), label == self.first, silence)
         state = run.save(latest, heard)
-        counts = {name: getattr(run.session.metrics, name) - before[name] for name in COUNTS}
+        counts = {name: getattr(run.session.metrics, name) - before.get(name, 0) for name in COUNTS}
         if self.updates:
             results = run.updates(tables, results)
             counts["emitted"] = sum(batch.num_rows for batch in results)
@@ -143,9 +143,11 @@ class _Run:
         return results
 
     def _rows(self, source: Source, table: pa.Table) -> pa.Table:
-        if source.name in self.shard.by_value:
-            return in_order(table, source.time.column, source.sequence)
-        return table
+        if source.name not in self.shard.by_value:
+            return table
+        ordered = in_order(table, source.time.column, source.sequence)
+        self.session.metrics.ties += ties(ordered, source.time.column, source.sequence)
+        return ordered
 
     def advance(
         self,
