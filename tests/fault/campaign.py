@@ -25,6 +25,7 @@ from tests.fault.processes import kill, kill_all, started, victims
 KINDS = ("driver", "jvm", "worker")
 PATIENCE = 420.0  # seconds until a driver that has not ended is taken for stuck
 WORKERS_A_LIFE = 8
+PAUSE = 3.0  # seconds at most between a moment of interest, or a kill, and the next kill: some batches' time
 
 
 @dataclass
@@ -107,7 +108,7 @@ class Campaign:
         many = chance.randint(2, WORKERS_A_LIFE) if kind == "worker" else 1
         _wait(process, folder, chance)
         killed = False
-        while many and not _ended(process, chance.uniform(0.1, 6)):
+        while many and not _ended(process, chance.uniform(0.1, PAUSE)):
             targets = victims(process.pid, kind)  # none while it starts
             if targets and kill(chance.choice(targets)):
                 self.kills[kind] += 1

@@ -14,7 +14,7 @@ from tests.fault.driver import views
 from tests.spark.agree import assert_same
 from tests.spark.streaming.feed import Feed
 
-FILES = 6
+FILES = 12  # a batch each: what lives longer can be killed more often
 ROWS = 200
 LATE = -1_000_000_000  # long before all others: late from the second file on
 TIMELESS = 3  # rows of each file that have no time

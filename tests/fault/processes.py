@@ -14,6 +14,8 @@ from pathlib import Path
 from penstock.spark.session import DAEMON
 
 ROOT = Path(__file__).parents[2]
+# A JVM that soon dies gains nothing from the slower of its compilers, which takes most of the time until a first batch.
+JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def started(folder: Path, *options: str) -> subprocess.Popen[bytes]:
     with (folder / "driver.log").open("ab") as log:
         return subprocess.Popen(
             command,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, **JAVA, "PYTHONPATH": paths},
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
