@@ -52,9 +52,11 @@ def calibration(scale: float = 1.0) -> Iterator[tuple[str, Micro]]:
 
 def _calibration_points() -> Sequence[Micro]:
     return (
-        *(Micro(rate, rate, window_ms=700) for rate in (60, 900, 2300, 4700, 9000, 17000, 30000)),
+        *(Micro(rate, rate, window_ms=700) for rate in (60, 900, 2300, 4700, 9000, 17000)),
+        # An eager join falls behind somewhere here, and a table outgrows the cache: a hole would be expensive.
+        *(Micro(rate, rate, window_ms=700) for rate in (20500, 23500, 27500, 32000, 45000)),
         *(Micro(rate, rate, window_ms=700, scatter=True) for rate in (60, 900, 4700, 15000)),
-        *(Micro(1100, rate, window_ms=900) for rate in (2500, 9000, 20000)),
+        *(Micro(1100, rate, window_ms=900) for rate in (2500, 9000, 20000, 32000)),
         *(Micro(5000, 5000, duplicates=n, window_ms=800) for n in (4, 30, 300)),
         *(Micro(9000, 9000, key_skew=z, window_ms=800) for z in (0.6, 1.0, 1.4)),
         *(Micro(2000, 2000, time_skew=z, window_ms=900) for z in (0.7, 1.4)),

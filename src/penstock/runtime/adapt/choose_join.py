@@ -1,6 +1,6 @@
 """Choose a join algorithm: a tree for each target, calibrated on this machine or as it came with the package.
 
-    file ::= {"version": 2, "machine": text, "trees": {target: tree}}
+    file ::= {"version": 3, "machine": text, "trees": {target: tree}}
 
 The file is JSON in the private folder of compiled kernels. It is data, checked node by node when it is read;
 one that is damaged, or was measured on another machine, is not used.
@@ -20,7 +20,7 @@ from penstock.runtime.adapt.observe import Seen
 from penstock.runtime.adapt.supplied import SUPPLIED
 from penstock.runtime.adapt.tree import TARGETS, TREES, Chosen, Tree, decide, from_json, show, to_json
 
-VERSION = 2
+VERSION = 3
 FILE = "joins.json"
 
 

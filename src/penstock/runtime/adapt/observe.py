@@ -11,6 +11,7 @@ import numpy as np
 
 SAMPLE = 1 << 14  # rows of a side that are looked at: enough to see that 3 M keys repeat
 LOOKED_AT, FEWEST = 64, 512  # at a glance: one row of so many, and so many at least
+FARTHEST, SPARSEST = float(1 << 34), 64.0  # beyond: no table of all codes, no short codes, so no difference
 AT_REST = 1e9  # rows a millisecond that stand for data which are all there
 
 
@@ -68,17 +69,15 @@ def observe(
         min((each.least for each in looks), default=0),
         max((each.most for each in looks), default=0),
     )
-    milliseconds = window_ms or max(max(counts) / AT_REST, 1e-9)
     return Observed(
         float(sum(counts)),
         float(min(counts)),
-        sum(counts) / milliseconds,
-        min(counts) / milliseconds,
+        _rate(sum(counts), window_ms),
+        _rate(min(counts), window_ms),
         max((each.repeats for each in looks), default=1.0),
         max((each.hottest for each in looks), default=0.0),
-        (most - least + 1) / max(sum(counts), 1),
-        float(most - least + 1),
-        float(threads),
+        **_spans(least, most, sum(counts)),
+        threads=float(threads),
     )
 
 
@@ -95,13 +94,12 @@ class Glance:
 
     def __init__(self, left: np.ndarray, right: np.ndarray, window_ms: float, threads: int) -> None:
         rows = len(left), len(right)
-        milliseconds = window_ms or max(max(rows) / AT_REST, 1e-9)
         self._window = left, right, window_ms, threads
         self.known = {
             "rows": float(sum(rows)),
             "smaller": float(min(rows)),
-            "rate": sum(rows) / milliseconds,
-            "slower_rate": min(rows) / milliseconds,
+            "rate": _rate(sum(rows), window_ms),
+            "slower_rate": _rate(min(rows), window_ms),
             "threads": float(threads),
         }
 
@@ -112,13 +110,22 @@ class Glance:
 
     def _span(self) -> dict[str, float]:
         left, right = (side[:: max(len(side) // FEWEST, 1)] for side in self._window[:2])
-        span = int(max(left.max(), right.max())) - int(min(left.min(), right.min())) + 1
-        return {"span": float(span), "spread": span / self.known["rows"]}
+        least, most = min(left.min(), right.min()), max(left.max(), right.max())
+        return _spans(int(least), int(most), int(self.known["rows"]))
 
     def _rest(self) -> dict[str, float]:
         left, right, window_ms, threads = self._window
         seen = observe(_few(left), _few(right), window_ms, threads, (len(left), len(right)))
         return {name: seen[name] for name in FEATURES}
+
+
+def _spans(least: int, most: int, rows: int) -> dict[str, float]:
+    span = most - least + 1
+    return {"span": min(float(span), FARTHEST), "spread": min(span / max(rows, 1), SPARSEST)}
+
+
+def _rate(rows: int, window_ms: float) -> float:
+    return rows / window_ms if window_ms else AT_REST
 
 
 def _few(codes: np.ndarray) -> np.ndarray:
@@ -164,7 +171,8 @@ def _look(codes: np.ndarray, rows: int) -> _Look:
     counts = np.diff(np.concatenate([[0], changes, [len(sample)]]))
     pairs = len(sample) * (len(sample) - 1)
     alike = float((counts * (counts - 1)).sum()) / pairs if pairs else 0.0
-    hottest = float(counts.max()) / len(sample)
+    # A key that was seen once tells how small the sample is, no more.
+    hottest = float(counts.max() - 1) / len(sample)
     return _Look(1.0 + alike * (rows - 1), hottest, int(sample[0]), int(sample[-1]))
 
 

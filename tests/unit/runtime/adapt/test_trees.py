@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.errors import EngineError, StateError
 from penstock.runtime.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
 from penstock.runtime.adapt.grow import Point, best_leaf, grow
-from penstock.runtime.adapt.observe import FEATURES, Observed, observe
+from penstock.runtime.adapt.observe import FEATURES, Glance, Observed, observe
 from penstock.runtime.adapt.supplied import SUPPLIED
 from penstock.runtime.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
 from penstock.runtime.adapt.tree import TREES as NAMES
@@ -57,6 +57,43 @@ def test_a_tree_separates_what_differs() -> None:
     ]
     tree = grow(points)
     assert [decide(tree, point.seen).algorithm for point in points] == ["npj", "npj", "shj_jm", "prj"]
+
+
+def test_a_question_is_asked_that_only_the_next_one_makes_worth_asking() -> None:
+    """Large windows want prj where codes are scattered; neither fact tells anything alone."""
+    points = [
+        measured(at(rows=rows, spread=spread), **({"npj": 2, "prj": 1} if odd else {"npj": 1, "prj": 2}))
+        for rows in (10.0, 1e6)
+        for spread in (1.0, 50.0)
+        for odd in [(rows > 10) == (spread > 1)]
+    ]
+    tree = grow(points)
+    assert [decide(tree, point.seen).algorithm for point in points] == ["prj", "npj", "npj", "prj"]
+
+
+def test_a_threshold_lies_where_both_choices_cost_the_same() -> None:
+    """At 17 the eager one is fifty times the better, at 60 a hair's breadth behind: at 50 it is still the better."""
+    points = [
+        measured(at(rate=2.0), npj=70, shj_jm=1),
+        measured(at(rate=17.0), npj=62, shj_jm=1.2),
+        measured(at(rate=60.0), npj=65, shj_jm=71),
+        measured(at(rate=500.0), npj=65, shj_jm=650),
+    ]
+    tree = grow(points)
+    assert isinstance(tree, Split) and tree.feature == "rate"
+    assert 50 < tree.threshold < 60
+
+
+@given(st.lists(st.tuples(st.integers(1, 6), st.lists(st.floats(1, 50), min_size=8, max_size=8)), min_size=2))
+def test_a_threshold_never_passes_a_point_that_it_was_learnt_from(given_points) -> None:
+    points = [
+        measured(at(rows=10.0**rows), **dict(zip(ALGORITHMS, costs, strict=True)))
+        for rows, costs in given_points
+    ]
+    leaves = {}
+    for point in points:
+        leaves.setdefault(decide(grow(points, depth=1), point.seen).path, set()).add(point.seen.rows)
+    assert sum(map(len, leaves.values())) == len({point.seen.rows for point in points})
 
 
 def test_differences_that_noise_makes_do_not_make_a_tree_grow() -> None:
@@ -111,7 +148,8 @@ def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> 
         "",
         "{",
         "[]",
-        '{"version": 2}',
+        '{"version": 3}',
+        '{"version": 3, "machine": "m", "trees": {}}',
         '{"version": 2, "machine": "m", "trees": {}}',
         '{"version": 1, "machine": "m"}',
     ],
@@ -145,6 +183,19 @@ def test_duplicates_are_seen_in_a_sample(duplicates, near) -> None:
     assert observe(side, side[:10]).duplicates == pytest.approx(near, rel=0.25)
     sample = rng.choice(side, 20_000, replace=False)
     assert observe(sample, sample[:10], rows=(400_000, 10)).duplicates == pytest.approx(near, rel=0.25)
+
+
+def test_sizes_alone_make_no_difference_to_what_is_seen_of_unique_keys_at_rest() -> None:
+    few, many = (observe(side, side) for side in (np.arange(2000), np.arange(100_000)))
+    for name in ("rate", "slower_rate", "hottest", "duplicates"):
+        assert few[name] == many[name], name
+
+
+def test_codes_that_no_table_could_hold_are_all_equally_far_apart() -> None:
+    near, far = (observe(np.arange(1000) * step, np.arange(10)) for step in (1 << 30, 1 << 52))
+    assert (near.span, near.spread) == (far.span, far.spread)
+    glance = Glance(np.arange(1000) << 52, np.arange(10), 0.0, 1)
+    assert (glance["span"], glance["spread"]) == (far.span, far.spread)
 
 
 def test_a_hot_key_is_seen() -> None:
