@@ -23,17 +23,30 @@ from penstock.runtime.engine import Engine
 from penstock.spark.rows import Rows, rows_of_part, rows_of_piece, run_through
 from penstock.spark.slices import Part, Piece
 
+MOST_HELD = 4  # pushes; more would be memory, and if rows come out of order they are sorted
+
 
 def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> Iterator[Rows]:
     """Read a slice, and before rows of the left stream what they need from before it."""
+    if part.low is None:
+        yield from rows_of_part(compiled, part)
+        return
     carry = carry_in(compiled.program)
     assert carry is not None
-    own, earlier = _divided(part.pieces, before if part.low is not None else (), carry.right)
+    own, earlier = _divided(part.pieces, before, carry.right)
     back = LookBack(compiled, carry, earlier)
+    # The first right rows are held back, so that the older ones that are carried in come before them.
+    held: list[Rows] | None = []
     for rows in rows_of_part(compiled, replace(part, pieces=own)):
         if rows.stream == carry.left:
             yield from back.needed_by(rows.batches)
+        elif held is not None and len(held) < MOST_HELD:
+            held.append(rows)
+            continue
+        yield from held or ()
+        held = None
         yield rows
+    yield from held or ()
 
 
 def _divided(

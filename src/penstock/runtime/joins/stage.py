@@ -53,9 +53,11 @@ class Port:
 
     def add(self, flows: list[Flow]) -> None:
         """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
-        rows = self.taken(flows)
-        if rows is not None:
-            self.waiting.add(rows)
+        for flow in flows:
+            rows = self.taken([flow])
+            if rows is not None:
+                # As they came: they are copied once, together with those that were kept.
+                self.waiting.add(rows)
 
     def taken(self, flows: list[Flow]) -> Rows | None:
         """The rows that are not late, if there are any."""
@@ -96,7 +98,8 @@ class Port:
 
     def keep(self, rows: Rows) -> None:
         """Put rows back that are needed further on."""
-        self.waiting.replace(rows.seen().followed_by(self.waiting.rows))
+        if len(rows):
+            self.waiting.add_before(rows.seen())
 
 
 @dataclass

@@ -38,6 +38,11 @@ class Waiting:
             self._unseen = list(self.pieces) if self._unseen else []  # what they were made of is let go
         return self.pieces[0]
 
+    def add_before(self, rows: Rows) -> None:
+        """Let rows wait that come before all others."""
+        self.pieces.insert(0, rows)
+        self._unseen.append(rows)
+
     def replace(self, rows: Rows) -> None:
         """Let these wait instead."""
         self.pieces, self._unseen, self._earliest = [rows], [rows], FOREVER
