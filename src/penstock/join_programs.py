@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,18 +18,17 @@ from penstock.join_algorithms import (
     in_order,
     joins_arriving,
     lazy_joiner,
-    windows_overlap,
 )
+from penstock.join_windows import grid_of, overlapping_windows, windows_apart
 from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.lane_reducers import LaneReducers, sorter
 from penstock.loop.nodes import I64
+from penstock.lower.bands import Band, band_of, bounds_samples
 from penstock.lower.joins import (
     ResultField,
     SpelledRolling,
-    band_of,
-    bounds_samples,
     condition_columns,
     condition_object,
     result_fields,
@@ -56,26 +55,18 @@ from penstock.runtime.joins.overlapping import OverlapMatcher
 from penstock.runtime.joins.results import Residual, ResultColumn, Shape
 from penstock.runtime.joins.rolling import RollingMatcher
 from penstock.runtime.joins.runs import PairingJoin, RunMatcher, WindowJoin
-from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping, SlidingMatcher
+from penstock.runtime.joins.sliding import SlidingMatcher
 from penstock.runtime.joins.stage import JoinStage, Matcher, Port
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import (
-    CalendarWindows,
-    CarriedWindows,
     GridWindows,
-    SessionWindows,
-    WholeWindow,
-    Windows,
 )
 from penstock.runtime.lanes.results import Reductions
 from penstock.runtime.lanes.rows import no_rows
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.programs import Grid
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context, StageSpec
-from penstock.types.calendar import calendar_bounds
 from penstock.types.joins import CHOOSING, Lookup, Within
-from penstock.types.windows import Calendar, Session, Unbounded
 
 Counted = tuple[bool, bool]  # whether rows of each side are counted here
 
@@ -137,7 +128,7 @@ class JoinProgram:
             (no_rows(self.left.schema), no_rows(self.right.schema)),
             partial(self._note, context.metrics),
         )
-        return ArrivingStage(*ports, GridWindows(_grid(grid)), parts)
+        return ArrivingStage(*ports, GridWindows(grid_of(grid)), parts)
 
     def _note(self, metrics: Metrics, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
         for reports in (metrics.joins, self.reports):
@@ -227,17 +218,17 @@ class JoinProgram:
         lanes = LanePairing(residual, carried, kernels)
         watch = Watch(partial(self._note, context.metrics))
         band = None if residual is None or carried else self._band(body, residual, lanes, context)
-        several = _overlapping(pairing)
+        several = overlapping_windows(pairing)
         if several is not None:
             plain = SlidingMatcher(several, body.how, self._keys, residual, self._shape, kernels)
             return self._overlapping(body, plain, lanes, band, watch, arrivals)
-        windows = _windows(pairing.left, kernels)
+        windows = windows_apart(pairing.left, kernels)
         if not body.on:
             return WindowMatcher(windows, band or lanes, body.how, keys, self._shape, kernels, watch)
-        chosen = self._pairing(body, residual, lanes, band, arrivals)
-        how = lanes if carried else chosen
+        join = self._window_join(body, lanes, band, watch, arrivals)
+        how = lanes if carried else join.pairing
         together = WindowMatcher(windows, how, body.how, keys, self._shape, kernels, watch)
-        return RunMatcher(together, WindowJoin(chosen, body.how, self._shape, watch))
+        return RunMatcher(together, join)
 
     def _overlapping(
         self,
@@ -252,27 +243,38 @@ class JoinProgram:
         if body.how in CHOOSING:
             return plain
         if body.algorithm != "auto":
-            chosen = self._pairing(body, plain.residual, lanes, band, None)
-            return OverlapMatcher(plain, WindowJoin(chosen, body.how, self._shape, watch), always=True)
+            return OverlapMatcher(plain, self._window_join(body, lanes, band, watch, None), always=True)
         if body.on:
-            chosen = self._pairing(body, plain.residual, lanes, band, arrivals)
-            large = WindowJoin(chosen, body.how, self._shape, watch)
+            large = self._window_join(body, lanes, band, watch, arrivals)
             return OverlapMatcher(plain, large, least=FEW_ROWS, if_many=True)
         if band is None:
             return plain
         join = PairingJoin(band, body.how, self._keys, self._shape, plain.kernels, watch)
         return OverlapMatcher(plain, join)
 
-    def _pairing(
+    def _window_join(
         self,
         body: jn.Join,
-        residual: Residual | None,
         lanes: LanePairing,
         band: BandPairing | None,
+        watch: Watch,
         arrivals: Arrivals | None,
+    ) -> WindowJoin:
+        """What joins a large window, by all threads or by one."""
+        alone = replace(lanes, kernels=replace(lanes.kernels, threads=1))
+        return WindowJoin(
+            self._pairing(body, lanes, band, arrivals),
+            body.how,
+            self._shape,
+            watch,
+            partial(self._pairing, body, alone, band, arrivals),
+        )
+
+    def _pairing(
+        self, body: jn.Join, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
     ) -> AlgorithmPairing:
         """The algorithm that was asked for, or one that chooses."""
-        workshop, kernels = self.workshop, lanes.kernels
+        workshop, kernels, residual = self.workshop, lanes.kernels, lanes.residual
         if body.algorithm != "auto":
             asked = in_order(body.algorithm, workshop, kernels)
             return AlgorithmPairing(asked, True, self._keys, residual, lanes, kernels)
@@ -288,8 +290,20 @@ class JoinProgram:
         band = band_of(body.where, self.left, self.right)
         if band is None:
             return None
-        samples, result = bounds_samples(band, self.left)
-        stage = RowsStage(CompiledRows(samples, self.left, result, self.workshop), context.metrics, 0)
+        return BandPairing(
+            band.column,
+            len(band.lower),
+            (self._bounds(band, 0, context), self._bounds(band, 1, context)),
+            residual,
+            lanes,
+            lanes.kernels,
+            bool(body.on),
+        )
+
+    def _bounds(self, band: Band, side: int, context: Context) -> Callable[[pa.RecordBatch], list[pa.Array]]:
+        rows = (self.left, self.right)[side]
+        samples, result = bounds_samples(band, side, rows)
+        stage = RowsStage(CompiledRows(samples, rows, result, self.workshop), context.metrics, 0)
 
         def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
             flows = stage.push(0, [Flow(batch)])
@@ -297,9 +311,7 @@ class JoinProgram:
                 pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in result.schema.names
             ]
 
-        return BandPairing(
-            band.column, len(band.lower), bounds, residual, lanes, lanes.kernels, bool(body.on)
-        )
+        return bounds
 
     # -- aggregates over the other side --------------------------------------------------------------
 
@@ -359,36 +371,3 @@ def lane_kernels(workshop: Workshop, threads: int) -> Kernels:
 
 def _column(field: ResultField) -> ResultColumn:
     return ResultColumn(field.name, field.origin, field.source, field.partner)
-
-
-def _overlapping(pairing: jn.InWindow) -> Overlapping | None:
-    """The windows of a join, where a row may lie in several."""
-    if not windows_overlap(pairing):
-        return None
-    match pairing.left, pairing.right:
-        case ir.Grid() as left, ir.Grid() as right:
-            return CommonEnds.of(_grid(left), _grid(right))
-        case Calendar() as calendar, _:
-            return CalendarOverlap(partial(calendar_bounds, calendar))
-        case _:
-            return None
-
-
-def _grid(grid: ir.Grid) -> Grid:
-    return Grid(grid.size, grid.every, grid.offset)
-
-
-def _windows(domain: ir.Domain, kernels: Kernels) -> Windows:
-    match domain:
-        case ir.Grid():
-            return GridWindows(_grid(domain))
-        case Session(gap=gap):
-            return SessionWindows(gap, kernels)
-        case ir.Carried():
-            return CarriedWindows(ir.WINDOW_START, ir.WINDOW_END)
-        case Unbounded():
-            return WholeWindow()
-        case Calendar():
-            return CalendarWindows(partial(calendar_bounds, domain))
-        case _:
-            raise AssertionError("rows of two sides are not counted together")

@@ -29,8 +29,11 @@ NAMES += ["of windows"]
 
 
 @contextmanager
-def everything_is_large(least: int = 1, most_pairs: int = 1 << 21) -> Iterator[None]:
+def everything_is_large(
+    least: int = 1, most_pairs: int = 1 << 21, side_by_side: int = 1 << 20
+) -> Iterator[None]:
     limits = (runs, "FEW_ROWS", least), (gathering, "FEW", 1), (windows, "ROWS_A_RUN", 0)
+    limits += ((runs, "LARGE", side_by_side),)
     with ExitStack() as several:
         for module, name, limit in (
             *limits,
@@ -45,8 +48,12 @@ def everything_is_large(least: int = 1, most_pairs: int = 1 << 21) -> Iterator[N
 def test_large_windows_equal_their_definition(data: st.DataObject) -> None:
     case = data.draw(cases(NAMES))
     query = case.query()
-    engine = pk.Engine(threads=data.draw(st.sampled_from([1, 3])))
-    with everything_is_large(data.draw(st.sampled_from([1, 5])), data.draw(st.sampled_from([1, 4, 1 << 21]))):
+    engine = pk.Engine(threads=data.draw(st.sampled_from([1, 2, 3])))
+    parts, side_by_side = (
+        data.draw(st.sampled_from([1, 4, 1 << 21])),
+        data.draw(st.sampled_from([0, 1 << 20])),
+    )
+    with everything_is_large(data.draw(st.sampled_from([1, 5])), parts, side_by_side):
         found = query.collect(streams_of(case, query), engine=engine)
     assert shown(case, found) == shown(case, expected(case))
 
@@ -129,6 +136,27 @@ def test_left_columns_pass_as_they_are_where_each_row_meets_one() -> None:
     found = a.join(b, on="k", window=rows).collect()
     assert found["x"].chunk(0).buffers()[1].address == left["x"].chunk(0).buffers()[1].address
     assert found["k"].equals(left["k"])
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("most", [1000, 1 << 21])
+def test_windows_that_are_joined_side_by_side_come_in_order(how, most, monkeypatch) -> None:
+    monkeypatch.setattr(algorithms, "MOST_PAIRS", most)
+    rng, rows = np.random.default_rng(9), 60_000
+    tables = [
+        pa.table(
+            {
+                "t": np.sort(rng.integers(0, 120, rows)),
+                "k": rng.integers(0, 3000, rows),
+                name: np.arange(rows),
+            }
+        )
+        for name in "xy"
+    ]
+    a, b = (pk.from_arrow(table, time="t", name=name) for table, name in zip(tables, "ab", strict=True))
+    query = a.join(b, on="k", window=10, how=how)
+    run = query.collect(engine=pk.Engine(threads=3))
+    assert run.equals(query.collect(engine=pk.Engine(threads=1)))
 
 
 def test_a_flood_beside_small_windows_comes_in_order() -> None:

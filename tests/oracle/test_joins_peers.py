@@ -57,6 +57,9 @@ PAIRS = {
     "band": (lambda a, b, how: a.join(
         b, window=pk.tumbling(50), how=how, where=(pk.right("y") > pk.left("x") - 3) & (pk.right("y") <= pk.left("x"))),
         "floor(a.t / 50.0) = floor(b.t / 50.0) and y > x - 3 and y <= x"),
+    "shifted band": (lambda a, b, how: a.join(
+        b, on="k", window=pk.tumbling(50), how=how, where=(pk.left("x") >= pk.right("y") - 3) & (pk.left("x") < pk.right("y") + 2)),
+        "a.k = b.k and floor(a.t / 50.0) = floor(b.t / 50.0) and x >= y - 3 and x < y + 2"),
 }  # fmt: skip
 
 

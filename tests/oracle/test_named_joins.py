@@ -33,6 +33,9 @@ BANDS = {
     "less": pk.left("x") < pk.right("y"),
     "around": (pk.right("y") >= pk.left("x") - 1) & (pk.right("y") <= pk.left("x") + 1.5),
     "equal": pk.right("y") == pk.left("x"),
+    "shifted": (pk.right("y") - 1 <= pk.left("x")) & (pk.right("y") + 1.5 >= pk.left("x")),
+    "shifted both": (1 + pk.right("y") > pk.left("x")) & (pk.left("x") + 2 >= pk.right("y") - 0.5 + 1),
+    "infinitely": (pk.right("y") + float("inf") >= pk.left("x")) & (pk.right("y") - 1 <= pk.left("x") * 2),
 }
 
 

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.expr.typing import type_of
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.ir.join_scope import pair_scope
 from penstock.lower.lanes import LaneReduction, lane_rows
 from penstock.lower.names import hidden_name
 from penstock.lower.split import read_from_columns
-from penstock.passes.predicates import conjuncts
 from penstock.types.joins import JOIN_TIME, left_column, right_column
 
 _ORIGINS = {ir.WINDOW_START: "start", ir.WINDOW_END: "end", JOIN_TIME: "time"}
@@ -84,72 +82,6 @@ def condition_object(
     samples = ir.Samples(pairs.name, where, (ex.Field(number, ex.Column(number)),))
     kept = ir.Object(f"{this.name}.kept", samples, pa.schema([pa.field(number, pa.int64())]), this.time)
     return pairs, samples, kept, number
-
-
-_LOWER, _UPPER = frozenset({"gt", "ge", "eq"}), frozenset({"lt", "le", "eq"})
-_FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}
-
-
-@dataclass(frozen=True)
-class Band:
-    """What a condition asks of one right column: values from all of `lower` to all of `upper`, over left columns."""
-
-    column: str
-    lower: tuple[ex.Expr, ...]
-    upper: tuple[ex.Expr, ...]
-
-
-def band_of(where: ex.Expr, left: ir.Object, right: ir.Object) -> Band | None:
-    """Find a right column that parts of a condition compare with values of the left row alone."""
-    found: dict[str, tuple[list[ex.Expr], list[ex.Expr]]] = {}
-    for part in conjuncts(where):
-        match part:
-            case ex.Call(function=function, args=(ex.Column(name=name), other)) if function in _FLIPPED:
-                _add(found, function, name, other, (left, right))
-        match part:
-            case ex.Call(function=function, args=(other, ex.Column(name=name))) if function in _FLIPPED:
-                _add(found, _FLIPPED[function], name, other, (left, right))
-    best = max(found.items(), key=lambda item: bool(item[1][0]) + bool(item[1][1]), default=None)
-    return None if best is None else Band(best[0], tuple(best[1][0]), tuple(best[1][1]))
-
-
-def _add(
-    found: dict[str, tuple[list[ex.Expr], list[ex.Expr]]],
-    function: str,
-    name: str,
-    other: ex.Expr,
-    sides: tuple[ir.Object, ir.Object],
-) -> None:
-    side, own = own_column(name)
-    read = [own_column(each) for each in ex.columns_of(other)]
-    if side != 1 or not read or any(where != 0 for where, _ in read):
-        return
-    over = ex.substitute(other, {left_column(each): ex.Column(each) for _, each in read})
-    if not _alike(type_of(over, sides[0].schema), sides[1].schema.field(own).type):
-        return
-    bounds = found.setdefault(own, ([], []))
-    for wanted, bound in zip((_LOWER, _UPPER), bounds, strict=True):
-        bound += [over] if function in wanted else []
-
-
-def _alike(first: pa.DataType, second: pa.DataType) -> bool:
-    """Whether values are compared as the same kind of machine number."""
-    if first == second and pa.types.is_timestamp(first):
-        return True
-    whole, broken = pa.types.is_signed_integer, pa.types.is_floating
-    return any(kind(first) and kind(second) for kind in (whole, broken)) and pa.float16() not in (
-        first,
-        second,
-    )
-
-
-def bounds_samples(band: Band, left: ir.Object) -> tuple[ir.Samples, ir.Object]:
-    """The ends of a band as columns of the left rows."""
-    exprs = (*band.lower, *band.upper)
-    fields = tuple(ex.Field(f"bound{place}", each) for place, each in enumerate(exprs))
-    schema = pa.schema([pa.field(each.name, type_of(each.expr, left.schema)) for each in fields])
-    samples = ir.Samples(left.name, None, fields)
-    return samples, ir.Object(f"{left.name}.bounds", samples, schema, left.time)
 
 
 # --- rolling joins ----------------------------------------------------------------------------------

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
 Work = Callable[[], object]
+T = TypeVar("T")
 
 _MOST = 256
 _pools: list[ThreadPoolExecutor] = []
@@ -26,6 +28,34 @@ def run_on_threads(work: Sequence[Work], threads: int | None = None) -> None:
         _drain(waiting)
     finally:
         _finish(others)
+
+
+def ahead(several: Iterable[Iterator[T]], threads: int) -> Iterator[T]:
+    """Give what iterators give, one after the other; so many are begun on other threads before their turn.
+
+    One that is begun has given its first value, and goes on when those before it have ended.
+    """
+    begun: deque[Future[tuple[T | None, Iterator[T]]]] = deque()
+    try:
+        for each in several:
+            begun.append(_pool().submit(_begun, each))
+            if len(begun) > threads:
+                yield from _gone_on(begun.popleft())
+        while begun:
+            yield from _gone_on(begun.popleft())
+    finally:
+        wait([each for each in begun if not each.cancel()])
+
+
+def _begun(values: Iterator[T]) -> tuple[T | None, Iterator[T]]:
+    return next(values, None), values
+
+
+def _gone_on(begun: Future[tuple[T | None, Iterator[T]]]) -> Iterator[T]:
+    first, rest = begun.result()
+    if first is not None:
+        yield first
+        yield from rest
 
 
 def _drain(waiting: deque[Work]) -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from penstock.runtime.threads import run_on_threads
+from penstock.runtime.threads import ahead, run_on_threads
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 7])
@@ -42,6 +42,56 @@ def test_work_may_itself_run_on_threads():
 def test_two_run_at_the_same_time():
     met = threading.Barrier(2, timeout=30)
     run_on_threads([met.wait, met.wait])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+@pytest.mark.parametrize("lengths", [[], [0], [3], [0, 2, 0, 1], [1] * 20])
+def test_iterators_that_are_begun_ahead_give_their_values_in_order(lengths, threads):
+    made = ahead(
+        (iter([(place, each) for each in range(length)]) for place, length in enumerate(lengths)), threads
+    )
+    assert list(made) == [(place, each) for place, length in enumerate(lengths) for each in range(length)]
+
+
+def test_no_more_iterators_are_begun_than_asked_for():
+    begun, ended, most = [], [], []
+
+    def numbers(place):
+        begun.append(place)
+        most.append(len(begun) - len(ended))
+        yield place
+        ended.append(place)
+
+    assert list(ahead(map(numbers, range(12)), 2)) == list(range(12))
+    assert max(most) <= 3
+
+
+def test_two_iterators_are_begun_at_the_same_time():
+    met = threading.Barrier(2, timeout=30)
+    assert len(list(ahead((_meeting(met) for _ in range(2)), 2))) == 2
+
+
+def _meeting(met):
+    yield met.wait()
+
+
+@pytest.mark.parametrize("place", [0, 3])
+def test_what_an_iterator_raises_is_raised_in_its_turn(place):
+    def numbers(number):
+        if number == place:
+            raise ValueError(f"number {number}")
+        yield number
+
+    taken = []
+    with pytest.raises(ValueError, match=f"number {place}"):
+        taken.extend(ahead(map(numbers, range(6)), 2))
+    assert taken == list(range(place))
+
+
+def test_iterators_may_be_left_before_their_end():
+    made = ahead((iter([place]) for place in range(10)), 2)
+    assert next(made) == 0
+    made.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -14,7 +14,7 @@ from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import values_view
 from penstock.runtime.joins.algorithms import slices
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, Laid, Ranges
+from penstock.runtime.joins.lanes import Kernels, Laid, Numbers, Ranges
 from penstock.runtime.joins.matching import Batch, LanePairing
 from penstock.runtime.joins.orderly import in_order
 from penstock.runtime.joins.results import Residual, parts_of
@@ -22,17 +22,47 @@ from penstock.runtime.joins.results import Residual, parts_of
 BY_SORTING = Chosen("sorting")
 
 
+Slices = list[tuple[tuple[int, int], tuple[int, int]]]
+Side = Callable[[pa.RecordBatch], list[pa.Array]]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is compared: of each bound the left rows' values and the right rows', which grow with the right column.
+
+    The first ones are lower bounds. `known` are the left rows that have all of them.
+    """
+
+    left: list[np.ndarray]
+    right: list[np.ndarray]
+    lower: int
+    known: np.ndarray
+
+    def between(self, rows: slice, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For left rows, where the right rows that they meet begin and end among some that are in order."""
+        first, last = (
+            np.zeros(rows.stop - rows.start, np.int64),
+            np.full(rows.stop - rows.start, len(ordered)),
+        )
+        for place, (mine, its) in enumerate(zip(self.left, self.right, strict=True)):
+            if place < self.lower:
+                first = np.maximum(first, np.searchsorted(its[ordered], mine[rows]))
+            else:
+                last = np.minimum(last, np.searchsorted(its[ordered], mine[rows], side="right"))
+        return first, last
+
+
 @dataclass(frozen=True)
 class BandPairing:
     """Window by window: a left row meets the right rows whose `column` lies between its bounds, both included.
 
-    `bounds` gives them for a batch of left rows: the lower ones, then the upper ones. The condition is asked again
-    of every pair, so bounds only have to be wide enough. In lanes, where rows of a window lie apart.
+    `bounds` gives what is compared for a batch of left rows, and of right ones: the lower bounds, then the upper ones. The
+    condition is asked again of every pair, so bounds only have to be wide enough. In lanes, where rows of a window lie apart.
     """
 
     column: str
     lower: int
-    bounds: Callable[[pa.RecordBatch], list[pa.Array]]
+    bounds: tuple[Side, Side]
     residual: Residual
     lanes: LanePairing
     kernels: Kernels
@@ -44,7 +74,7 @@ class BandPairing:
     def parts(self, batch: Batch) -> Iterator[Pairs]:
         windows = slices(batch.placed)
         try:
-            ends = None if windows is None else self._ends(batch.left.batch)
+            ends = None if windows is None else self._ends(batch)
         except OverflowError:  # perhaps of a row that meets nobody: the condition itself will tell
             ends = None
         if windows is None or ends is None:
@@ -54,71 +84,61 @@ class BandPairing:
         for own, other in parts_of(ranges, self.residual, batch.left, batch.right, self.kernels):
             yield in_order(own, other, rows, self.kernels)
 
-    def _ends(self, rows: pa.RecordBatch) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray]:
-        """The tightest bounds of each left row, and whether it has them all."""
-        columns = [_numbers(each) for each in self.bounds(rows)]
-        known = reduce(np.logical_and, (there for _, there in columns))
-        lower = [each for each, _ in columns[: self.lower]]
-        upper = [each for each, _ in columns[self.lower :]]
-        most = reduce(np.fmax, lower) if lower else None
-        return most, (reduce(np.fmin, upper) if upper else None), known
+    def _ends(self, batch: Batch) -> Ends:
+        left, right = (
+            [_numbers(each) for each in bounds(rows.batch)]
+            for bounds, rows in zip(self.bounds, (batch.left, batch.right), strict=True)
+        )
+        known = reduce(np.logical_and, (there for _, there in left))
+        return Ends([each for each, _ in left], [each for each, _ in right], self.lower, known)
 
-    def _ranges(
-        self,
-        batch: Batch,
-        ends: tuple[np.ndarray | None, np.ndarray | None, np.ndarray],
-        windows: list[tuple[tuple[int, int], tuple[int, int]]],
-    ) -> Ranges:
-        """What each left row meets: right rows lie window by window, sorted by the column."""
-        if self.keyed:
-            return self._keyed_ranges(batch, ends, windows)
-        lower, upper, known = ends
+    def _ranges(self, batch: Batch, ends: Ends, windows: Slices) -> Ranges:
+        """What each left row meets: right rows lie window by window, and there in the order that is searched."""
         values, there = _numbers(batch.right.batch.column(self.column))
+        search = self._by_key(batch.numbers()) if self.keyed else _by_value
         first, last = np.zeros((2, len(batch.left)), np.int64)
         places, laid = [np.zeros(0, np.int64)], 0
         for mine, its in windows:
-            some = its[0] + np.flatnonzero(there[slice(*its)])
-            places.append(some[np.argsort(values[some], kind="stable")])
-            ordered, here = values[places[-1]], slice(*mine)
-            first[here] = laid + (0 if lower is None else np.searchsorted(ordered, lower[here]))
-            most = len(some) if upper is None else np.searchsorted(ordered, upper[here], side="right")
-            last[here] = laid + most
+            some, here = its[0] + np.flatnonzero(there[slice(*its)]), slice(*mine)
+            ordered, first[here], last[here] = search(ends, here, some, values[some])
+            first[here] += laid
+            last[here] += laid
+            places.append(ordered)
             laid += len(some)
-        last = np.where(known, np.maximum(first, last), first)
+        last = np.where(ends.known, np.maximum(first, last), first)
         every = np.concatenate(places)
         return Ranges(first, last, Laid(np.array([0, laid]), every, values[every]))
 
-    def _keyed_ranges(
-        self,
-        batch: Batch,
-        ends: tuple[np.ndarray | None, np.ndarray | None, np.ndarray],
-        windows: list[tuple[tuple[int, int], tuple[int, int]]],
-    ) -> Ranges:
-        """The same with keys: right rows lie window by window, key by key, sorted by the column.
-
-        A row's place in that order is one number: that of its key, then the rank of its value among the window's.
+    @staticmethod
+    def _by_key(numbers: Numbers) -> Search:
+        """Right rows key by key, sorted by the column: a row's place in that order is one number, that of its key,
+        then the rank of its value among the window's.
         """
-        lower, upper, known = ends
-        values, there = _numbers(batch.right.batch.column(self.column))
-        numbers = batch.numbers()
-        first, last = np.zeros((2, len(batch.left)), np.int64)
-        places, laid = [np.zeros(0, np.int64)], 0
-        for mine, its in windows:
-            some = its[0] + np.flatnonzero(there[slice(*its)])
-            ranks = np.unique(values[some])
-            width, here = len(ranks) + 1, slice(*mine)
-            order = numbers.right[some] * width + np.searchsorted(ranks, values[some])
+
+        def search(
+            ends: Ends, here: slice, some: np.ndarray, values: np.ndarray
+        ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            ranks, one_of_each, rank = np.unique(values, return_index=True, return_inverse=True)
+            width = len(ranks) + 1
+            order = numbers.right[some] * width + rank
             by_order = np.argsort(order, kind="stable")
-            places.append(some[by_order])
+            least, most = ends.between(here, some[one_of_each])
             own, ordered = numbers.left[here] * width, order[by_order]
-            least = 0 if lower is None else np.searchsorted(ranks, lower[here])
-            most = len(ranks) if upper is None else np.searchsorted(ranks, upper[here], side="right")
-            first[here] = laid + np.searchsorted(ordered, own + least)
-            last[here] = laid + np.searchsorted(ordered, own + most)
-            laid += len(some)
-        last = np.where(known, np.maximum(first, last), first)
-        every = np.concatenate(places)
-        return Ranges(first, last, Laid(np.array([0, laid]), every, values[every]))
+            return some[by_order], np.searchsorted(ordered, own + least), np.searchsorted(ordered, own + most)
+
+        return search
+
+
+Search = Callable[[Ends, slice, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
+"""From bounds, left rows and the right ones of their window to these in order, and where what is met begins and ends."""
+
+
+def _by_value(
+    ends: Ends, here: slice, some: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Right rows sorted by the column."""
+    ordered = some[np.argsort(values, kind="stable")]
+    return ordered, *ends.between(here, ordered)
 
 
 def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -7,9 +7,9 @@ and each window gives batches of its own: nothing is sorted or put together afte
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import cycle, groupby
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +32,9 @@ from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape, unma
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import Placed, Run
 from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.threads import ahead
+
+LARGE = 1 << 20  # rows of a window that are worth all threads
 
 JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
 
@@ -51,10 +54,29 @@ class WindowJoin:
     how: str
     shape: Shape
     watch: Watch
+    alone: Callable[[], AlgorithmPairing]  # another one like it, for one thread
+    made: list[AlgorithmPairing] = field(default_factory=list)  # of those, so far: their memory is used again
 
     def over(self, left: Rows, right: Rows) -> JoinRun:
         codes = self.pairing.codes(left, right)
         return lambda run: self.batches(run, left, right, codes)
+
+    def several(self, runs: Sequence[Run], left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
+        """The results of windows one after the other; side by side, where that is better."""
+        if not self._side_by_side(runs):
+            yield from (batch for run in runs for batch in self.batches(run, left, right, codes))
+            return
+        threads = self.pairing.kernels.threads
+        # A window is under way until its last batch is taken, and its memory is not another's.
+        self.made.extend(self.alone() for _ in range(threads + 1 - len(self.made)))
+        joins = [replace(self, pairing=each) for each in self.made]
+        found = (join.batches(run, left, right, codes) for join, run in zip(cycle(joins), runs, strict=False))
+        yield from ahead(found, threads)
+
+    def _side_by_side(self, runs: Sequence[Run]) -> bool:
+        """Whether windows are better joined side by side than each by all threads, which wait for each other often."""
+        many = len(runs) >= self.pairing.kernels.threads > 1 and self.pairing.residual is None
+        return many and all(run.rows < LARGE for run in runs)
 
     def batches(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
         """The results of a window whose rows lie side by side; `codes` are those of all rows."""
@@ -150,15 +172,14 @@ class RunMatcher:
         return self._results(due, left, right), *kept
 
     def _results(self, runs: Sequence[Run], left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
-        join: JoinRun | None = None
+        codes: Pairs | None = None
         always = self.join.pairing.always
         for large, some in groupby(runs, lambda run: always or run.rows >= FEW_ROWS):
             if not large:
                 yield from self._together(list(some), left, right)
                 continue
-            join = join or self.join.over(left, right)
-            for run in some:
-                yield from join(run)
+            codes = codes or self.join.pairing.codes(left, right)
+            yield from self.join.several(list(some), left, right, codes)
 
     def _together(self, runs: list[Run], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
         """Small windows, one after the other in time, all at once."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 from typing import TypeVar
 
 from penstock.runtime.adapt.tree import Chosen
@@ -20,6 +21,7 @@ class Watch:
 
     note: Note
     clock: Callable[[], float] = time.perf_counter
+    _noting: Lock = field(default_factory=Lock, compare=False)  # windows may end on several threads
 
     def parts(
         self, rows: int, chosen: Callable[[], Chosen], found: Iterator[Part], windows: int = 1
@@ -38,7 +40,8 @@ class Watch:
             metrics.add_all(spent, len(part))
             yield part
         metrics.seconds = spent
-        self.note(chosen(), metrics, windows)
+        with self._noting:
+            self.note(chosen(), metrics, windows)
 
 
 def unwatched() -> Watch:

@@ -1,0 +1,57 @@
+"""The windows of a join as they are at run time."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from penstock.ir import join_nodes as jn
+from penstock.ir import nodes as ir
+from penstock.join_algorithms import windows_overlap
+from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
+from penstock.runtime.joins.windows import (
+    CalendarWindows,
+    CarriedWindows,
+    GridWindows,
+    SessionWindows,
+    WholeWindow,
+    Windows,
+)
+from penstock.runtime.programs import Grid
+from penstock.types.calendar import calendar_bounds
+from penstock.types.windows import Calendar, Session, Unbounded
+
+
+def overlapping_windows(pairing: jn.InWindow) -> Overlapping | None:
+    """The windows of a join, where a row may lie in several."""
+    if not windows_overlap(pairing):
+        return None
+    match pairing.left, pairing.right:
+        case ir.Grid() as left, ir.Grid() as right:
+            return CommonEnds.of(grid_of(left), grid_of(right))
+        case Calendar() as calendar, _:
+            return CalendarOverlap(partial(calendar_bounds, calendar))
+        case _:
+            return None
+
+
+def grid_of(grid: ir.Grid) -> Grid:
+    """A grid as it is at run time."""
+    return Grid(grid.size, grid.every, grid.offset)
+
+
+def windows_apart(domain: ir.Domain, kernels: Kernels) -> Windows:
+    """The windows of a join, where no row lies in several."""
+    match domain:
+        case ir.Grid():
+            return GridWindows(grid_of(domain))
+        case Session(gap=gap):
+            return SessionWindows(gap, kernels)
+        case ir.Carried():
+            return CarriedWindows(ir.WINDOW_START, ir.WINDOW_END)
+        case Unbounded():
+            return WholeWindow()
+        case Calendar():
+            return CalendarWindows(partial(calendar_bounds, domain))
+        case _:
+            raise AssertionError("rows of two sides are not counted together")
