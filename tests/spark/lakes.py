@@ -106,6 +106,20 @@ def join_queries(left: Any, right: Any) -> dict[str, Any]:
                 few, window=pk.tumbling("1s"), where=pk.left("v") > pk.right("v")
             ).select("n", "n_right")
         ),
+        "in a band": left.join(
+            few, window=pk.tumbling("2s"), how="left", where=(pk.left("v") >= pk.right("v") - 5) & (pk.left("v") < pk.right("v") + 5)
+        ).select("n", "n_right"),
+        "semi": left.join(few, on="k", window=pk.tumbling("2s"), how="semi").select("k", "n"),
+        "right": left.join(few, on="k", within=("-30ms", "10ms"), how="right").select("k", "n", "n_right"),
+        "anti, within": left.join(few, on="k", within=("-300ms", "100ms"), how="anti").select("k", "n"),
+        "of two sizes": left.join(few, on="k", window=(pk.tumbling("2s"), pk.sliding("3s", "1s"))).select("k", "n", "n_right"),
+        "session of both": left.join(few, on="k", window=pk.session("50ms"), how="full").select("k", "n", "n_right"),
+        "next": left.join_asof(few, by="k", tolerance="2s", direction="forward").select("k", "n", "v_right"),
+        "three": (
+            left.join(few, on="k", window=pk.tumbling("1s")).select("k", "n", other="n_right")
+            .join(left.filter(pk.col("v") > 700), on="k", within=("-100ms", "50ms")).select("k", "n", "other", "n_right")
+        ),
+        "table on the left": names.join(left, on="k", how="right").select("k", "n", "name"),
     }  # fmt: skip
 
 
