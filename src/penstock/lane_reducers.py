@@ -13,8 +13,9 @@ import pyarrow as pa
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.order import falls
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
+from penstock.kernels.sort.places import place_floats
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
-from penstock.kernels.sort.ranks import assign_places, assign_ranks, float_words
+from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.loop.nodes import TYPES, Kernel
@@ -197,9 +198,9 @@ def sorter(workshop: Workshop) -> Sorter:
         DIGIT_BITS,
         made(float_words),
         made(assign_ranks),
-        made(assign_places),
         made(falls),
         made(sort_words),
+        made(place_floats),
     )
 
 

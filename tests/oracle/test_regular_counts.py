@@ -161,6 +161,16 @@ def test_the_largest_sums_are_told_from_those_that_do_not_fit() -> None:
         beyond.agg(s=pk.sum("x")).collect()
 
 
+def test_two_million_windows_may_overlap() -> None:
+    size, more = 1 << 21, 1_000
+    data = np.random.default_rng(3).integers(-99, 99, size + more)
+    query = pk.from_arrow(pa.table({"x": data}), time=pk.every(1)).window(pk.rows(size, every=1))
+    answer = query.agg(s=pk.sum("x"), least=pk.min("x")).collect()
+    before = np.concatenate([[0], np.cumsum(data)])
+    assert answer["s"].to_pylist() == (before[size:] - before[:-size]).tolist()
+    assert answer["least"].to_pylist() == [-99] * (more + 1)
+
+
 def test_implied_times_beyond_64_bits_are_refused() -> None:
     late = pk.every(1, start=2**63 - 3)
     query = pk.from_arrow(pa.table({"x": [1, 2, 3]}), time=late).window(pk.rows(2, every=1))

@@ -52,7 +52,7 @@ class _RankSlide:
         span, base = (k.scalar("begin"), k.scalar("end")), k.scalar("base")
         self.distinct, self.many = k.scalar("distinct"), k.scalar("many")
         answers = [self._answer(each) for each in self.questions]
-        columns = [Ranked(k.buffer("places", I64), [self.cursors])] if self.cursors else []
+        columns = [Ranked(k.buffer("places", I32), [self.cursors])] if self.cursors else []
         if self.structures:
             columns.append(Ranked(k.buffer("ranks", I64), list(self.structures.values())))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -13,18 +14,21 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.compile import backend_named
 from penstock.kernels.sort.order import falls
+from penstock.kernels.sort.places import place_floats
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
-from penstock.kernels.sort.ranks import assign_places, assign_ranks, float_words
+from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter
 
 MANY = 300_000
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
+@cache
 def sorter() -> Sorter:
     native = backend_named("native")
-    ranking = native(float_words()), native(assign_ranks()), native(assign_places())
-    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, native(falls()), native(sort_words()))
+    ranking = native(float_words()), native(assign_ranks())
+    sorting = native(falls()), native(sort_words()), native(place_floats())
+    return Sorter(native(radix_pass()), DIGIT_BITS, *ranking, *sorting)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -78,6 +82,19 @@ def test_floats_are_ranked_with_nan_last_and_both_zeros_alike(values: list[float
     assert ranks[first].tolist() == list(range(len(first)))
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2, 300, FEW])
+@given(pool=st.lists(st.floats(width=64), min_size=1, max_size=8), seed=st.integers(0, 99))
+def test_floats_are_placed_in_order_and_equal_ones_as_they_came(
+    rows: int, pool: list[float], seed: int
+) -> None:
+    dice = np.random.default_rng(seed)
+    floats = dice.choice(np.array(pool), rows) + dice.choice([0.0, 0.0, 1e-300, 1.0], rows)
+    places, in_order = sorter().placed(floats)
+    expected = np.argsort(sorter().words(floats), kind="stable")
+    assert places[expected].tolist() == list(range(rows))
+    assert in_order.tobytes() == floats[expected].tobytes()
+
+
 def test_sums_of_floats_forget_what_was_huge_or_not_finite() -> None:
     odd = [1e300] * 50 + [1e-3] * 50 + [math.inf] + [2.0] * 50 + [math.nan] + [3.0] * 50 + [0.0] * 30
     table = pa.table({"t": np.arange(len(odd)), "x": odd})
@@ -95,6 +112,9 @@ def test_sums_of_floats_forget_what_was_huge_or_not_finite() -> None:
 def test_keys_that_lie_close_together_beside_one_far_away_are_sorted(outlier: int, spread: int) -> None:
     keys = np.random.default_rng(5).integers(0, spread, 3 * FEW)
     keys[FEW] = outlier
-    places, order = sorter().places(keys)
-    assert order.tolist() == np.argsort(keys, kind="stable").tolist()
+    assert sorter().order(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+    floats = keys.astype(np.float64)
+    places, in_order = sorter().placed(floats)
+    order = np.argsort(floats, kind="stable")
     assert places[order].tolist() == list(range(len(keys)))
+    assert in_order.tolist() == floats[order].tolist()

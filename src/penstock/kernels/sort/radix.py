@@ -62,9 +62,9 @@ def sort_words() -> Kernel:
         _carry_by_digit(k, words, spare, rows, lambda word: word >> shift, counts[0])
         _carry_by_digit(k, spare, words, rows, lambda word: (word >> shift) >> DIGIT_BITS, counts[1])
         k.set(shift, shift + 2 * DIGIT_BITS)
-    settled = _settled(k, words, rows, patience)
+    found = settled(k, words, rows, patience)
     fallen = _unpacked(k, words, keys, rows, mask)
-    k.ret((settled & ~fallen).to(I64))
+    k.ret((found & ~fallen).to(I64))
     return k.build()
 
 
@@ -111,7 +111,7 @@ def _carry_by_digit(
         k.store(places, digit, place + 1)
 
 
-def _settled(k: KernelBuilder, words: Buffer, rows: Value, patience: Value) -> Value:
+def settled(k: KernelBuilder, words: Buffer, rows: Value, patience: Value) -> Value:
     """Put words in order that nearly are; whether patience was enough."""
     i, last, left = k.var("i", 1), k.var("last", words[0]), k.var("left", patience)
     with k.while_((i < rows) & (left >= 0)):

@@ -1,10 +1,10 @@
-"""Ranks from a sort: equal keys share one, and the smallest has 0. Places: every row has its own."""
+"""Ranks from a sort: equal keys share one, and the smallest has 0."""
 
 from __future__ import annotations
 
 from penstock.kernels.cells import is_nan
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I64, Bitcast, Kernel, const, select
+from penstock.loop.nodes import F64, I64, Bitcast, Kernel, Value, const, select
 
 _NAN_BITS = 0x7FF8000000000000
 
@@ -17,11 +17,16 @@ def float_words() -> Kernel:
     k = KernelBuilder("float_words")
     values, words, rows = k.buffer("values", F64), k.buffer("words", I64), k.scalar("rows")
     with k.for_(0, rows, "i") as i:
-        value = k.var("value", values[i] + 0.0)
-        bits = k.var("bits", select(is_nan(value), const(_NAN_BITS, I64), Bitcast(value, I64)))
-        k.store(words, i, bits ^ ((bits >> 63) & ((1 << 63) - 1)))
+        k.store(words, i, float_word(k, values[i]))
     k.ret(0)
     return k.build()
+
+
+def float_word(k: KernelBuilder, value: Value) -> Value:
+    """The whole number that stands for a float."""
+    value = k.var("value", value + 0.0)
+    bits = k.var("bits", select(is_nan(value), const(_NAN_BITS, I64), Bitcast(value, I64)))
+    return bits ^ ((bits >> 63) & ((1 << 63) - 1))
 
 
 def assign_ranks() -> Kernel:
@@ -40,14 +45,4 @@ def assign_ranks() -> Kernel:
             k.store(first, found - 1, row)
         k.set(before, key)
     k.ret(found)
-    return k.build()
-
-
-def assign_places() -> Kernel:
-    """Give each row its place in the order."""
-    k = KernelBuilder("assign_places")
-    order, places, rows = k.buffer("sorted_order", I64), k.buffer("places", I64), k.scalar("rows")
-    with k.for_(0, rows, "i") as i:
-        k.store(places, order[i], i)
-    k.ret(0)
     return k.build()

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
-    BOOL,
     F64,
     I64,
     U64,
@@ -28,7 +27,6 @@ from penstock.loop.nodes import (
     Value,
     Var,
     const,
-    maximum,
     select,
 )
 
@@ -42,20 +40,26 @@ def bits_length(places: int) -> int:
     >>> bits_length(1), bits_length(64), bits_length(65)
     (5, 5, 6)
     """
-    words, total = places, 0
+    words, total = places, 1
     for _ in range(_LEVELS):
         words = max(-(-words >> _BITS), 1)
-        total += words
+        total += words + 1
     return total
 
 
 @dataclass(frozen=True)
 class _Cursor:
-    """Stands at a place; `before` counts the rows at smaller ones."""
+    """Stands at a place; `before` counts the rows at smaller ones.
+
+    Of `counted` rows, so many are `wanted` before the place, and the quantile lies `between` it and the next.
+    """
 
     fraction: float
     place: Var
     before: Var
+    counted: Var
+    wanted: Var
+    between: Var
 
 
 class RankCursors:
@@ -70,17 +74,20 @@ class RankCursors:
     def _lay_out(self) -> list[Value]:
         """Where the words of each level begin."""
         k, words = self.k, self.places
-        bases: list[Value] = [const(0, I64)]
+        bases: list[Value] = [const(1, I64)]
         for _ in range(_LEVELS):
             words = k.var("words", (words + 63) >> _BITS)
             k.set(words, select(words > 0, words, 1))
-            bases.append(k.var("base", bases[-1] + words))
+            bases.append(k.var("base", bases[-1] + words + 1))
         self.end = bases[-1]
         return bases[:-1]
 
     def cursor(self, fraction: float) -> _Cursor:
         """Follow the quantile at a fraction; before any row enters."""
-        made = _Cursor(fraction, self.k.var("at", 0), self.k.var("before", 0))
+        place, before, counted, wanted = (
+            self.k.var(each, 0) for each in ("at", "before", "counted", "wanted")
+        )
+        made = _Cursor(fraction, place, before, counted, wanted, self.k.var("between", 0.0, F64))
         self.cursors.append(made)
         return made
 
@@ -89,14 +96,16 @@ class RankCursors:
     def add(self, place: Value) -> None:
         """Take the place of a row that enters."""
         k = self.k
-        new = k.var("new", True, BOOL)
         if self.counts is not None:
-            old = k.var("old", self.counts[place])
-            k.store(self.counts, place, old + 1)
-            k.set(new, old.eq(0))
-        for level, base in enumerate(self.base):
+            k.store(self.counts, place, self.counts[place] + 1)
+        k.store(self.bits, self._word(0, place), self.bits[self._word(0, place)] | _bit(place))
+        word = k.var("word", self._word(1, place))
+        before = k.var("before", self.bits[word])
+        k.store(self.bits, word, before | _bit(place >> _BITS))
+        new = k.var("new", before.eq(0))
+        for level in range(2, _LEVELS):
             with k.if_(new):  # where a word has had a bit, those above know
-                word = k.var("word", base + (place >> (_BITS * (level + 1))))
+                word = k.var("word", self._word(level, place))
                 before = k.var("before", self.bits[word])
                 k.store(self.bits, word, before | _bit(place >> (_BITS * level)))
                 k.set(new, before.eq(0))
@@ -105,18 +114,27 @@ class RankCursors:
     def remove(self, place: Value) -> None:
         """Give back the place of a row that leaves."""
         k = self.k
-        empty = k.var("empty", True, BOOL)
+        gone = _bit(place)
         if self.counts is not None:
             left = k.var("left", self.counts[place] - 1)
             k.store(self.counts, place, left)
-            k.set(empty, left.eq(0))
-        for level, base in enumerate(self.base):
+            gone = select(left.eq(0), gone, const(0, U64))
+        for level in range(2):
+            word = k.var("word", self._word(level, place))
+            rest = k.var("rest", self.bits[word] & ~gone)
+            k.store(self.bits, word, rest)
+            gone = select(rest.eq(0), _bit(place >> (_BITS * (level + 1))), const(0, U64))
+        empty = k.var("empty", rest.eq(0))
+        for level in range(2, _LEVELS):
             with k.if_(empty):
-                word = k.var("word", base + (place >> (_BITS * (level + 1))))
+                word = k.var("word", self._word(level, place))
                 rest = k.var("rest", self.bits[word] & ~_bit(place >> (_BITS * level)))
                 k.store(self.bits, word, rest)
                 k.set(empty, rest.eq(0))
         self._counted(place, -1)
+
+    def _word(self, level: int, place: Value) -> Value:
+        return self.base[level] + (place >> (_BITS * (level + 1)))
 
     def _counted(self, place: Value, by: int) -> None:
         k = self.k
@@ -147,28 +165,65 @@ class RankCursors:
 
         Of n rows in order it is at fraction * (n - 1). Without meaning where there is no row.
         """
-        k = self.k
-        exact = k.var("exact", (self.count - 1).to(F64) * cursor.fraction)
-        whole = k.var("whole", Unary("floor", exact))
-        wanted, between = k.var("wanted", whole.to(I64)), k.var("between", exact - whole)
+        k, wanted = self.k, cursor.wanted
+        with k.if_(self.count.ne(cursor.counted)):  # frames of one length ask the same again
+            exact = k.var("exact", (self.count - 1).to(F64) * cursor.fraction)
+            whole = k.var("whole", Unary("floor", exact))
+            k.set(wanted, whole.to(I64))
+            k.set(cursor.between, exact - whole)
+            k.set(cursor.counted, self.count)
         upper = k.var("upper", cursor.place)
         with k.if_(self.count > 0):
-            self._move(cursor, wanted)
+            self._move(cursor)
             k.set(upper, cursor.place)
-            beyond = between > 0.0
+            beyond = cursor.between > 0.0
             if self.counts is not None:
                 beyond &= cursor.before + self._rows_at(cursor.place) <= wanted + 1
             with k.if_(beyond):
                 k.set(upper, self._next(cursor.place))
-        return cursor.place, upper, between
+        return cursor.place, upper, cursor.between
 
-    def _move(self, cursor: _Cursor, wanted: Value) -> None:
+    def _move(self, cursor: _Cursor) -> None:
+        if self.counts is not None:
+            self._walk(cursor)
+            return
         k = self.k
-        with k.while_(cursor.before > wanted):
+        less = cursor.wanted - cursor.before
+        steps = k.var("steps", select(less < 0, less, less + 1 - self._rows_at(cursor.place)))
+        there, node = self._step(cursor.place, steps)
+        with k.if_((steps >= -1) & (steps <= 1) & there):
+            k.set(cursor.place, node)
+            k.set(cursor.before, cursor.wanted)
+        with k.else_():
+            self._walk(cursor)
+
+    def _step(self, place: Value, steps: Value) -> tuple[Value, Value]:
+        """Go one step down or up, or none, as far as the next word; and tell whether there is such a place.
+
+        Without a branch: where frames slide by one row, which way it is cannot be foretold.
+        """
+        k = self.k
+        down, at = k.var("down", steps < 0), k.var("at", self._word(0, place))
+        word, bit = k.var("word", self.bits[at]), k.var("bit", _bit(place))
+        own = k.var("own", word & select(down, bit - const(1, U64), -(bit << const(1, U64))))
+        some, beside = k.var("some", own.ne(0)), k.var("beside", at + select(down, const(-1, I64), 1))
+        other = k.var("other", self.bits[beside])
+        found = k.var("found", select(some, own, other))
+        node = ((select(some, at, beside) - self.base[0]) << _BITS) + select(
+            down, _end(found, upwards=False), _end(found, upwards=True)
+        )
+        stays = k.var("stays", steps.eq(0))
+        # Read for both: LLVM would make a branch of a choice between a register and what is in memory.
+        return (own | other | stays.to(U64)).ne(0), select(stays, place, node)
+
+    def _walk(self, cursor: _Cursor) -> None:
+        """Go as many steps as it takes."""
+        k = self.k
+        with k.while_(cursor.before > cursor.wanted):
             k.set(cursor.place, self._previous(cursor.place))
             k.set(cursor.before, cursor.before - (1 if self.counts is None else self._rows_at(cursor.place)))
         here = k.var("here", self._rows_at(cursor.place))
-        with k.while_(cursor.before + here <= wanted):
+        with k.while_(cursor.before + here <= cursor.wanted):
             k.set(cursor.before, cursor.before + here)
             k.set(cursor.place, self._next(cursor.place))
             k.set(here, 1 if self.counts is None else self._rows_at(cursor.place))
@@ -177,7 +232,7 @@ class RankCursors:
         """How many rows are at a place: of those that are not shared, one or none."""
         if self.counts is not None:
             return self.counts[place].to(I64)
-        word = self.bits[place >> _BITS]
+        word = self.bits[self._word(0, place)]
         return Bitcast((word >> Bitcast(place & 63, U64)) & const(1, U64), I64)
 
     def _next(self, place: Value) -> Value:
@@ -194,10 +249,9 @@ class RankCursors:
         Elsewhere, go up the levels to a word with a bit beside its own, and down again.
         """
         k = self.k
-        own = k.var("own", self._beside(const(0, I64), place, upwards))
+        own = k.var("own", self._beside(self.base[0], place, upwards))
         word = k.var("at", (place >> _BITS) + (1 if upwards else -1))
-        there = (word < self.base[1]) if upwards else (word >= 0)
-        other = k.var("other", select(there, self.bits[maximum(word, 0)], const(0, U64)))
+        other = k.var("other", self.bits[self.base[0] + word])
         node = k.var(
             "node", select(own.ne(0), _child(place, own, upwards), (word << _BITS) + _end(other, upwards))
         )

@@ -35,11 +35,11 @@ def placed(
 
     def numbers(known: pa.Array) -> tuple[np.ndarray, tuple[np.ndarray, bool]]:
         values = _numbers(known)
-        narrow = _narrowly(values)
+        narrow = _narrowly(values, np.int32)
         if narrow is not None:
-            return narrow[0], (narrow[1], True)
-        places, order = sorter.places(_ordered_words(values, sorter))
-        return places, (np.take(values, order, mode="clip"), False)
+            return narrow[0], (narrow[1].astype(np.float64), True)
+        places, in_order = sorter.placed(values.astype(np.float64, copy=False))
+        return places, (in_order, False)
 
     return _where(counts, plain(column), numbers)
 
@@ -52,7 +52,7 @@ def _where(
         return number(column)
     rows = np.flatnonzero(counts)
     known, values = number(column.take(indices(rows)))
-    numbers = np.full(len(column), -1, np.int64)
+    numbers = np.full(len(column), -1, known.dtype)
     numbers[rows] = known
     return numbers, values
 
@@ -68,13 +68,13 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return _of_texts(column)
     values = _numbers(column)
-    narrow = _narrowly(values)
+    narrow = _narrowly(values, np.int64)
     if narrow is not None:
         return narrow[0], to_arrow(narrow[1], None, dtype)
     return _of_numbers(values, dtype, sorter)
 
 
-def _narrowly(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _narrowly(values: np.ndarray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray] | None:
     """Rank whole numbers by subtraction, and list those of each rank, where they are close together."""
     if values.dtype.kind == "f" or not len(values):
         return None
@@ -83,7 +83,7 @@ def _narrowly(values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     if span > SPARSEST * len(values):
         return None
     ranks = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
-    return ranks, np.arange(span + 1).astype(values.dtype) + least
+    return ranks.astype(dtype, copy=False), np.arange(span + 1).astype(values.dtype) + least
 
 
 def _numbers(column: pa.Array) -> np.ndarray:

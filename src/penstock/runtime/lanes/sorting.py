@@ -28,18 +28,18 @@ SORTED_BITS, MOST_ROWS, PATIENCE = 32, 1 << 24, 2
 class Sorter:
     """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
 
-    `float_words` makes whole numbers of floats, in their order; `assign_ranks` and `assign_places` number what is sorted;
+    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted;
     `falls` tells whether a number is less than the one before. `sort_words` does all at once, where keys and row numbers
-    fit a word together.
+    fit a word together, and `place_floats` for places of floats.
     """
 
     radix_pass: Call
     digit_bits: int
     float_words: Call
     assign_ranks: Call
-    assign_places: Call
     falls: Call
     sort_words: Call
+    place_floats: Call
 
     def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
         """Whether times never fall; each thread looks at a stretch of them."""
@@ -84,11 +84,18 @@ class Sorter:
         given |= {"ranks": ranks, "first": first}
         return ranks, first[: self.assign_ranks(given)]
 
-    def places(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The place of each row in the order of its keys, and the rows in that order."""
-        order, places = self.order(keys), room(len(keys))
-        self.assign_places({"sorted_order": order, "places": places, "rows": len(keys)})
-        return places, order
+    def placed(self, floats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each row in the order of its number, and the numbers in that order."""
+        rows = len(floats)
+        places, in_order = room(rows, np.int32), room(rows, np.float64)
+        given = {"values": np.ascontiguousarray(floats), "rows": rows, "bits": (rows - 1).bit_length()}
+        given |= {"words": room(rows, np.uint64), "spare": room(rows, np.uint64)}
+        given |= {"patience": PATIENCE * rows, "places": places, "in_order": in_order}
+        if rows and not self.place_floats(given):
+            order = self.order(self.words(floats))
+            places[order] = np.arange(rows, dtype=np.int32)
+            in_order[:] = floats[order]
+        return places, in_order
 
     def words(self, floats: np.ndarray) -> np.ndarray:
         """Whole numbers in the order of floats."""

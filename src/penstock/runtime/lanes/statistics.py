@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -21,10 +21,15 @@ from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
-# Of so many rows ranks, counts and bits stay in the cache, and few words of bits are empty.
-BLOCK = 1 << 15
+# Of so many rows values, places and bits stay in the second-level cache, and few words of bits are empty.
+BLOCK = 1 << 14
 
-_PER_QUESTION = {"quantile": 2, "mode": 1, "count_distinct": 1}
+# What the kernel writes: a quantile and whether there is one, a rank, a number.
+_WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
+    "quantile": (np.float64, np.uint8),
+    "mode": (np.int64,),
+    "count_distinct": (np.int64,),
+}
 
 
 @dataclass(frozen=True)
@@ -53,29 +58,53 @@ class RankReducer:
         column = lanes.column(self.column)
         counts = active(lanes, (self.column,), self.where)
         ranges = parts(len(frames), len(column) + len(frames), self.threads)
-        answers: list[list[list[pa.Array]]] = [[] for _ in ranges]
+        outputs = self._outputs(len(frames))
+        chosen_values: list[list[list[pa.Array]]] = [[] for _ in ranges]
 
         def work(place: int) -> None:
             for stretch in frames.sweep(*ranges[place], BLOCK):
-                answers[place].append(self._answers(column, counts, stretch))
+                here = slice(stretch.first, stretch.first + len(stretch.lo))
+                views = {name: each[here] for name, each in outputs.items()}
+                chosen_values[place].append(self._answer(column, counts, stretch, views))
 
         run_on_threads([partial(work, place) for place in range(len(ranges))])
-        return [pa.concat_arrays(each) for each in zip(*chain(*answers), strict=True)]
+        return self._results(outputs, list(chain(*chosen_values)))
 
-    def _answers(self, column: pa.Array, counts: np.ndarray | None, stretch: Stretch) -> list[pa.Array]:
+    def _answer(
+        self,
+        column: pa.Array,
+        counts: np.ndarray | None,
+        stretch: Stretch,
+        outputs: Mapping[str, np.ndarray],
+    ) -> list[pa.Array]:
+        """Answer for a stretch of frames. A mode is a rank among its rows alone: give the values."""
         first, last = int(stretch.lo[0]), int(stretch.hi[-1])
         rows = column.slice(first, last - first), None if counts is None else counts[first:last]
-        outputs = self._outputs(len(stretch.lo))
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "base": first, "begin": 0, "end": len(stretch.lo)}
         ranks, values = self._ranks(*rows)
         places, shared = self._places(*rows)
         self.call(shared)({**bounds, **places, **ranks, **outputs})
-        columns = iter(outputs.values())
+        modes = [(outputs[name], dtype) for kind, dtype, (name, *_) in self._asked() if kind == "mode"]
+        return [chosen(values, rank, rank >= 0, dtype) for rank, dtype in modes]
+
+    def _results(self, outputs: Mapping[str, np.ndarray], stretches: list[list[pa.Array]]) -> list[pa.Array]:
+        modes = iter(zip(*stretches, strict=True))
         found = []
-        for kind, dtype in self.questions:
-            answer = [next(columns) for _ in range(_PER_QUESTION[kind])]
-            found.append(_ANSWERS[kind](values, dtype, *answer))
+        for kind, dtype, names in self._asked():
+            if kind == "mode":
+                found.append(pa.concat_arrays([pa.nulls(0, dtype), *next(modes, ())]))
+            else:
+                values, *some = (outputs[name] for name in names)
+                found.append(to_arrow(values, some[0] if some else None, dtype))
         return found
+
+    def _asked(self) -> Iterator[tuple[str, pa.DataType, list[str]]]:
+        """The questions, and the names of what the kernel writes for each."""
+        at = 0
+        for kind, dtype in self.questions:
+            types = _WRITTEN[kind]
+            yield kind, dtype, [numbered("out", at + place) for place in range(len(types))]
+            at += len(types)
 
     def _places(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], bool]:
         """What quantiles are found by: each row's place in the order; and whether equal values share one."""
@@ -99,34 +128,12 @@ class RankReducer:
         return {"ranks": ranks, "distinct": len(values), **memories}, values
 
     def _outputs(self, frames: int) -> dict[str, np.ndarray]:
-        count = sum(_PER_QUESTION[kind] for kind, _ in self.questions)
-        names = [numbered("out", place) for place in range(count)]
-        made = {name: room(frames) for name in names}
-        at = 0
-        for kind, _ in self.questions:
-            if kind == "quantile":
-                made |= {names[at]: room(frames, np.float64), names[at + 1]: room(frames, np.uint8)}
-            at += _PER_QUESTION[kind]
-        return made
+        return {
+            name: room(frames, each)
+            for kind, _, names in self._asked()
+            for name, each in zip(names, _WRITTEN[kind], strict=True)
+        }
 
-
-def _quantile(values: None, dtype: pa.DataType, found: np.ndarray, some: np.ndarray) -> pa.Array:
-    return to_arrow(found, some, dtype)
-
-
-def _most_frequent(values: pa.Array, dtype: pa.DataType, rank: np.ndarray) -> pa.Array:
-    return chosen(values, rank, rank >= 0, dtype)
-
-
-def _how_many(values: pa.Array, dtype: pa.DataType, count: np.ndarray) -> pa.Array:
-    return to_arrow(count, None, dtype)
-
-
-_ANSWERS: dict[str, Callable[..., pa.Array]] = {
-    "quantile": _quantile,
-    "mode": _most_frequent,
-    "count_distinct": _how_many,
-}
 
 RANK = "rank"
 
