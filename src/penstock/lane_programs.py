@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
-from penstock.kernels.frames import grid_frames, listed_frames, look_back_frames, run_starts, session_starts
+from penstock.kernels.frames import (
+    count_sessions,
+    grid_frames,
+    list_sessions,
+    listed_frames,
+    look_back_frames,
+    run_starts,
+)
 from penstock.lane_reducers import LaneReducers, partitioner, shape_of, sorter
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
@@ -138,7 +145,7 @@ class LaneProgram:
             behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
             return behind, LookBackResults(behind, self._reductions(threads), schema, sorter(self.workshop))
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
-        framing, sort = self._framing(body.domain), sorter(self.workshop)
+        framing, sort = self._framing(body.domain, threads), sorter(self.workshop)
         match body:
             case ir.Reduce():
                 reductions = self._reductions(threads)
@@ -155,10 +162,12 @@ class LaneProgram:
                 columns = tuple(self.source.schema.names)
                 return framing, AppliedResults(framing, applied, columns, made.keys, schema, sort)
 
-    def _framing(self, domain: ir.Domain) -> Framing:
+    def _framing(self, domain: ir.Domain, threads: int) -> Framing:
         match domain:
             case Session(gap=gap):
-                return SessionFraming(gap, self.workshop.call("session_starts", session_starts))
+                count = self.workshop.call("count_sessions", count_sessions)
+                listed = self.workshop.call("list_sessions", list_sessions)
+                return SessionFraming(gap, count, listed, threads)
             case Count(size=size, every=every, partial=tail):
                 return CountFraming(size, every, tail)
             case Unbounded():

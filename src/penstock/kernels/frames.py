@@ -221,29 +221,48 @@ class _LookBacks:
             k.set(right, right + 1)
 
 
-def session_starts() -> Kernel:
-    """List the rows that begin a session in `lo`: the first of a lane, and each more than `gap` after the last.
-
-    Every row is written, and overwritten by the next unless it counts: that costs no branch. `lo` has room for
-    one more than there are rows. Returns how many there are.
-    """
-    k = KernelBuilder("session_starts")
-    times, bounds = k.buffer("times", I64), k.buffer("bounds", I64)
-    gap, lanes, lo = k.scalar("gap"), k.scalar("lanes"), k.buffer("lo", I64)
+def count_sessions() -> Kernel:
+    """Count the sessions of some lanes: the first row of a lane begins one, and each more than `gap` after the last."""
+    k = KernelBuilder("count_sessions")
+    times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
     found = k.var("found", 0)
-    with k.for_(0, lanes, "lane") as lane:
-        first = k.var("first", bounds[lane])
-        k.store(lo, found, first)
+    with k.for_(k.scalar("begin"), k.scalar("end"), "lane") as lane:
         k.set(found, found + 1)
-        before = k.var("before", times[first])
-        with k.for_(first + 1, bounds[lane + 1], "row") as row:
-            time = k.var("time", times[row])
-            apart = Bitcast(time - before, U64)  # never negative, but perhaps beyond 63 bits
-            k.store(lo, found, row)
-            k.set(found, found + (apart > Bitcast(gap, U64)).to(I64))
-            k.set(before, time)
+        with k.for_(bounds[lane] + 1, bounds[lane + 1], "row") as row:
+            k.set(found, found + _apart(times[row - 1], times[row], gap).to(I64))
     k.ret(found)
     return k.build()
+
+
+def list_sessions() -> Kernel:
+    """List the sessions of some lanes, beginning with number `first`: the first row, the first time and the last.
+
+    Every row writes its session, and the next writes it again unless it begins one: that costs no branch.
+    """
+    k = KernelBuilder("list_sessions")
+    times, bounds, gap = k.buffer("times", I64), k.buffer("bounds", I64), k.scalar("gap")
+    lo, start, last = k.buffer("lo", I64), k.buffer("start", I64), k.buffer("last", I64)
+    at = k.var("at", k.scalar("first") - 1)
+    with k.for_(k.scalar("begin"), k.scalar("end"), "lane") as lane:
+        begun = k.var("begun", bounds[lane])
+        since = k.var("since", times[begun])
+        before = k.var("before", since)
+        k.set(at, at + 1)
+        with k.for_(bounds[lane], bounds[lane + 1], "row") as row:
+            time = k.var("time", times[row])
+            new = k.var("new", _apart(before, time, gap))
+            k.set(at, at + new.to(I64))
+            k.set(begun, select(new, row, begun))
+            k.set(since, select(new, time, since))
+            for buffer, value in ((lo, begun), (start, since), (last, time)):
+                k.store(buffer, at, value)
+            k.set(before, time)
+    k.ret(0)
+    return k.build()
+
+
+def _apart(before: Value, time: Value, gap: Value) -> Value:
+    return Bitcast(time - before, U64) > Bitcast(gap, U64)  # never negative, but perhaps beyond 63 bits
 
 
 def run_starts() -> Kernel:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Protocol
 
@@ -18,9 +19,12 @@ from penstock.runtime.buffers import room, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
+from penstock.runtime.threads import run_on_threads
 
 # A block has several times the rows of a frame.
 FRAMES_A_BLOCK = 4
+# Fewer rows than this are not worth a second thread.
+ROWS_PER_THREAD = 1 << 17
 
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
@@ -127,36 +131,56 @@ class Released:
 
 @dataclass
 class SessionFraming(Released):
-    """Sessions. `call` lists the rows they begin with; none is complete before time has passed `due`."""
+    """Sessions. `count` and `listed` are kernels; no session is complete before time has passed `due`."""
 
     gap: int
-    call: Call
+    count: Call
+    listed: Call
+    threads: int
     due: int = field(default=NEVER)
 
     def completes(self, before: int, watermark: int) -> bool:
         return watermark > self.due
 
-    def _sessions(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first row of each session, the row behind its last, and when it ends."""
-        times, starts = lanes.times, room(len(lanes) + 1)
-        given = {"times": times, "bounds": lanes.bounds, "lanes": lanes.count, "gap": self.gap, "lo": starts}
-        found = self.call(given)
-        starts[found] = len(times)
-        lo, hi = starts[:found], starts[1 : found + 1]
-        last = times[hi - 1]
-        return lo, hi, within_reach(last, 0, self.gap) + self.gap
+    def _sessions(self, lanes: Lanes) -> Frames:
+        """All sessions, each thread finding those of some lanes: count first, then fill."""
+        given = {"times": lanes.times, "bounds": lanes.bounds, "gap": self.gap}
+        parts = [{**given, "begin": begin, "end": end} for begin, end in self._parts(lanes)]
+        found = np.zeros(len(parts) + 1, np.int64)
+
+        def count(place: int) -> None:
+            found[place + 1] = self.count(parts[place])
+
+        run_on_threads([partial(count, place) for place in range(len(parts))])
+        first = np.cumsum(found)
+        bounds, start, last = (room(int(first[-1]) + more) for more in (1, 0, 0))
+        bounds[-1] = len(lanes)
+        made = {"lo": bounds, "start": start, "last": last}
+        run_on_threads(
+            [
+                partial(self.listed, {**part, **made, "first": int(at)})
+                for part, at in zip(parts, first, strict=False)
+            ]
+        )
+        return Frames(bounds[:-1], bounds[1:], start, within_reach(last, 0, self.gap) + self.gap)
+
+    def _parts(self, lanes: Lanes) -> list[tuple[int, int]]:
+        """Cut lanes into a run of about as many rows for each thread."""
+        threads = max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
+        rows = np.linspace(0, len(lanes), threads + 1)[1:-1]
+        inner = np.searchsorted(lanes.bounds, rows).tolist()
+        return list(pairwise([0, *inner, lanes.count]))
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        lo, hi, end = self._sessions(lanes)
-        found = Frames(lo, hi, lanes.times[lo], end)
-        return found if watermark == FOREVER else found.chosen(end < watermark)
+        found = self._sessions(lanes)
+        return found if watermark == FOREVER else found.chosen(found.end < watermark)
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        lo, hi, end = self._sessions(lanes)
-        open_yet = end >= watermark
+        found = self._sessions(lanes)
+        open_yet = found.end >= watermark
         # Rows yet to come, or ahead of the watermark, may lengthen a session, and end none of their own sooner.
-        self.due = min(int(end[open_yet].min(initial=FOREVER)), watermark + self.gap)
-        return np.repeat(open_yet, hi - lo)
+        self.due = min(int(found.end[open_yet].min(initial=FOREVER)), watermark + self.gap)
+        return np.repeat(open_yet, found.lengths)
 
     def ahead(self, watermark: int) -> int:
         return watermark if watermark in (NEVER, FOREVER) else watermark - 1

@@ -123,7 +123,10 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
     values, stretches = values_view(column), _stretches(len(column), threads)
     ends = _of_stretches(lambda begin, end: _least_and_most(values[begin:end]), stretches)
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
-    if most - least >= min(max(SPARSEST * len(values), SMALL), LARGEST):
+    limit = min(max(SPARSEST * len(values), SMALL), LARGEST)
+    if values.dtype == np.int64 and least >= 0 and most < limit:
+        return values  # as they are: lanes that no row is in cost little
+    if most - least >= limit:
         return None
     numbers = room(len(values))
 
