@@ -35,10 +35,10 @@ _LEVELS = 5  # words of words …: more than 2 ** 30 places
 
 
 def bits_length(places: int) -> int:
-    """Give the words that the bits of that many places take, on all levels.
+    """Give the words that the bits of that many places take, on all levels, with an empty one on either side of each.
 
     >>> bits_length(1), bits_length(64), bits_length(65)
-    (5, 5, 6)
+    (11, 11, 12)
     """
     words, total = places, 1
     for _ in range(_LEVELS):
@@ -72,7 +72,7 @@ class RankCursors:
         self.base = self._lay_out()
 
     def _lay_out(self) -> list[Value]:
-        """Where the words of each level begin."""
+        """Where the words of each level begin: the words beside a level's are empty, so that nobody need ask for its ends."""
         k, words = self.k, self.places
         bases: list[Value] = [const(1, I64)]
         for _ in range(_LEVELS):
