@@ -19,6 +19,8 @@ SCHEMA = pa.schema(
 SPARK_SCHEMA = "shard int, task int, part int, name string, payload binary"
 # A batch of Spark's holds many rows: each must be small, yet large enough to be worth its way.
 PAYLOAD_ROWS = 1 << 18
+# Between two tasks the JVM copies a payload some ten times, one value at a time: what is smaller is sooner there.
+COMPRESSION = "lz4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Parcel:
 
     @staticmethod
     def of(shard: int, task: int, part: int, name: str, table: pa.Table) -> Parcel:
-        return Parcel(shard, task, part, name, encode_table(table))
+        return Parcel(shard, task, part, name, encode_table(table, COMPRESSION))
 
     @property
     def table(self) -> pa.Table:

@@ -106,10 +106,11 @@ def _digest(data: bytes) -> str:
 # --- chunks -------------------------------------------------------------------------------------------------
 
 
-def encode_table(table: pa.Table) -> bytes:
-    """Write rows as an Arrow IPC stream."""
+def encode_table(table: pa.Table, compression: str | None = None) -> bytes:
+    """Write rows as an Arrow IPC stream, plain or with its buffers compressed; `decode_table` reads either."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
