@@ -18,6 +18,8 @@ from penstock.cli.watch import Glance, mark_and_lag, show_glances
 from penstock.plan.schema import sources_of
 from penstock.types.time import Time
 
+_WAIT, _WAITS = 0.1, 100  # seconds, and how often
+
 
 @dataclass
 class SparkWatch:
@@ -43,7 +45,15 @@ class SparkWatch:
         problem = pk.streaming_problem(self.query)
         if problem is not None:
             raise problem
+        self._hear_out()
         yield (), self.glance()
+
+    def _hear_out(self) -> None:
+        """Wait for word of the last batches, which may come after the end."""
+        for _ in range(_WAITS):
+            if self.heard.over(str(self.query.id)):
+                return
+            self.sleep(_WAIT)
 
     def glance(self) -> Glance:
         """Look once."""

@@ -16,7 +16,7 @@ from penstock.cli.watch import as_line
 from penstock.cli.watch_spark import SparkWatch
 from penstock.types.time import Time
 
-COUNTS = {"read": 10, "accepted": 7, "late": 1, "malformed": 2, "filtered": 0, "emitted": 3}
+COUNTS = {"read": 10, "accepted": 7, "late": 1, "malformed": 2, "filtered": 0, "emitted": 3, "ties": 0}
 QUERY = """
 import pathlib
 import penstock as pk
@@ -59,6 +59,21 @@ def test_glances_are_made_of_what_batches_counted() -> None:
     )
     assert lines[1].endswith("batch 250.0 ms  read 20  results 6")
     assert len(lines) == 3
+
+
+def test_the_last_glance_waits_for_word_of_the_last_batch() -> None:
+    heard, word = pk.StreamingMetrics(), SimpleNamespace(id="an id")
+    ended = SimpleNamespace(id="an id", isActive=False, lastProgress=None, exception=lambda: None)
+    heard.onQueryTerminated(word)
+    heard.onQueryStarted(word)  # the end of an earlier run is none of this one
+
+    def sleep(seconds: float) -> None:
+        heard.add("an id", {**COUNTS, "state_bytes": 1500, "watermark": 4_000}, 250)
+        heard.onQueryTerminated(word)
+
+    clock = Time("t", pa.timestamp("ms"), "ms")
+    (glance,) = (each for _, each in SparkWatch(ended, heard, clock, sleep=sleep).glances() if each)
+    assert as_line(glance).endswith("read 10  results 3")
 
 
 def test_flags_that_do_not_go_together_are_refused(tmp_path: Path) -> None:

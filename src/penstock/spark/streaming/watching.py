@@ -25,16 +25,21 @@ class StreamingMetrics(StreamingQueryListener):
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, int]] = {}
+        self._over: set[str] = set()
         self._lock = threading.Lock()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Take no note."""
+        """Note that a query runs, maybe again."""
+        with self._lock:
+            self._over.discard(str(event.id))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Take no note."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Take no note: what was counted stays."""
+        """Note that no more will come; what was counted stays."""
+        with self._lock:
+            self._over.add(str(event.id))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
         """Add what a batch counted."""
@@ -57,6 +62,11 @@ class StreamingMetrics(StreamingQueryListener):
         """Give what a query has counted since this began to listen, by its name, or its id if it has none."""
         with self._lock:
             return dict(self._found.get(query, {}))
+
+    def over(self, query: str) -> bool:
+        """Tell whether all is known of a query, by its id: Spark tells of batches, and of the end, some time after them."""
+        with self._lock:
+            return query in self._over
 
     def prometheus(self) -> str:
         """Write all counts in the text format of Prometheus."""
