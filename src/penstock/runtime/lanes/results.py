@@ -15,7 +15,7 @@ from penstock.runtime.lanes.lanes import Lanes, same_keys
 from penstock.runtime.lanes.look_back import LookBackFraming
 from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.reducers import Reducer, ranges
-from penstock.runtime.lanes.rows import fetched, taken
+from penstock.runtime.lanes.rows import taken
 from penstock.runtime.lanes.sorting import Sorter
 
 
@@ -184,4 +184,5 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
 
 def key_arrays(lanes: Lanes, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:
     """The keys of some rows as they came."""
-    return same_keys([fetched(lanes.came.batch.column(name), rows) for name in keys])
+    places = indices(rows)
+    return same_keys([lanes.came.batch.column(name).take(places) for name in keys])
