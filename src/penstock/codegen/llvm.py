@@ -32,6 +32,9 @@ from penstock.loop.nodes import (
 
 _LOCAL_ALIGNMENT = 64
 _RARE = 0  # the metadata of branches that are hardly ever taken; loops are numbered from 1
+_SCALAR = ', !{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}'
+# Two turns at once, where LLVM would take four and make another loop of vectors for what is left.
+_BRIEF = ', !{!"llvm.loop.interleave.count", i32 2}'
 _ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
 
 
@@ -52,7 +55,7 @@ class KernelWriter:
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
         self._allocations: list[str] = []
-        self._loops: list[bool] = []  # of each loop, whether it stays scalar
+        self._loops: list[str] = []  # of each loop, what is said of it
         self._block = "entry"
         self._open = True
 
@@ -68,15 +71,12 @@ class KernelWriter:
     def metadata(self) -> Iterator[str]:
         """Describe rare branches and loops. Beyond that, LLVM's own choices measured best."""
         yield f'!{_RARE} = !{{!"branch_weights", i32 1, i32 1048576}}'
-        single, whole = len(self._loops) + 1, len(self._loops) + 2
-        for number, scalar in enumerate(self._loops, 1):
-            yield f"!{number} = distinct !{{!{number}{f', !{single}, !{whole}' if scalar else ''}}}"
-        yield f'!{single} = !{{!"llvm.loop.vectorize.enable", i1 false}}'
-        yield f'!{whole} = !{{!"llvm.loop.unroll.disable"}}'
+        for number, said in enumerate(self._loops, 1):
+            yield f"!{number} = distinct !{{!{number}{said}}}"
 
-    def _repeat(self, text: str, scalar: bool = False) -> None:
+    def _repeat(self, text: str, said: str = "") -> None:
         """End a loop's last block, tagging the branch back with the loop's metadata."""
-        self._loops.append(scalar)
+        self._loops.append(said)
         self._terminate(f"{text}, !llvm.loop !{len(self._loops)}")
 
     def _parameters(self) -> str:
@@ -195,7 +195,7 @@ class KernelWriter:
             again = f", [ {following}, %{self._block} ]"
             self.values.line(f"  {following} = add nsw i64 {index}, 1")
             more = self.values.op(f"icmp slt i64 {following}, {stop}")
-            self._repeat(f"br i1 {more}, label %{body}, label %{done}", stmt.scalar)
+            self._repeat(f"br i1 {more}, label %{body}, label %{done}", _said(stmt))
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
         self._start(done)
         self.values.scalar = outer
@@ -292,6 +292,10 @@ def _assigned(block: Block) -> Iterator[str]:
             case If():
                 yield from _assigned(stmt.then)
                 yield from _assigned(stmt.orelse)
+
+
+def _said(loop: For) -> str:
+    return _SCALAR if loop.scalar else _BRIEF if loop.brief else ""
 
 
 def _leaves(block: Block) -> bool:

@@ -107,12 +107,20 @@ class KernelBuilder:
 
     @contextmanager
     def for_(
-        self, start: Operand, stop: Operand, hint: str = "i", parallel: bool = False, scalar: bool = False
+        self,
+        start: Operand,
+        stop: Operand,
+        hint: str = "i",
+        parallel: bool = False,
+        scalar: bool = False,
+        brief: bool = False,
     ) -> Iterator[Var]:
         index = Var(self._unique(hint), I64)
         with self._block() as body:
             yield index
-        self._emit(For(index, as_value(start, I64), as_value(stop, I64), tuple(body), parallel, scalar))
+        self._emit(
+            For(index, as_value(start, I64), as_value(stop, I64), tuple(body), parallel, scalar, brief)
+        )
 
     @contextmanager
     def while_(self, condition: Value) -> Iterator[None]:

@@ -136,7 +136,11 @@ class Value:
         return binary("rem", self, other)
 
     def to(self, type: Type) -> Value:
-        return self if self.type == type else Cast(self, type)
+        if self.type is type or self.type == type:
+            return self
+        if type is F64 and isinstance(self, Const) and self.type is I64 and abs(self.value) < 1 << 53:
+            return Const(float(self.value), F64)
+        return Cast(self, type)
 
 
 Operand = Value | int | float | bool
@@ -306,6 +310,7 @@ class For:
     body: Block
     parallel: bool = False
     scalar: bool = False
+    brief: bool = False  # worth vectors, but not much code
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,15 +357,47 @@ def const(value: int | float | bool, type: Type) -> Const:
 def binary(op: str, a: Operand, b: Operand) -> Value:
     """Combine two operands, at least one of which is a value and gives the type."""
     if isinstance(a, Value):
-        return Binary(op, a, as_value(b, a.type))
+        return _combined(op, a, as_value(b, a.type))
     assert isinstance(b, Value)
-    return Binary(op, as_value(a, b.type), b)
+    return _combined(op, as_value(a, b.type), b)
+
+
+def _combined(op: str, a: Value, b: Value) -> Value:
+    """Do at once what is known: kernels are full of distances and counts, and each that is left takes time to compile."""
+    if isinstance(b, Const) and b.type is I64 and op in ("add", "sub"):
+        return _moved(a, int(b.value) if op == "add" else -int(b.value)) or Binary(op, a, b)
+    if op == "eq" and isinstance(a, Const) and isinstance(b, Const) and a.type is b.type is I64:
+        return Const(a.value == b.value, BOOL)
+    return Binary(op, a, b)
+
+
+def _moved(a: Value, by: int) -> Value | None:
+    """A place at some distance from another, where that is no new computation."""
+    match a:
+        case _ if by == 0:
+            return a
+        case Const(number):
+            return _known(int(number) + by)
+        case Binary("add" | "sub" as op, place, Const(number)):
+            distance = by + (int(number) if op == "add" else -int(number))
+            found = _known(abs(distance))
+            return (
+                place if distance == 0 else found and Binary("add" if distance > 0 else "sub", place, found)
+            )
+    return None
+
+
+def _known(number: int) -> Const | None:
+    """A small constant; what might wrap is left to the machine."""
+    return Const(number, I64) if abs(number) < 1 << 62 else None
 
 
 def select(condition: Value, a: Operand, b: Operand) -> Value:
     """Choose without branching; at least one side is a value and gives the type."""
     like = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else None
     assert like is not None
+    if isinstance(condition, Const):
+        return as_value(a if condition.value else b, like)
     return Select(condition, as_value(a, like), as_value(b, like))
 
 

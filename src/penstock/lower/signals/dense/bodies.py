@@ -108,7 +108,9 @@ def lowering_at(
 
 
 @contextmanager
-def each_entry(writer: Writer, this: Object, body: Expression | Feedback, need: Need) -> Iterator[Here]:
+def each_entry(
+    writer: Writer, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
+) -> Iterator[Here]:
     """Loop over the entries of an object; where it reads grids, over the stretches on which those are constant."""
     k, step = writer.k, writer.plan.step(this.name)
     start, stop = writer.bounds(step, need)
@@ -118,7 +120,7 @@ def each_entry(writer: Writer, this: Object, body: Expression | Feedback, need: 
         return
     stretch = _stretch(writer, body)
     if stretch == 0:
-        with k.for_(start, stop, "e") as entry:
+        with k.for_(start, stop, "e", brief=brief) as entry:
             yield Here(1, entry)
         return
     base = writer.base(1)
@@ -147,7 +149,7 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
         prepare(writer, group)
     stored = target or writer.room(this, need)
     marks = writer.array(plan.step(this.name), need, U8) if _has_marks(writer, this) else None
-    with each_entry(writer, this, body, need) as here:
+    with each_entry(writer, this, body, need, brief=target is None) as here:
         states = [states_at(writer, group, here) for group in plan.groups[this.name]]
         lowering = lowering_at(writer, this, body, here, states, {})
         begun = _begun(writer, this, here)

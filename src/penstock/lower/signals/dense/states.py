@@ -17,6 +17,7 @@ from penstock.lower.signals.dense.panes import Entries, reduced
 from penstock.lower.signals.dense.plan import no_text
 from penstock.lower.signals.dense.reductions import Group, Track, is_long_sum
 from penstock.lower.signals.dense.writer import Here, Writer
+from penstock.temporal.nodes import Expression
 
 
 def prepare(writer: Writer, group: Group) -> None:
@@ -82,12 +83,22 @@ def _ensure(writer: Writer, track: Track, length: int) -> None:
     k = writer.k
     arrays = _arrays(writer, track, length)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, length])
-    with k.for_(start, stop, "e") as entry:
+    in_arrays = bool(parts) and all(_is_in_arrays(writer, track, part) for part in parts)
+    with writer.whole_turns(start, stop) if in_arrays else k.for_(start, stop, "e", brief=True) as entry:
         state = _state(writer, track, length, entry)
         _keep(writer, track, arrays, entry, state)
     writer.levels[track, length] = arrays
     for part in parts:
         _release(writer, track, part)
+
+
+def _is_in_arrays(writer: Writer, track: Track, length: int) -> bool:
+    """Whether states lie in arrays of the kernel, which may be read past their end, and not in samples."""
+    if (track, length) in writer.levels:
+        return True
+    stored = writer.stored.get(track.source)
+    made = isinstance(writer.plan.positions.program[track.source].body, Expression)
+    return made and stored is not None and length == 1 and _is_plain(writer, track)
 
 
 def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:

@@ -29,6 +29,7 @@ FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where
 
 _POSITIONS = 1024  # of a block, at least: what a step reads and writes lies in the first cache
 _PATTERNED = 4096  # where samples are taken anew: patterns are cut at both ends of a block
+SLACK = 16  # entries behind the last of an array: a multiple of what any loop of vectors does in a turn
 _HALOS = 6  # a block is so many times as long as what is computed around it
 
 
@@ -144,12 +145,23 @@ class Writer:
         base = self.base(step)
         return (here + first).div(step) - base, (here + stop - 1).div(step) - base + 1
 
+    @contextmanager
+    def whole_turns(self, start: Value, stop: Value) -> Iterator[Var]:
+        """Loop over entries that are made of arrays alone, and cannot fail; past the end, up to whole turns.
+
+        What lies there is not read, but LLVM so knows that nothing is left over, and need not compile that.
+        """
+        k = self.k
+        turns = k.var("turns", (stop - start + (SLACK - 1)) & -SLACK)
+        with k.for_(0, turns, "t", brief=True) as turn:
+            yield k.var("e", start + turn)
+
     def array(self, step: int, need: Need, type: object) -> Array:
         most = need.flat
         head = most.past if step == 1 else ceil(most.past / step) + 1
         length = self.block + most.past + most.future
         size = length if step == 1 else length // step + 4
-        return self.pool.take(type, max(size, 1), head)  # type: ignore[arg-type]
+        return self.pool.take(type, max(size, 1) + SLACK, head)  # type: ignore[arg-type]
 
     # -- places --------------------------------------------------------------------------------------
 
