@@ -32,13 +32,14 @@ class CompiledDense:
 
     @cached_property
     def _edge(self) -> DenseKernel:
-        """A kernel that is written, to look at what it is given, but not made: no run may ever call it."""
+        """The kernel for samples without nulls, written to look at what it is given; a run may never call it."""
         return self._dense.kernel({}, edge=True)
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
         key = (frozenset((name, held) for name, held in nullable.items() if held), edge, wide, lost)
         if key not in self._calls:
-            kernel = self._dense.kernel(nullable, edge=edge, wide=wide, lost=lost)
+            plain = edge and not wide and not any(nullable.values())
+            kernel = self._edge if plain else self._dense.kernel(nullable, edge=edge, wide=wide, lost=lost)
             self._calls[key] = _call(kernel, self._workshop, (self, *key))
         return self._calls[key]
 

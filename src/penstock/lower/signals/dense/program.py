@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -66,11 +67,11 @@ class Dense:
     @property
     def reach(self) -> Need:
         """What a result can depend on."""
-        return self._edge_plan({}, wide=False).reach
+        return self._plain.reach
 
     @property
     def sequential(self) -> bool:
-        return self._edge_plan({}, wide=False).sequential
+        return self._plain.sequential
 
     @property
     def lasting(self) -> int:
@@ -115,7 +116,14 @@ class Dense:
         return _Dense(plan, self.inputs).write()
 
     def _edge_plan(self, nullable: Nullable, wide: bool) -> Plan:
+        if not wide and not any(nullable.values()):
+            return self._plain
         return Plan(self.positions, nullable, edge=True, wide=wide)
+
+    @cached_property
+    def _plain(self) -> Plan:
+        """The plan for samples without nulls, which most have."""
+        return Plan(self.positions, {}, edge=True)
 
 
 def dense(program: Program, inputs: Inputs) -> Dense:
