@@ -41,6 +41,18 @@ class Pattern:
         return floor_div(position * self.period + (self.start + self.every - 1), const(self.every, I64))
 
 
+@dataclass(frozen=True)
+class Alike:
+    """What is true, and what is false, though LLVM does not know: with it all points of a pattern look alike.
+
+    They so become one vector. Both are written as "less": the opposite of a condition, and other comparisons, LLVM turns round,
+    and the points with them.
+    """
+
+    yes: Value
+    no: Value
+
+
 def write_resample(writer: Writer, this: Object, body: Resample, target: Stored) -> None:
     """Interpolate: whole patterns written out, the rest of a block step by step."""
     k, time = writer.k, writer.plan.positions.time
@@ -57,14 +69,17 @@ def write_resample(writer: Writer, this: Object, body: Resample, target: Stored)
     last = k.var("whole_end", maximum(floor_div(end, size), first))
     _follow(writer, this, body, target, pattern, begin, minimum(end, first * pattern.outputs), lo)
     wide = body.method == "linear" and pattern.outputs >= _VECTOR
-    exact = k.var("exact", writer.inputs[0].total >= 0) if wide else None
+    given = writer.inputs[0]
+    alike = (
+        Alike(k.var("yes", given.base < given.total), k.var("no", given.total < given.base)) if wide else None
+    )
     with k.for_(first, last, "q", scalar=wide) as q:
         base = k.var("entry", q * pattern.positions - writer.start)
         for number in range(pattern.outputs):
             before, rest = pattern.place(number)
             share = const(rest / pattern.period, F64)
             place = q * pattern.outputs + number - lo
-            _write(writer, this, body, target, base + before, share, place, exact)
+            _write(writer, this, body, target, base + before, share, place, alike)
     _follow(writer, this, body, target, pattern, maximum(last * pattern.outputs, begin), end, lo)
 
 
@@ -101,28 +116,25 @@ def _write(
     entry: Value,
     share: Value,
     place: Value,
-    exact: Value | None = None,
+    alike: Alike | None = None,
 ) -> None:
     for name in this.schema.names:
         first = writer.cell(body.source, name, entry)
         second = writer.cell(body.source, name, entry + 1)
-        cell = first if body.method == "last" else _between(first, second, share, exact)
+        cell = first if body.method == "last" else _between(first, second, share, alike)
         if writer.plan.edge:
             cell = Cell(cell.value, narrow(cell.valid, _between_marks(writer, body.source, entry, share)))
         writer.store(this, target, name, place, cell)
 
 
-def _between(first: Cell, second: Cell, share: Value, exact: Value | None) -> Cell:
-    """The straight line between two samples; on a sample, that one itself.
-
-    `exact` is true, which LLVM does not know: with it, all points of a pattern look alike, and become a vector.
-    """
+def _between(first: Cell, second: Cell, share: Value, alike: Alike | None) -> Cell:
+    """The straight line between two samples; on a sample, that one itself."""
     a, b = first.value.to(F64), second.value.to(F64)
     line = a + (b - a) * share
     if isinstance(share, Const):
         there = share.value == 0.0
         cell = first if there else Cell(line, both(first, second))
-        return cell if exact is None else Cell(select(exact if there else ~exact, a, line), cell.valid)
+        return cell if alike is None else Cell(select(alike.yes if there else alike.no, a, line), cell.valid)
     on_it = share.eq(0.0)
     valid = first.valid if second.valid is None else conjunction(first.valid, second.valid | on_it)
     return Cell(select(on_it, a, line), valid)
