@@ -46,6 +46,26 @@ void tilt_copy(const double* __restrict x, int64_t n, double* __restrict out) {
     for (int64_t i = 0; i < n; i++) out[i] = x[i] + 3;
 }
 
+// What an application reads and writes, a block of each buffer after the other, and nothing computed of it.
+static uint64_t taken(const uint64_t* __restrict x, int64_t from, int64_t to) {
+    uint64_t seen = 0;
+    for (int64_t i = from; i < to; i++) seen ^= x[i];
+    return seen;
+}
+
+static void given(uint64_t* __restrict out, int64_t from, int64_t to, uint64_t value) {
+    for (int64_t i = from; i < to; i++) out[i] = value + i;
+}
+
+void tilt_traffic(const uint64_t* const* in, const int64_t* in_words, int64_t ins, uint64_t* const* out,
+                  const int64_t* out_words, int64_t outs, int64_t blocks) {
+    for (int64_t b = 0; b < blocks; b++) {
+        uint64_t seen = 0;
+        for (int64_t k = 0; k < ins; k++) seen ^= taken(in[k], in_words[k] * b / blocks, in_words[k] * (b + 1) / blocks);
+        for (int64_t k = 0; k < outs; k++) given(out[k], out_words[k] * b / blocks, out_words[k] * (b + 1) / blocks, seen);
+    }
+}
+
 void tilt_normalise(const double* __restrict x, int64_t n, double* __restrict out) {
     const int64_t size = 10000;
     for (int64_t start = 0; start < n; start += size) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,25 @@ class TiltReference:
         arguments = data.ctypes.data, data.size, out.ctypes.data
         return lambda: function(*arguments)
 
+    def traffic(
+        self, reads: Sequence[Numbers], writes: Sequence[Numbers], blocks: int
+    ) -> Callable[[], object]:
+        """A call that reads some memory and writes other, block by block of each in turn, in whole words."""
+        arguments = *_words(reads), *_words(writes), blocks
+        held = reads, writes  # for as long as their addresses are used
+
+        def run() -> object:
+            self.library.tilt_traffic(*arguments)
+            return held
+
+        return run
+
+
+def _words(arrays: Sequence[Numbers]) -> tuple[object, object, int]:
+    many = len(arrays)
+    places = (ctypes.c_void_p * many)(*(each.ctypes.data for each in arrays))
+    return places, (ctypes.c_int64 * many)(*(each.nbytes // 8 for each in arrays)), many
+
 
 def load_tilt() -> TiltReference | NoCompilerError:
     """Compile `tilt.cpp` for this processor, or say why not."""
@@ -42,4 +61,6 @@ def load_tilt() -> TiltReference | NoCompilerError:
     for name in TYPES:
         getattr(library, f"tilt_{name}").argtypes = [pointer, long, pointer]
         getattr(library, f"tilt_{name}").restype = long if name == "resample" else None
+    library.tilt_traffic.argtypes = [pointer, pointer, long, pointer, pointer, long, long]
+    library.tilt_traffic.restype = None
     return TiltReference(library)

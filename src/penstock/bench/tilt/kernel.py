@@ -19,8 +19,9 @@ from penstock.passes.fuse_signals import fused
 from penstock.passes.share_signals import shared
 from penstock.plan.schema import schema_of, time_of
 from penstock.programs import Workshop
+from penstock.runtime.binding import BatchArguments
 from penstock.runtime.programs import Call
-from penstock.runtime.signals.dense import Column, DenseSignals, Samples
+from penstock.runtime.signals.dense import Column, DenseSignals, Samples, nullable_columns
 
 
 @dataclass
@@ -55,6 +56,20 @@ class DenseRun:
         if not self._room:
             self._room = self.signals.room(0, self.total)
         return self.signals.evaluate(self.samples, 0, self.total, self._room)
+
+    def traffic(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """The memory that the kernel for the interior reads, and that it writes."""
+        nullable = {str(i): nullable_columns(each.rows) for i, each in enumerate(self.samples)}
+        call = self.signals.program.call(nullable, False, self.signals.wide, False)
+        given = (
+            value
+            for each, bindings in zip(self.samples, call.inputs, strict=True)
+            for value in BatchArguments(each.rows, {}).fill(bindings).values()
+        )
+        pairs = list(zip(self._room or self.signals.room(0, self.total), call.outputs, strict=True))
+        flags = [column.valid for column, output in pairs if output.valid is not None]
+        reads = [each for each in given if isinstance(each, np.ndarray)]
+        return reads, [*(column.values for column, _ in pairs), *flags]
 
     def on(self, threads: int) -> DenseRun:
         """The same kernels on another number of threads."""

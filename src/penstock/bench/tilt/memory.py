@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from penstock.bench.contenders import CPP_GROUP
 from penstock.bench.figures import Case, Figure, named, ratio
-from penstock.bench.measure import Contender, compare
+from penstock.bench.measure import Contender, Outcome, compare
 from penstock.bench.reference import NoCompilerError
 from penstock.bench.reference.tilt import TiltReference
 from penstock.bench.tilt.applications import uniform
-from penstock.bench.tilt.kernel import floats
+from penstock.bench.tilt.kernel import DenseRun, floats
 from penstock.runtime.threads import run_on_threads
+
+TRAFFIC = "C++, its reads and writes alone"
+_BLOCK = 1024  # samples, as in a kernel
+_SLICES = 8  # as a kernel cuts its work for two threads
 
 LOOPS = {"reading": "read", "copying": "copy"}
 
@@ -50,3 +55,46 @@ def _contenders(
             parts = [reference.loop(loop, data[a:b], out[a:b]) for a, b in itertools.pairwise(cuts)]
             run = partial(run_on_threads, parts, many)
             yield Contender(called, run, lambda _: floats(out[-1:]), many, CPP_GROUP, loop)
+
+
+def traffic_contenders(
+    run: DenseRun, threads: int, reference: TiltReference | NoCompilerError
+) -> Iterator[Contender]:
+    """What a kernel reads and writes, with nothing computed, on one thread and on several.
+
+    No kernel that waits for memory can gain more from the second thread than this does.
+    """
+    if isinstance(reference, NoCompilerError):
+        return
+    reads, writes = run.traffic()
+    # A result is needed to compare: each writes to memory of its own.
+    writes = [np.zeros_like(each) for each in writes]
+    for many, name in ((1, TRAFFIC), (threads, f"{TRAFFIC}, {threads} threads")):
+        slices = _SLICES if many > 1 else 1
+        blocks = max(run.total // _BLOCK // slices, 1)
+        parts = [
+            reference.traffic(_part(reads, i, slices), _part(writes, i, slices), blocks)
+            for i in range(slices)
+        ]
+        done = pa.table({"v": [0.0]})
+        yield Contender(
+            name, partial(run_on_threads, parts, many), partial(_nothing, done), many, CPP_GROUP, TRAFFIC
+        )
+
+
+def traffic_figure(name: str, threads: int, outcomes: Sequence[Outcome]) -> Figure:
+    """What the second thread gains where nothing is computed."""
+    both = named(outcomes, f"{TRAFFIC}, {threads} threads")
+    return Figure(
+        f"{name}: its reads and writes alone, {threads} threads / 1", ratio(named(outcomes, TRAFFIC), both)
+    )
+
+
+def _part(arrays: Sequence[np.ndarray], place: int, many: int) -> list[np.ndarray]:
+    return [each[len(each) * place // many : len(each) * (place + 1) // many] for each in arrays]
+
+
+def _nothing(done: pa.Table, answer: object) -> pa.Table:
+    """There is no answer to compare."""
+    del answer
+    return done

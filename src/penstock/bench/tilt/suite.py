@@ -20,7 +20,7 @@ from penstock.bench.reference.tilt import TYPES, TiltReference
 from penstock.bench.tilt.applications import APPLICATIONS, Application
 from penstock.bench.tilt.kernel import DenseRun, as_table, dense_run, floats
 from penstock.bench.tilt.keyed import KEYS, ROWS_PART, keyed_cases
-from penstock.bench.tilt.memory import memory_cases
+from penstock.bench.tilt.memory import memory_cases, traffic_contenders, traffic_figure
 from penstock.bench.tilt.peers import PEERS, Maker
 from penstock.bench.tilt.unfused import unfused_run
 
@@ -70,6 +70,7 @@ def application_case(
     contenders = [
         kernel_contender(KERNEL, run, 1),
         kernel_contender(f"{KERNEL}, {many} threads", run.on(many), many),
+        *([] if asked.sequential else traffic_contenders(run, many, reference)),
         *unfused_contenders(asked, tables),
         *cpp_contenders(asked, tables, reference),
         *peer_contenders(asked, tables, options),
@@ -163,6 +164,8 @@ def application_figures(
     both = named(outcomes, f"{KERNEL}, {options.threads} threads")
     wanted = None if asked.sequential else 1.7
     yield Figure(f"{asked.name}: {options.threads} threads / 1", ratio(ours, both), wanted)
+    if not asked.sequential:
+        yield traffic_figure(asked.name, options.threads, outcomes)
     bar = 2.0 if asked.name == "trend" else None
     if any(each.name == UNFUSED for each in outcomes):
         yield Figure(f"{asked.name}: fused / unfused", ratio(named(outcomes, UNFUSED), ours), bar)

@@ -122,7 +122,7 @@ class DenseSignals:
     ) -> list[Column]:
         """Compute the output at positions [lo, hi), into the memory given or into new."""
         columns = self.room(lo, hi) if room is None else room
-        nullable = {str(i): _nullable(each.rows) for i, each in enumerate(samples)}
+        nullable = {str(i): nullable_columns(each.rows) for i, each in enumerate(samples)}
         sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column in which nothing can be null
         nulls = [False for _ in columns]
         for begin, end, edge in self._parts(samples, lo, hi):
@@ -295,7 +295,8 @@ def _scratch(call: DenseCall) -> dict[str, np.ndarray]:
     }
 
 
-def _nullable(rows: pa.RecordBatch) -> frozenset[str]:
+def nullable_columns(rows: pa.RecordBatch) -> frozenset[str]:
+    """The columns that hold a null."""
     return frozenset(
         name for name, array in zip(rows.schema.names, rows.columns, strict=True) if array.null_count
     )
