@@ -19,7 +19,7 @@ from penstock.bench.tilt.kernel import DenseRun, floats
 from penstock.runtime.threads import run_on_threads
 
 TRAFFIC = "C++, its reads and writes alone"
-_BLOCK = 1024  # samples, as in a kernel
+_BLOCK = 64  # samples: fewer than a kernel takes at once, so that reading need not wait for writing
 _SLICES = 8  # as a kernel cuts its work for two threads
 
 LOOPS = {"reading": "read", "copying": "copy"}
@@ -82,12 +82,13 @@ def traffic_contenders(
         )
 
 
-def traffic_figure(name: str, threads: int, outcomes: Sequence[Outcome]) -> Figure:
-    """What the second thread gains where nothing is computed."""
-    both = named(outcomes, f"{TRAFFIC}, {threads} threads")
-    return Figure(
-        f"{name}: its reads and writes alone, {threads} threads / 1", ratio(named(outcomes, TRAFFIC), both)
-    )
+def traffic_figures(
+    name: str, threads: int, outcomes: Sequence[Outcome], kernel: float | None
+) -> Iterator[Figure]:
+    """What more threads gain where nothing is computed, and how near a kernel's time on them is to that."""
+    one, all_ = named(outcomes, TRAFFIC), named(outcomes, f"{TRAFFIC}, {threads} threads")
+    yield Figure(f"{name}: its reads and writes alone, {threads} threads / 1", ratio(one, all_))
+    yield Figure(f"{name}: kernel / its reads and writes alone, {threads} threads", ratio(all_, kernel))
 
 
 def _part(arrays: Sequence[np.ndarray], place: int, many: int) -> list[np.ndarray]:

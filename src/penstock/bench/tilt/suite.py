@@ -20,7 +20,7 @@ from penstock.bench.reference.tilt import TYPES, TiltReference
 from penstock.bench.tilt.applications import APPLICATIONS, Application
 from penstock.bench.tilt.kernel import DenseRun, as_table, dense_run, floats
 from penstock.bench.tilt.keyed import KEYS, ROWS_PART, keyed_cases
-from penstock.bench.tilt.memory import memory_cases, traffic_contenders, traffic_figure
+from penstock.bench.tilt.memory import memory_cases, traffic_contenders, traffic_figures
 from penstock.bench.tilt.peers import PEERS, Maker
 from penstock.bench.tilt.unfused import unfused_run
 
@@ -165,7 +165,7 @@ def application_figures(
     wanted = None if asked.sequential else 1.7
     yield Figure(f"{asked.name}: {options.threads} threads / 1", ratio(ours, both), wanted)
     if not asked.sequential:
-        yield traffic_figure(asked.name, options.threads, outcomes)
+        yield from traffic_figures(asked.name, options.threads, outcomes, both)
     bar = 2.0 if asked.name == "trend" else None
     if any(each.name == UNFUSED for each in outcomes):
         yield Figure(f"{asked.name}: fused / unfused", ratio(named(outcomes, UNFUSED), ours), bar)
