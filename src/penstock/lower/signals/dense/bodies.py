@@ -149,7 +149,7 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
         prepare(writer, group)
     stored = target or writer.room(this, need)
     marks = writer.array(plan.step(this.name), need, U8) if _has_marks(writer, this) else None
-    with each_entry(writer, this, body, need, brief=target is None) as here:
+    with each_entry(writer, this, body, need, brief=writer.brief and target is None) as here:
         states = [states_at(writer, group, here) for group in plan.groups[this.name]]
         lowering = lowering_at(writer, this, body, here, states, {})
         begun = _begun(writer, this, here)

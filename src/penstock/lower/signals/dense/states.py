@@ -83,8 +83,12 @@ def _ensure(writer: Writer, track: Track, length: int) -> None:
     k = writer.k
     arrays = _arrays(writer, track, length)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, length])
-    in_arrays = bool(parts) and all(_is_in_arrays(writer, track, part) for part in parts)
-    with writer.whole_turns(start, stop) if in_arrays else k.for_(start, stop, "e", brief=True) as entry:
+    in_arrays = writer.brief and bool(parts) and all(_is_in_arrays(writer, track, part) for part in parts)
+    with (
+        writer.whole_turns(start, stop)
+        if in_arrays
+        else k.for_(start, stop, "e", brief=writer.brief) as entry
+    ):
         state = _state(writer, track, length, entry)
         _keep(writer, track, arrays, entry, state)
     writer.levels[track, length] = arrays

@@ -30,6 +30,7 @@ FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where
 _POSITIONS = 1024  # of a block, at least: what a step reads and writes lies in the first cache
 _PATTERNED = 4096  # where samples are taken anew: patterns are cut at both ends of a block
 SLACK = 16  # entries behind the last of an array: a multiple of what any loop of vectors does in a turn
+_FEW_OBJECTS = 2
 _HALOS = 6  # a block is so many times as long as what is computed around it
 
 
@@ -86,6 +87,8 @@ class Writer:
         self.block = ceil(max(least, _HALOS * halo) / grid) * grid
         # Grids are counted from far enough before the first sample that no number is negative.
         self.phase = plan.positions.phase + ceil(2 * halo / grid + 4) * grid
+        # Samples and one object made of them compile soon, as LLVM likes it best.
+        self.brief = len(plan.needs) > _FEW_OBJECTS
         self.status = k.var("status", 0)
         self.errors = k.var("errors", False, BOOL)
 
