@@ -6,8 +6,8 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel, scalar)   parallel: iterations in any order, even at once
-                                                    scalar: one by one, being few, or each long in itself
+             | For(var, start, stop, body, parallel, scalar, brief)   parallel: iterations in any order, even at once
+                                                    scalar: one by one, being few, or each long in itself; brief: in little code
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
@@ -136,14 +136,11 @@ class Value:
         return binary("rem", self, other)
 
     def to(self, type: Type) -> Value:
-        if self.type is type or self.type == type:
-            return self
-        if type is F64 and isinstance(self, Const) and self.type is I64 and abs(self.value) < 1 << 53:
-            return Const(float(self.value), F64)
-        return Cast(self, type)
+        return self if self.type == type else Cast(self, type)
 
 
 Operand = Value | int | float | bool
+_FAR = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,24 +369,15 @@ def _combined(op: str, a: Value, b: Value) -> Value:
 
 
 def _moved(a: Value, by: int) -> Value | None:
-    """A place at some distance from another, where that is no new computation."""
+    """A place at a distance from another, if that is no new computation; what might wrap is left to the machine."""
     match a:
-        case _ if by == 0:
-            return a
-        case Const(number):
-            return _known(int(number) + by)
+        case Const(number) if abs(int(number) + by) < _FAR:
+            return Const(int(number) + by, I64)
         case Binary("add" | "sub" as op, place, Const(number)):
-            distance = by + (int(number) if op == "add" else -int(number))
-            found = _known(abs(distance))
-            return (
-                place if distance == 0 else found and Binary("add" if distance > 0 else "sub", place, found)
-            )
-    return None
-
-
-def _known(number: int) -> Const | None:
-    """A small constant; what might wrap is left to the machine."""
-    return Const(number, I64) if abs(number) < 1 << 62 else None
+            by += int(number) if op == "add" else -int(number)
+            moved = Binary("add" if by > 0 else "sub", place, Const(abs(by), I64)) if by else place
+            return moved if abs(by) < _FAR else None
+    return None if by else a
 
 
 def select(condition: Value, a: Operand, b: Operand) -> Value:

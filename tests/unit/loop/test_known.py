@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.loop.nodes import BOOL, F64, I64, Binary, Cast, Select, Var, const, select
+from penstock.loop.nodes import BOOL, F64, I64, Binary, Select, Var, const, select
 
 X, FLAG = Var("x", I64), Var("flag", BOOL)
 LARGEST = (1 << 63) - 1
@@ -23,7 +23,6 @@ LARGEST = (1 << 63) - 1
         (const(0, I64).eq(1), const(False, BOOL)),
         (select(const(True, BOOL), X, 3), X),
         (select(const(False, BOOL), X, 3), const(3, I64)),
-        (const(3, I64).to(F64), const(3.0, F64)),
     ],
 )
 def test_what_is_known_is_not_computed(written, kept) -> None:
@@ -37,7 +36,6 @@ def test_what_is_known_is_not_computed(written, kept) -> None:
         (const(LARGEST, I64) + 1, Binary("add", const(LARGEST, I64), const(1, I64))),
         (X + LARGEST + 1, Binary("add", Binary("add", X, const(LARGEST, I64)), const(1, I64))),
         (select(FLAG, X, 3), Select(FLAG, X, const(3, I64))),
-        (const((1 << 53) + 1, I64).to(F64), Cast(const((1 << 53) + 1, I64), F64)),
     ],
 )
 def test_what_rounds_or_wraps_is_left_to_the_machine(written, kept) -> None:
