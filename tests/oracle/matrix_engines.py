@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -130,38 +131,47 @@ class Advance:
 
 def driven(
     case: Case, moves: Sequence[Push | Advance], lateness: int
-) -> tuple[pa.Table, pa.Table, pk.Metrics]:
+) -> tuple[pa.Table | None, pa.Table, pk.Metrics]:
     """Push rows and declare times in turn; give the result, the rows that are not late, and what was counted.
 
-    Which rows are late is worked out here row by row: those before the watermark when they come.
+    Which rows are late is worked out here row by row: those before the watermark when they come. There is no result
+    where a sum overflows.
     """
     query, times = build(case, declared(case, lateness)), ticks(case)
     table = case.table.combine_chunks()
-    found: list[pa.RecordBatch] = []
+    calls: list[Callable[[Any], list[pa.RecordBatch]]] = []
     kept, at, watermark, latest = [], 0, -math.inf, -math.inf
-    with query.open() as live:
-        for move in [*moves, Push(table.num_rows)]:
-            if isinstance(move, Advance):
-                if math.isfinite(latest) and case.time.tick != "ns":  # finer than a datetime
-                    watermark = max(watermark, latest + move.beyond)
-                    found += live.advance(_instant(int(latest) + move.beyond, case))
-                continue
-            upto = min(at + move.rows, table.num_rows)
-            found += [made for batch in table.slice(at, upto - at).to_batches() for made in live.push(batch)]
-            for place in range(at, upto):
-                time = times[place]
-                if time is not None and time >= watermark:
-                    kept.append(place)
-                if time is not None:
-                    latest = max(latest, time)
-                    watermark = max(watermark, latest - lateness)
-            at = upto
-        found += live.finish()
-        return (
-            pa.Table.from_batches(found, query.schema),
-            table.take(pa.array(kept, pa.int64())),
-            live.metrics,
-        )
+    for move in [*moves, Push(table.num_rows)]:
+        if isinstance(move, Advance):
+            if math.isfinite(latest) and case.time.tick != "ns":  # finer than a datetime
+                watermark = max(watermark, latest + move.beyond)
+                calls.append(partial(_advance, time=_instant(int(latest) + move.beyond, case)))
+            continue
+        upto = min(at + move.rows, table.num_rows)
+        calls += [partial(_push, batch=batch) for batch in table.slice(at, upto - at).to_batches()]
+        for place in range(at, upto):
+            time = times[place]
+            if time is not None and time >= watermark:
+                kept.append(place)
+            if time is not None:
+                latest = max(latest, time)
+                watermark = max(watermark, latest - lateness)
+        at = upto
+    on_time = table.take(pa.array(kept, pa.int64()))
+    live = query.open()
+    try:
+        found = [made for call in calls for made in call(live)] + live.finish()
+    except pk.OverflowError:
+        return None, on_time, live.metrics
+    return pa.Table.from_batches(found, query.schema), on_time, live.metrics
+
+
+def _advance(live: Any, time: Any) -> list[pa.RecordBatch]:
+    return list(live.advance(time))
+
+
+def _push(live: Any, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    return list(live.push(batch))
 
 
 def _instant(tick: int, case: Case) -> Any:

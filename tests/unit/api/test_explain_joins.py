@@ -27,7 +27,7 @@ def test_an_algorithm_that_was_asked_for_is_named():
 def test_auto_shows_the_tree_of_its_target():
     shown = explained(optimise="latency")
     assert "for latency (supplied with the package" in shown
-    assert "rate < 35,000?" in shown
+    assert "rate < 55,000?" in shown
     assert "yes: shj_jm" in shown
     assert "rate <" not in explained()
 
