@@ -289,6 +289,15 @@ def _memory_after(
     return held
 
 
+def _growth(made: pk.Stream, key: Callable[[int], object], schema: pa.Schema) -> int:
+    """Tell how much more is held after 120 steps than after 40, by the better of two runs.
+
+    A kernel that is compiled fully in the background meanwhile stays once; what leaks, leaks both times.
+    """
+    runs = (_memory_after(made, key, schema, (40, 120)) for _ in range(2))
+    return min(last - first for first, last in runs)
+
+
 @pytest.mark.parametrize(
     ("key", "dtype"),
     [
@@ -304,12 +313,10 @@ def test_keys_that_come_and_go_leave_no_memory_behind(
 ) -> None:
     schema = pa.schema([("t", pa.int64()), ("k", dtype), ("v", pa.int64())])
     made = pk.stream("events", schema, time="t").window(10, by="k").agg(s=pk.sum("v"), n=pk.count())
-    first, last = _memory_after(made, key, schema, (40, 120))
-    per_key = (last - first) / (80 * ROWS)
+    per_key = _growth(made, key, schema) / (80 * ROWS)
     assert per_key < 8, f"{per_key:.1f} bytes stay behind for each key whose window has been emitted"
 
 
 def test_windows_that_come_and_go_leave_no_memory_behind() -> None:
     made = pk.stream("events", SCHEMA, time="t").window(pk.sliding(40, 10), by="k").agg(s=pk.sum("v"))
-    first, last = _memory_after(made, lambda n: "abcd"[n % 4], SCHEMA, (40, 120))
-    assert (last - first) / 80 < 1_000
+    assert _growth(made, lambda n: "abcd"[n % 4], SCHEMA) / 80 < 1_000
