@@ -56,10 +56,11 @@ def penstock_query(table: pa.Table, wanted: str | int) -> Any:
 def penstock_contender(
     table: pa.Table, wanted: str | int, threads: int, name: str | None = None
 ) -> Contender:
-    """Penstock's whole `collect()`: query built, compiled from the cache, run, table returned."""
+    """Penstock's whole `collect()`, of a query that is written beforehand, as it is for the peers."""
+    query, engine = penstock_query(table, wanted), pk.Engine(threads=threads)
 
     def run() -> Any:
-        return penstock_query(table, wanted).collect(engine=pk.Engine(threads=threads))
+        return query.collect(engine=engine)
 
     label = name or f"Penstock {plural(threads)}"
     return Contender(label, run, threads=threads, group=PENSTOCK_GROUP)

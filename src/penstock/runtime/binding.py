@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,16 @@ class BatchArguments:
         self._batch = batch
         self._interners = interners
         self._codes: dict[str, np.ndarray] = {}
+        self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
-    def fill(self, bindings: Sequence[Binding]) -> dict[str, object]:
-        return {binding.parameter: self._fill(binding) for binding in bindings}
+    def fill(self, bindings: tuple[Binding, ...]) -> dict[str, object]:
+        """Give an argument for each binding; where texts are numbered, numbers may grow from call to call."""
+        if self._interners:
+            return {binding.parameter: self._fill(binding) for binding in bindings}
+        found = self._filled.get(bindings)
+        if found is None:
+            found = self._filled[bindings] = {each.parameter: self._fill(each) for each in bindings}
+        return found
 
     def _fill(self, binding: Binding) -> object:
         column, text = binding.column, binding.text

@@ -12,7 +12,7 @@ from penstock.errors import EngineError, UnsupportedError
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
-SMALLEST_SHARE = 32  # of a thread's rows, in its last tasks
+SHARES = 16  # of a thread's rows: it may wait for another's last one
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -64,25 +64,25 @@ class Engine:
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks, each at least `task_bytes` large; a stretch of them for each thread.
 
-        A stretch begins with half of its rows, then a quarter: few tasks, and small ones in the end, for a thread that
-        was faster to take over. Tasks smaller than by default are asked for to have many.
+        Tasks smaller than by default are asked for to have many.
         """
-        smallest = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
+        least = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
         if self.task_bytes < DEFAULT_TASK_BYTES:
-            yield from pairwise([*range(0, rows, smallest), rows])
+            yield from pairwise([*range(0, rows, least), rows])
             return
         for worker in range(self.workers):
             begin, end = (rows * (worker + place) // self.workers for place in (0, 1))
-            yield from _halved(begin, end, max(smallest, (end - begin) // SMALLEST_SHARE), self.workers == 1)
+            yield from _stretch(begin, end, least, self.workers == 1)
 
 
-def _halved(begin: int, end: int, smallest: int, alone: bool) -> Iterator[tuple[int, int]]:
-    """Take half of what is left, again and again; a thread that is alone takes all of it."""
-    while begin < end:
-        left = end - begin
-        step = min(left if alone or left < 2 * smallest else left // 2, MOST_ROWS)
-        yield begin, begin + step
-        begin += step
+def _stretch(begin: int, end: int, least: int, alone: bool) -> Iterator[tuple[int, int]]:
+    """Take half of the rows at once, then small shares, for a thread that was faster to take over.
+
+    A thread that is alone takes all at once.
+    """
+    half = end if alone else begin + (end - begin) // 2
+    step = min(max(least, (end - begin) // SHARES), MOST_ROWS)
+    yield from pairwise([*range(begin, half, MOST_ROWS), *range(half, end, step), end])
 
 
 def _is_count(given: object) -> bool:

@@ -158,7 +158,8 @@ class PaneTable:
             self._reshape(self.keys, 1 << end.bit_length(), lambda old, new: _copy_rows(old, new, begin))
         for own, its, spec in zip(self.states, other.states, self.specs, strict=True):
             cells = columns * words_per_cell(spec.type)
-            own.reshape(-1, cells)[begin:end] = its.reshape(-1, cells)[slots]
+            # `clip` writes in place, where the usual mode makes a copy first; no slot lies outside.
+            its.reshape(-1, cells).take(slots, 0, own.reshape(-1, cells)[begin:end], "clip")
         self.panes[begin:end] = other.panes[slots]
         self.head[SLOTS] = end
         self._resize_panes(self.capacity)

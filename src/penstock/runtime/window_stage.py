@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +13,7 @@ from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, ticks_of
-from penstock.runtime.engine import DEFAULT_TASK_BYTES, Engine
+from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.flow import NEVER, Flow
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
@@ -22,6 +21,7 @@ from penstock.runtime.programs import WindowProgram
 from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.state.merging import FRESH
+from penstock.runtime.tasks import Task, next_task, stretches
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import Worker
 
@@ -183,7 +183,7 @@ class WindowStage:
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
         tasks = [task for flow in flows for task in self._cut(flow)]
-        queues = _stretches(tasks, threads)
+        queues = stretches(tasks, threads)
         run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
         self._count()
 
@@ -225,11 +225,16 @@ class WindowStage:
         """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, flow: Flow) -> Iterable[Flow]:
+    def _cut(self, flow: Flow) -> Iterable[Task]:
+        """Cut into tasks: ranges of one batch, or batches of their own, of which each worker numbers the texts."""
         batch = flow.batch
         row_bytes = max(batch.nbytes // max(batch.num_rows, 1), 1)
+        apart = self.program.interned or batch.num_rows > MOST_ROWS
+        arguments = BatchArguments(batch, {})
         for begin, end in self.engine.slices(batch.num_rows, row_bytes):
-            yield Flow(batch.slice(begin, end - begin), None, flow.first_row + begin)
+            yield (
+                Task(_part(flow, begin, end), 0, end - begin) if apart else Task(flow, begin, end, arguments)
+            )
 
     def _count(self) -> None:
         for worker in self.workers:
@@ -337,28 +342,9 @@ def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
     return np.flatnonzero(near)
 
 
-def _stretches(tasks: list[Flow], threads: int) -> list[deque[Flow]]:
-    bounds = [len(tasks) * place // threads for place in range(threads + 1)]
-    return [deque(tasks[begin:end]) for begin, end in pairwise(bounds)]
-
-
-def _work(worker: Worker, place: int, queues: list[deque[Flow]]) -> Callable[[], None]:
+def _work(worker: Worker, place: int, queues: list[deque[Task]]) -> Callable[[], None]:
     def run() -> None:
-        while (task := _next_task(place, queues)) is not None:
+        while (task := next_task(place, queues)) is not None:
             worker.fold(task)
 
     return run
-
-
-def _next_task(place: int, queues: list[deque[Flow]]) -> Flow | None:
-    """Take the next task of one's own stretch, else the last of the longest other one."""
-    try:
-        return queues[place].popleft()
-    except IndexError:
-        pass
-    for queue in sorted(queues, key=len, reverse=True):
-        try:
-            return queue.pop()
-        except IndexError:
-            continue
-    return None

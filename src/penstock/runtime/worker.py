@@ -25,12 +25,12 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.flow import Flow
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Variant, WindowProgram
 from penstock.runtime.table import Fragments, PaneTable, widened
+from penstock.runtime.tasks import Task
 
 SAMPLE = 1 << 16
 COMPACT = 1 << 12
@@ -57,28 +57,28 @@ class Worker:
 
     # -- folding -------------------------------------------------------------------------------------
 
-    def fold(self, flow: Flow) -> None:
-        """Add the rows of a batch to the table."""
-        batch = flow.batch
-        arguments = BatchArguments(batch, self.interners)
+    def fold(self, task: Task) -> None:
+        """Add the rows of a task to the table."""
+        batch = task.flow.batch
+        arguments = task.arguments or BatchArguments(batch, self.interners)
         if self.table is None:
             layout = self.program.layout(self.nullable, not self.adaptive)
             keys = self.likely_keys or self.first_keys(batch, arguments)
             panes = min(self.expected_panes, max(CELLS_AHEAD // keys.columns, 2))
             self.table = PaneTable(layout, keys, panes)
-        self.rows += batch.num_rows
-        done = 0
-        while done < batch.num_rows:
-            done = self._call(arguments, done, flow)
+        self.rows += task.end - task.begin
+        done = task.begin
+        while done < task.end:
+            done = self._call(arguments, done, task)
             self._make_room(batch, arguments)
         if self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
 
-    def _call(self, arguments: BatchArguments, done: int, flow: Flow) -> int:
+    def _call(self, arguments: BatchArguments, done: int, task: Task) -> int:
         assert self.table is not None
         kernel = self.program.fold(self.variant)
         given = arguments.fill(kernel.bindings)
-        limits = {"lo": done, "hi": flow.batch.num_rows, "first_row": flow.first_row}
+        limits = {"lo": done, "hi": task.end, "first_row": task.flow.first_row}
         return kernel.call({**given, **self.table.arguments(), **limits, "positions": self._positions})
 
     @property

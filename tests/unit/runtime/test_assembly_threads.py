@@ -53,7 +53,7 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(window_stage, "_lend", lend)
     monkeypatch.setattr(
-        window_stage, "_next_task", lambda place, queues: queues[place].popleft() if queues[place] else None
+        window_stage, "next_task", lambda place, queues: queues[place].popleft() if queues[place] else None
     )
     return noted
 

@@ -21,7 +21,7 @@ def test_tasks_are_all_rows_in_order_and_none_is_empty(rows: int, threads: int, 
 
 def test_a_thread_begins_with_half_of_its_rows_and_ends_with_few() -> None:
     sizes = [end - begin for begin, end in Engine(threads=2).slices(20_000_000, 28)]
-    assert sizes == [5_000_000, 2_500_000, 1_250_000, 625_000, 312_500, 312_500] * 2
+    assert sizes == [5_000_000, *[625_000] * 8] * 2
 
 
 def test_a_thread_that_is_alone_takes_all_rows_at_once() -> None:
