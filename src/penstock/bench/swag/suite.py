@@ -23,6 +23,8 @@ SIZE = 1024
 BARS = {1: 170.0, 16: 820.0, 64: 2_600.0, 256: 5_000.0, 1024: 4_900.0}
 """Millions of int32 tuples a second at each slide, on a core that reads 25 GB/s."""
 FLAT = 2.0
+# Kernels take some milliseconds: in few rounds one of two may never have met a quiet moment.
+KERNEL_ROUNDS = 5
 
 BY_SIZE, BY_SLIDE = "slide 1, by size", f"size {SIZE}, by slide"
 BY_SHAPE, BY_RATIO = f"size {SIZE}, slide 1, by order of data", "slides that do not divide, and some that do"
@@ -58,14 +60,15 @@ def sweep_cases(
 ) -> Iterator[Case]:
     """All sweeps of one subject over one array; the orders of data only where order could matter."""
     data = numbers(Shape.RANDOM, subject.dtype, options.rows)
+    rounds = options.repeat * (1 if options.quick else KERNEL_ROUNDS)
     for point in points(subject, options):
-        yield count_case(subject, data, point, reference, options.repeat, progress)
+        yield count_case(subject, data, point, reference, rounds, progress)
     if subject.aggregate is not Aggregate.MIN:
         return
     for place, shape in enumerate(Shape):
         ordered = numbers(shape, subject.dtype, options.rows)
         point = Point(BY_SHAPE, shape, place, SIZE, 1, whole=False)
-        yield count_case(subject, ordered, point, reference, options.repeat, progress)
+        yield count_case(subject, ordered, point, reference, rounds, progress)
 
 
 def points(subject: Subject, options: SwagOptions) -> Iterator[Point]:
