@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.partition import count_lanes, fill_lanes
+from penstock.kernels.sort.partition import CHUNK, GROUP_BITS, count_lanes, fill_lanes, fill_many_lanes
 from penstock.kernels.sort.places import place_floats
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
@@ -207,11 +207,12 @@ def sorter(workshop: Workshop) -> Sorter:
 def partitioner(workshop: Workshop, threads: int) -> Partitioner:
     """What sorts rows by the numbers of their lanes."""
 
-    def fill(dtypes: tuple[np.dtype, ...]) -> Call:
+    def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
         types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
-        return workshop.call(("fill_lanes", types), lambda: fill_lanes(types))
+        written = fill_many_lanes if many else fill_lanes
+        return workshop.call((written.__name__, types), lambda: written(types))
 
-    return Partitioner(workshop.call("count_lanes", count_lanes), fill, threads)
+    return Partitioner(workshop.call("count_lanes", count_lanes), fill, CHUNK, GROUP_BITS, threads)
 
 
 _FEW_ROWS = 4

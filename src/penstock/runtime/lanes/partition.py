@@ -18,17 +18,27 @@ from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
 _Found = TypeVar("_Found")
+Fill = Callable[[tuple[np.dtype, ...], bool], Call]
 
 # Fewer rows than this are not worth a second thread.
 ROWS_PER_THREAD = 1 << 17
+# With fewer lanes times columns, the lines that rows are written to stay in a core's own cache; with more, a chunk
+# has too few rows for each of them for its order to matter.
+FEWEST_LINES, MOST_LINES = 1 << 13, 1 << 18
+BLOCK = 1 << 16  # values that stay in a core's own cache
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """Finds where rows belong; `count_lanes` and `fill_lanes(types)` are kernels."""
+    """Finds where rows belong; `count_lanes` and `fill_lanes(types, many)` are kernels.
+
+    The one for many lanes puts `chunk` rows at a time in order of groups of 2 ** `group_bits` lanes.
+    """
 
     count_lanes: Call
-    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+    fill_lanes: Fill
+    chunk: int
+    group_bits: int
     threads: int
 
     def partition(self, lanes: np.ndarray, least: int = 0) -> Partition:
@@ -41,7 +51,7 @@ class Partitioner:
             for (begin, end), own, seen in zip(cuts, counts, first, strict=True)
         ]
         run_on_threads([partial(self.count_lanes, each) for each in stretches])
-        return Partition(stretches, counts, first, self.fill_lanes)
+        return Partition(stretches, counts, first, self)
 
 
 def _stretches(rows: int, most: int) -> list[tuple[int, int]]:
@@ -57,7 +67,7 @@ class Partition:
     stretches: list[dict[str, object]]
     counts: np.ndarray
     seen: np.ndarray
-    fill_lanes: Callable[[tuple[np.dtype, ...]], Call]
+    by: Partitioner
 
     @property
     def bounds(self) -> np.ndarray:
@@ -83,16 +93,28 @@ class Partition:
         total = self.counts.sum(axis=0)
         places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
         made = [room(len(each), each.dtype) for each in columns]
-        call = self.fill_lanes(tuple(each.dtype for each in columns))
+        many = FEWEST_LINES <= len(total) * len(columns) <= MOST_LINES
+        dtypes = tuple(each.dtype for each in columns)
+        call = self.by.fill_lanes(dtypes, many)
         given = {numbered("in", place): each for place, each in enumerate(columns)}
         given |= {numbered("out", place): each for place, each in enumerate(made)}
         run_on_threads(
             [
-                partial(call, {**each, **given, "places": own})
+                partial(call, {**each, **given, **(self._held(dtypes) if many else {}), "places": own})
                 for each, own in zip(self.stretches, places, strict=True)
             ]
         )
         return made
+
+    def _held(self, dtypes: tuple[np.dtype, ...]) -> dict[str, object]:
+        """Memory in which one thread groups the rows of a chunk."""
+        held = [room(self.by.chunk, dtype) for dtype in (np.dtype(np.int64), *dtypes)]
+        groups = (self.counts.shape[1] >> self.by.group_bits) + 1
+        return {
+            **{numbered("held", place): each for place, each in enumerate(held)},
+            "groups": groups,
+            "ends": room(groups),
+        }
 
 
 def carried_view(column: pa.Array) -> np.ndarray | None:
@@ -138,4 +160,7 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
 
 
 def _least_and_most(values: np.ndarray) -> tuple[int, int]:
-    return int(values.min()), int(values.max())
+    """Both in one pass over memory: a block stays in the cache until it is looked at again."""
+    blocks = [values[begin : begin + BLOCK] for begin in range(0, len(values), BLOCK)]
+    least, most = zip(*((block.min(), block.max()) for block in blocks), strict=True)
+    return int(min(least)), int(max(most))
