@@ -30,7 +30,7 @@ AS_OF = (*TRADES_READ, "bid")
 def market_questions() -> list[Question]:
     """The joins, with the target that there is."""
     return [
-        Question("as-of join", SYMBOLS, 20.0, as_of, spark_as_of, 8_000_000, through=False, lake=write_market, rival=UNION),
+        Question("as-of join", SYMBOLS, 20.0, as_of, spark_as_of, 48_000_000, through=False, lake=write_market, rival=UNION),
         Question("interval join", SYMBOLS, None, interval, spark_interval, 550_000, 2, through=False, lake=write_market),
     ]  # fmt: skip
 
