@@ -196,7 +196,7 @@ def _unequal(column: pa.Array) -> np.ndarray:
 
 def _both_nan(values: np.ndarray) -> np.ndarray:
     unordered = np.isnan(values)
-    return unordered[1:] & unordered[:-1]
+    return np.asarray(unordered[1:] & unordered[:-1])
 
 
 def _words(column: pa.Array) -> np.ndarray | None:
