@@ -22,7 +22,7 @@ from penstock.lower.split import fits_emission, split_results
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
 from penstock.passes.coarse_times import coarse_times
-from penstock.passes.order import order_of_keys_is_seen
+from penstock.passes.order import order_of_keys_is_seen, sees_order
 from penstock.passes.pipeline import optimise
 from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan, Source
@@ -91,6 +91,11 @@ class Compiled:
             name: tuple(column for column in source.schema.names if column in found[name])
             for name, source in declared.items()
         }
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether the answer can depend on the order of rows of one time."""
+        return any(sees_order(each.body) for each in self.program.objects)
 
     @cached_property
     def predicates(self) -> dict[str, Expr]:

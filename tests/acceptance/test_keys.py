@@ -147,3 +147,13 @@ def test_no_keys_and_an_empty_list_are_the_same() -> None:
 )
 def test_keys_at_the_ends_of_64_bits_are_keys_like_others(values: list[object]) -> None:
     assert totals(keyed(values, pa.int64()), "k") == {value: 2**i for i, value in enumerate(values)}
+
+
+@pytest.mark.parametrize(
+    "window", [pk.tumbling("10s"), pk.session("10s"), pk.rows(2)], ids=["grid", "session", "rows"]
+)
+@pytest.mark.parametrize("least", [2**64 - 3, 2**63, 2**63 - 1, 0])
+def test_unsigned_keys_beyond_the_signed_range_in_every_kind_of_window(least: int, window: object) -> None:
+    table = keyed([least, least + 1, least + 1, least], pa.uint64())
+    counted = pk.from_arrow(table, time="ts").window(window, by="k").agg(n=pk.count())
+    assert {row["k"]: row["n"] for row in counted.collect().to_pylist()} == {least: 2, least + 1: 2}

@@ -137,3 +137,27 @@ def test_batches_of_one_row_out_of_order_give_what_collect_gives(name: str) -> N
     arriving = table.take(pa.array(order))
     taken = [row for batch in signal.run(arriving.to_batches(max_chunksize=1)) for row in batch.to_pylist()]
     assert sorted(taken, key=str) == sorted(signal.collect(table).to_pylist(), key=str)
+
+
+def _not_a_number(*, regular: bool) -> pk.Stream:
+    """Samples 0 … 5, NaN of both signs among them."""
+    values = pa.array([float("nan"), -float("nan"), 0.0, -0.0, -float("nan"), float("nan")])
+    if regular:
+        return pk.from_arrow(pa.table({"v": values}), time=pk.every(1), name="s")
+    return pk.from_arrow(pa.table({"t": range(6), "v": values}), time="t", name="s")
+
+
+@pytest.mark.parametrize("computed", [False, True])
+@pytest.mark.parametrize("regular", [False, True])
+def test_neighbours_that_are_nan_are_one_interval_whatever_their_signs(
+    *, regular: bool, computed: bool
+) -> None:
+    signal = _not_a_number(regular=regular).signal("v")
+    found = (signal * 1.0 if computed else signal).collect().to_pydict()
+    assert found["start"] == [0, 2, 3, 4]
+    assert [str(value) for value in found["value"]] == ["nan", "0.0", "-0.0", "nan"]
+
+
+def test_lists_of_samples_are_values_of_a_signal_too() -> None:
+    listed = _signal({0: 1.0, 4: 1.0, 20: 2.0}).rolling(10).list()
+    assert _intervals(listed) == [(0, 4, [1.0]), (4, 10, [1.0, 1.0]), (10, 14, [1.0]), (20, 30, [2.0])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,9 +16,9 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
-from penstock.sources.arrow import bind
+from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bad import Arrived
-from penstock.sources.bound import Bound, OnFiles, Present
+from penstock.sources.bound import Bound, OnFiles, Present, Unplaced
 from penstock.sources.conform import check, conformer
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def _rows(
     if isinstance(data, Present):
         given = data.present(source.time.column, source.on_bad)
     elif source.on_bad == "quarantine":
-        given = (Arrived(batch) for batch in read(source, data, source.schema.names))
+        given = (
+            Arrived(batch) for batch in read(source, data, source.schema.names, compiled, session.metrics)
+        )
     else:
         return needed_rows(source, data, compiled, session, engine)
     names = list(compiled.columns[source.name])
@@ -87,7 +90,7 @@ def needed_rows(
     """Read all rows the query looks at, and let the session count those that files could leave out."""
     columns = compiled.columns[source.name]
     if not isinstance(data, OnFiles):
-        yield from read(source, data, columns)
+        yield from read(source, data, columns, compiled, session.metrics)
         return
     plan, pushed = data.dataset(), 0
     where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
@@ -107,9 +110,20 @@ def fill_tables(stream: Stream, session: Session) -> None:
         session.fill(table.name, data[table.name].batches(list(columns[table.name])))
 
 
-def read(source: Source, data: Bound, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Read the columns a query needs, in the types the stream declares."""
-    for batch in data.batches(list(columns)):
+def read(
+    source: Source, data: Bound, columns: Sequence[str], compiled: Compiled, metrics: Metrics
+) -> Iterator[pa.RecordBatch]:
+    """Read columns in the types the stream declares.
+
+    Rows without a position are ordered by the values that the query looks at, and counted where it can see that.
+    """
+    if not isinstance(data, Unplaced):
+        batches = data.batches(list(columns))
+    else:
+        batches = data.ordered(columns, compiled.columns[source.name])
+    for batch in batches:
+        if compiled.ordered and isinstance(data, Unplaced):
+            metrics.ties += data.ties(batch)
         yield _conformed(batch, source, columns)
 
 
@@ -144,7 +158,7 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
             if missing[0].isidentifier()
             else f"no data is bound to the stream {missing[0]!r}; pass a mapping of names to data"
         )
-    bound = {name: as_bound(given[name]) for name in sources}
+    bound = {name: _bound_to(source, given[name]) for name, source in sources.items()}
     for name, source in sources.items():
         check(bound[name].schema, source.schema, f"the data of stream {name!r}")
     return bound
@@ -175,6 +189,14 @@ def _no_such_stream(name: str, names: Sequence[str]) -> BindingError:
     near = get_close_matches(name, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return BindingError(f"this query reads no stream {name!r}{hint} (streams: {', '.join(map(repr, names))})")
+
+
+def _bound_to(source: Source, data: Any) -> Bound:
+    if not is_frame(data):
+        return as_bound(data)
+    above = import_module("penstock.spark.bound")  # Spark stands above us, and loads when it is asked for
+    bound: Bound = above.bound_for(data, source)
+    return bound
 
 
 def as_bound(data: Any) -> Bound:

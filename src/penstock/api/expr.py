@@ -56,6 +56,8 @@ class Expr(Reducible["Expr"]):
 
     def alias(self, name: Text) -> Expr:
         """Name the column this expression becomes."""
+        if not isinstance(name, Text):
+            raise ExpressionTypeError(f"alias takes a name, a text, not a {type(name).__name__}")
         return Expr(self._node, name)
 
     def __repr__(self) -> Text:

@@ -20,7 +20,7 @@ from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
 from penstock.runtime.state.state import State
-from penstock.sources.arrow import Once
+from penstock.sources.arrow import Once, is_frame
 from penstock.sources.bad import Arrived
 from penstock.sources.gather import gathered
 from penstock.sources.live_files import Clock
@@ -220,7 +220,7 @@ def run(
     live = Live(stream, engine, state, _clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
-    inputs |= _bound_inputs(stream, rest, set(inputs), state is not None)
+    inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
     # Streams side by side are taken in turn, batch by batch as they were cut.
     if len(inputs) == 1:
         inputs = {
@@ -246,7 +246,7 @@ def _is_there(data: Any) -> bool:
 
 
 def _bound_inputs(
-    stream: Stream, given: Mapping[str, Any], fed: set[str], going_on: bool
+    stream: Stream, live: Live, given: Mapping[str, Any], fed: set[str], going_on: bool
 ) -> dict[str, Iterator[Any]]:
     """Read the streams that are not fed by an iterator from the data bound to them."""
     empty = {source.name: Once((), source.schema) for source in sources_of(stream.plan) if source.name in fed}
@@ -254,7 +254,7 @@ def _bound_inputs(
     if going_on:
         refuse_endless(bound)
     return {
-        source.name: inputs_of(source, bound[source.name])
+        source.name: inputs_of(source, bound[source.name], stream.compiled(), live.metrics)
         for source in sources_of(stream.plan)
         if source.name not in fed
     }
@@ -268,7 +268,12 @@ def _clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
 
 def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     """Read an iterator of batches as it comes; None for data that is there already."""
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or hasattr(data, "batches"):
+    if (
+        hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+        or hasattr(data, "batches")
+        or is_frame(data)
+    ):
         return None
     if not hasattr(data, "__iter__"):
         raise BindingError(f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches")

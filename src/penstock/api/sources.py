@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from penstock.api.times import Every, time_of_source
 from penstock.errors import BindingError, DurationError
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
-from penstock.sources.arrow import bind
+from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bound import Bound
 from penstock.types.arrow import as_schema
 from penstock.types.duration import Duration, to_ticks
@@ -121,7 +122,7 @@ def table(data: Any, *, name: str | None = None) -> Stream:
     >>> views.join(ads, on="ad", how="left").collect().to_pydict()
     {'ad': [2, 3], 't': [5, 6], 'campaign': ['y', None]}
     """
-    bound = bind(data)
+    bound: Bound = import_module("penstock.spark.bound").bound_frame(data) if is_frame(data) else bind(data)
     known = Unnamed("table") if name is None else _checked_name(name)
     return Stream(Table(known, bound.schema), {known: bound})
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from penstock.api.execute import read
 from penstock.errors import UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.sources.bad import Arrived
 from penstock.sources.bound import Bound
+
+if TYPE_CHECKING:
+    from penstock.compile import Compiled
+    from penstock.runtime.metrics import Metrics
 
 
 @runtime_checkable
@@ -20,11 +24,11 @@ class Arriving(Protocol):
         """Give what comes; a split is named before any row may overtake it."""
 
 
-def inputs_of(source: Source, data: Bound) -> Iterator[Any]:
+def inputs_of(source: Source, data: Bound, compiled: Compiled, metrics: Metrics) -> Iterator[Any]:
     """Read a stream as it comes."""
     if isinstance(data, Arriving):
         return data.arrivals(source.time.column, source.on_bad)
-    return read(source, data, source.schema.names)
+    return read(source, data, source.schema.names, compiled, metrics)
 
 
 def refuse_endless(bound: Mapping[str, Bound]) -> None:

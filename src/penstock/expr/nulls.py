@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.expr.nodes import Call, Case, Column, Expr, Literal, with_children
+from penstock.expr.nodes import Aggregate, Call, Case, Column, Expr, Literal, children, with_children
 from penstock.expr.typing import known_operands, operand_of, type_of
 from penstock.types.arrow import kind_of
 
@@ -20,6 +20,11 @@ def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
             dtype = type_of(node, schema)
             pairs = tuple((condition, null_as(value, dtype, schema)) for condition, value in branches)
             return Case(pairs, null_as(otherwise, dtype, schema))
+        case Aggregate(args=args, where=where) if any(is_untyped(each, schema) for each in children(node)):
+            type_of(node, schema)  # most take no null without a type; to those that count, any type will do
+            counted = tuple(null_as(arg, pa.int64(), schema) for arg in args)
+            condition = () if where is None else (null_as(where, pa.bool_(), schema),)
+            return with_children(node, (*counted, *condition))
         case _:
             return node
 

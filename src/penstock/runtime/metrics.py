@@ -19,8 +19,8 @@ class Metrics:
     A row is *malformed* without a time, *late* when every window that holds it has been emitted,
     *filtered* when a filter before the first window rejects it, and *accepted* otherwise. A stream that
     is read by two branches of a query counts once for each. `ties` counts the rows whose order nothing told but their
-    values, where the query can see it: those of a streaming DataFrame that have the time and sequence of another of
-    their batch. `joins` has a report on each join in windows, by its
+    values, where the query can see it: those of a Spark DataFrame that have the time and sequence of another, of their
+    batch if it is a stream. `joins` has a report on each join in windows, by its
     name in `explain("ir")`: windows, rows, pairs, throughput, latency, progress, and the algorithms they were joined by.
 
     >>> Metrics(read=3, accepted=2, late=1).balanced

@@ -87,6 +87,10 @@ def bind(data: Any) -> Bound:
             return Once(data, checked(data.schema))
         case [pa.RecordBatch(), *_] | (pa.RecordBatch(), *_):
             return InMemory(checked(data[0].schema), tuple(data))
+    if is_frame(data):
+        raise SourceError(
+            "the rows of a Spark DataFrame have no order; make the stream with pk.from_spark(frame, time=...)"
+        )
     if hasattr(data, "__arrow_c_stream__"):
         return Exported(data, checked(_exported_schema(data)))
     if hasattr(data, "__arrow_c_array__"):
@@ -95,6 +99,11 @@ def bind(data: Any) -> Bound:
         f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
         "or a data frame (anything with __arrow_c_stream__)"
     )
+
+
+def is_frame(data: object) -> bool:
+    """Tell whether data is a DataFrame of Spark, classic or Connect."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "mapInArrow")
 
 
 def _exported_schema(data: Any) -> pa.Schema:

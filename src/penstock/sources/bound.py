@@ -47,6 +47,17 @@ class Prunable(Protocol):
 
 
 @runtime_checkable
+class Unplaced(Protocol):
+    """Data whose rows have no position: those of one time and sequence are ordered by their values."""
+
+    def ordered(self, columns: Sequence[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read the named columns, rows being ordered by the values of some of them: those a query looks at."""
+
+    def ties(self, batch: pa.RecordBatch) -> int:
+        """Count the rows of an ordered batch that only their values put in order."""
+
+
+@runtime_checkable
 class OnFiles(Protocol):
     """Data that lies in files and is planned before it is read."""
 

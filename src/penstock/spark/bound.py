@@ -13,8 +13,9 @@ from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
 from penstock.plan.nodes import Source
+from penstock.sources.arrow import is_frame
 from penstock.sources.conform import conformer
-from penstock.spark.order import in_order, quoted
+from penstock.spark.order import in_order, quoted, ties
 from penstock.spark.types import arrow_schema
 from penstock.types.arrow import checked
 from penstock.types.duration import Duration
@@ -41,21 +42,20 @@ class Frame:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         names = list(self.schema.names if columns is None else columns)
+        return self.ordered(names, names)
+
+    def ordered(self, columns: Sequence[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        names = list(columns)
         table = self.frame.select(*map(quoted, names)).toArrow()
         schema = pa.schema([self.schema.field(name) for name in names])
         conform = conformer(table.schema, schema, names, "the DataFrame")
         whole = pa.Table.from_batches([conform(batch) for batch in table.to_batches()], schema)
-        return iter(self._in_order(whole).combine_chunks().to_batches())
+        if self.time is not None and self.time in by:
+            whole = in_order(whole, self.time, self.sequence, by)
+        return iter(whole.combine_chunks().to_batches())
 
-    def _in_order(self, table: pa.Table) -> pa.Table:
-        if self.time is None or self.time not in table.schema.names:
-            return table
-        return in_order(table, self.time, self.sequence)
-
-
-def is_frame(data: object) -> bool:
-    """Tell whether data is a DataFrame of Spark, classic or Connect."""
-    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "mapInArrow")
+    def ties(self, batch: pa.RecordBatch) -> int:
+        return 0 if self.time is None else ties(pa.Table.from_batches([batch]), self.time, self.sequence)
 
 
 def zone_of(frame_or_session: Any) -> str:

@@ -13,14 +13,15 @@ import pyarrow as pa
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
-from penstock.errors import BindingError
+from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
 from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.runtime.state.format import encode_table
+from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
-from penstock.spark.bound import Frame, bound_for, is_frame, zone_of
+from penstock.spark.bound import Frame, bound_for, zone_of
 from penstock.spark.cut import cut, inputs_of
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted, ranked, spark_order
@@ -60,6 +61,10 @@ def to_spark(
     output_mode: str = APPEND,
 ) -> DataFrame:
     """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
+    if not hasattr(spark, "createDataFrame"):
+        raise EngineError(
+            f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
+        )
     bound = bound_data(stream, spark, data, bindings)
     require_mode(output_mode, is_streaming(bound))
     if needs_shards(stream.compiled(), bound):

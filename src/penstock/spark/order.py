@@ -24,12 +24,13 @@ def ranked(time: str, sequence: str | None, schema: pa.Schema) -> list[str]:
     return [name for name in names if kind_of(schema.field(name).type) not in ("other", "null")]
 
 
-def in_order(table: pa.Table, time: str, sequence: str | None) -> pa.Table:
-    """Sort rows as Spark would."""
+def in_order(table: pa.Table, time: str, sequence: str | None, by: Sequence[str] | None = None) -> pa.Table:
+    """Sort rows as Spark would, by the values of all columns or of some."""
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows of a DataFrame are sorted
 
     keys: dict[str, pa.ChunkedArray] = {}
-    for place, name in enumerate(ranked(time, sequence, table.schema)):
+    looked_at = table.schema if by is None else table.select(list(by)).schema
+    for place, name in enumerate(ranked(time, sequence, looked_at)):
         column = _plain(table.column(name))
         keys[f"{place} there"] = pc.is_valid(column)  # false comes first
         if kind_of(column.type) == "float":

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Kernel, Type, Value
+from penstock.loop.nodes import BOOL, I64, TYPES, U8, Bitcast, Kernel, Type, Value
+
+
+def differing(a: Value, b: Value) -> Value:
+    """Tell two values apart by their bits, so that -0.0 is not 0.0; but NaN is NaN, whatever its sign and payload."""
+    if not a.type.is_float:
+        return a.ne(b)
+    words = TYPES[f"i{a.type.bits}"]
+    return Bitcast(a, words).ne(Bitcast(b, words)) & (a.eq(a) | b.eq(b))
 
 
 def coalesce(type: Type, nullable: bool) -> Kernel:
-    """Write where runs begin, and their values, by words of a machine type; `valid` has a byte for each.
+    """Write where runs begin, and their values, of a machine type; `valid` has a byte for each.
 
     `before` and `before_valid` are what came just before the first row; with `first` not 0 nothing did, and the
     first row begins a run. Every row is written, and overwritten by the next unless it counts: that costs no branch.
@@ -25,7 +33,7 @@ def coalesce(type: Type, nullable: bool) -> Kernel:
     fresh = k.var("fresh", first.ne(0), BOOL)
     with k.for_(0, rows, "row", scalar=True) as row:
         value = k.var("value", values[row])
-        differs: Value = value.ne(before)
+        differs: Value = differing(value, before)
         k.store(places, found, row)
         k.store(out, found, value)
         if valid is not None and out_valid is not None and before_valid is not None:

@@ -151,9 +151,10 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
     if most - least >= limit:
         return None
     numbers = room(len(values))
+    origin = np.array(least, values.dtype).astype(np.int64)  # modulo 2^64, as the differences are
 
     def subtract(begin: int, end: int) -> None:
-        np.subtract(values[begin:end], least, out=numbers[begin:end], dtype=np.int64, casting="unsafe")
+        np.subtract(values[begin:end], origin, out=numbers[begin:end], dtype=np.int64, casting="unsafe")
 
     _of_stretches(subtract, stretches)
     return numbers

@@ -165,20 +165,20 @@ class DenseStage:
     ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
         """Where a column's runs begin, their values, and whether they are there."""
         rows = len(column.values)
-        words = _words(column.values)
+        values = column.values
         nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
-        before = np.zeros(1, words.dtype) if self.run is None else _words(self.run.values[place])
-        places, out = room(rows + 1), room(rows + 1, words.dtype)
+        before = np.zeros(1, values.dtype) if self.run is None else self.run.values[place]
+        places, out = room(rows + 1), room(rows + 1, values.dtype)
         given = {
-            "rows": rows, "first": int(self.run is None), "values": words, "out": out, "places": places,
+            "rows": rows, "first": int(self.run is None), "values": values, "out": out, "places": places,
             "before": before,
         }  # fmt: skip
         out_valid = np.empty(rows + 1, np.uint8) if nullable else np.ones(rows + 1, np.uint8)
         if nullable:
             was = np.ones(1, np.uint8) if self.run is None else self.run.valid[place]
             given |= {"valid": _flags(column), "out_valid": out_valid, "before_valid": was}
-        found = self.coalesce(words.dtype, nullable)(given)
-        return places[:found], [out[:found].view(column.values.dtype)], [out_valid[:found]]
+        found = self.coalesce(values.dtype, nullable)(given)
+        return places[:found], [out[:found]], [out_valid[:found]]
 
     def _last(self) -> list[Flow]:
         """The run that is open at the end of all samples has no end, or ends with its last result."""
@@ -269,11 +269,6 @@ class DenseStage:
 
 def _flags(column: Column) -> np.ndarray:
     return column.valid if column.nulls else np.ones(len(column.values), np.uint8)
-
-
-def _words(values: np.ndarray) -> np.ndarray:
-    """Compare by representation: NaN is itself, and -0.0 is not 0.0."""
-    return values.view(f"i{values.itemsize}") if values.dtype.kind == "f" else values
 
 
 def _stored(values: np.ndarray) -> pa.Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -171,16 +172,31 @@ def _differs(column: pa.Array) -> np.ndarray:
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     words = _words(column)
     if words is None:
-        import pyarrow.compute as pc  # noqa: PLC0415 - texts are rare here
-
-        unequal = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
-        differs = unequal.fill_null(False).to_numpy(zero_copy_only=False)
+        differs = _unequal(column)
     else:
         differs = words[1:] != words[:-1]
+        if pa.types.is_floating(column.type):  # NaN has many representations
+            differs &= ~_both_nan(values_view(column))
     if valid is None:
         return np.asarray(differs)
     both = valid[1:] & valid[:-1]
     return np.asarray((differs & both) | (valid[1:] != valid[:-1]))
+
+
+def _unequal(column: pa.Array) -> np.ndarray:
+    """The same for what is no number; whatever it says of nulls."""
+    if pa.types.is_nested(column.type):  # Arrow does not compare lists; as texts, NaN is itself in them too
+        texts = [repr(each) for each in column.to_pylist()]
+        return np.array([a != b for a, b in pairwise(texts)], np.bool_)
+    import pyarrow.compute as pc  # noqa: PLC0415 - texts are rare here
+
+    unequal = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
+    return np.asarray(unequal.fill_null(False).to_numpy(zero_copy_only=False))
+
+
+def _both_nan(values: np.ndarray) -> np.ndarray:
+    unordered = np.isnan(values)
+    return np.asarray(unordered[1:] & unordered[:-1])
 
 
 def _words(column: pa.Array) -> np.ndarray | None:

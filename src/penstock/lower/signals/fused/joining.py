@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from penstock.kernels.signals import changes
+from penstock.kernels.signals.coalesce import differing
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     BOOL,
     I64,
-    TYPES,
     U8,
-    Bitcast,
     Buffer,
     Operand,
-    Type,
     Value,
     Var,
     const,
@@ -122,7 +120,7 @@ class EveryChange:
         for values, valid in self.block:
             there = valid[i + 1]
             differs = differs | there.ne(valid[i])
-            differs = differs | (_as_bits(values[i + 1]).ne(_as_bits(values[i])) & there.ne(0))
+            differs = differs | (differing(values[i + 1], values[i]) & there.ne(0))
         return differs
 
     def _begin(self, since: Var, n: Var) -> None:
@@ -133,12 +131,3 @@ class EveryChange:
         with k.if_(at < n):
             k.store(self.differs, at, 1)
             k.set(self.fresh, False)
-
-
-def _bits(type: Type) -> Type:
-    """Values are told apart by their bits: NaN is itself, and -0.0 is not 0.0."""
-    return TYPES[f"i{type.bits}"] if type.is_float else type
-
-
-def _as_bits(value: Value) -> Value:
-    return Bitcast(value, _bits(value.type)) if value.type.is_float else value
