@@ -69,6 +69,8 @@ class DenseKeys:
 
     def columns_of(self, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
         """The columns of keys that lie inside the ranges."""
+        if len(words) == 1 and not nulls.any():
+            return words[0] - self.bases[0] + 1
         place = np.zeros(len(nulls), np.int64)
         for c, (word, base, size) in enumerate(zip(words, self.bases, self.sizes, strict=True)):
             place = place * size + np.where((nulls >> c) & 1, 0, word - base + 1)

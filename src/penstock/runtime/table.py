@@ -53,6 +53,12 @@ class Fragments:
         states = [continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)]
         return Fragments(self.panes, self.words, self.nulls, states, tuple(specs))
 
+    def keys_there(self) -> list[np.ndarray]:
+        """The words of each key that are not null."""
+        if not self.nulls.any():
+            return list(self.words)
+        return [words[(self.nulls >> c) & 1 == 0] for c, words in enumerate(self.words)]
+
     def chosen(self, rows: np.ndarray) -> Fragments:
         """Only the rows of a mask or list."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
@@ -236,6 +242,18 @@ class PaneTable:
             _take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)
         ]
         return Fragments(panes, words, nulls >> 1, states, self.specs)
+
+
+def pane_count(panes: np.ndarray) -> int:
+    """How many different panes there are. They mostly lie side by side, and need not be sorted then.
+
+    >>> pane_count(np.array([7, 5, 7])), pane_count(np.array([0, 1 << 62]))
+    (2, 2)
+    """
+    low, high = (int(panes.min()), int(panes.max())) if len(panes) else (0, -1)
+    if high - low >= len(panes):
+        return len(np.unique(panes))
+    return int(np.count_nonzero(np.bincount(panes - low))) if len(panes) else 0
 
 
 def widened(fragments: Fragments) -> Fragments:

@@ -29,7 +29,7 @@ from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Variant, WindowProgram
-from penstock.runtime.table import Fragments, PaneTable, widened
+from penstock.runtime.table import Fragments, PaneTable, pane_count, widened
 from penstock.runtime.tasks import Task
 
 SAMPLE = 1 << 16
@@ -245,7 +245,8 @@ class Worker:
 
     def hold(self, fragments: Fragments, keys: Keys) -> None:
         """Start anew with fragments, whose keys are in our words, in a table with these keys."""
-        slots = 1 if isinstance(keys, HashKeys) and keys.sparse else 2
+        sparse = isinstance(keys, HashKeys) and keys.sparse
+        slots = 1 if sparse else max(2, pane_count(fragments.panes))  # else it would grow slot by slot, copying
         self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 
@@ -325,11 +326,9 @@ class Worker:
         if isinstance(table.keys, NoKeys):
             return np.zeros(len(fragments), np.int64)
         if isinstance(table.keys, DenseKeys):
-            here = [((fragments.nulls >> c) & 1) == 0 for c in range(len(fragments.words))]
-            found = [words[mask] for words, mask in zip(fragments.words, here, strict=True)]
             bounds = [
                 (int(w.min()), int(w.max())) if len(w) else (b, b)
-                for w, b in zip(found, table.keys.bases, strict=True)
+                for w, b in zip(fragments.keys_there(), table.keys.bases, strict=True)
             ]
             self.cover([low for low, _ in bounds], [high for _, high in bounds])
         if isinstance(table.keys, DenseKeys):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -22,14 +22,21 @@ class OneTime:
     name: str
     type: pa.DataType
     tick: int
+    _made: list[pa.Array] = field(default_factory=list, compare=False, repr=False)
 
     def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Put the column behind the others; whoever takes the batch finds columns by their names."""
-        # Arrow's pool hands out pages again that somebody has used: fresh ones cost more than what is written to them.
-        room = pa.allocate_buffer(batch.num_rows * self.type.bit_width // 8)
-        np.frombuffer(room, f"i{self.type.bit_width // 8}").fill(self.tick)
-        column = pa.Array.from_buffers(self.type, batch.num_rows, [None, room])
+        column = self._column(batch.num_rows)
         return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
+
+    def _column(self, rows: int) -> pa.Array:
+        """Give the column for so many rows; batches share one, which a processor's cache then holds."""
+        if not self._made or len(self._made[0]) < rows:
+            # Arrow's pool hands out pages again that somebody has used: fresh ones cost more than what is written to them.
+            room = pa.allocate_buffer(rows * self.type.bit_width // 8)
+            np.frombuffer(room, f"i{self.type.bit_width // 8}").fill(self.tick)
+            self._made[:] = [pa.Array.from_buffers(self.type, rows, [None, room])]
+        return self._made[0].slice(0, rows)
 
 
 def in_steps(

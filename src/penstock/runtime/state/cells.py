@@ -20,7 +20,7 @@ from penstock.runtime.key_ranges import may_be_dense
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Key, WindowProgram
 from penstock.runtime.state.kept import Kept, array_of, complete, integers, typed
-from penstock.runtime.table import Fragments, StateSpec, narrowed, widened
+from penstock.runtime.table import Fragments, StateSpec, narrowed, pane_count, widened
 from penstock.runtime.words import values_of, words_of
 from penstock.runtime.worker import LARGE_GRID, Worker
 
@@ -116,9 +116,12 @@ def _fragments(table: pa.Table, worker: Worker, specs: tuple[StateSpec, ...]) ->
     words, nulls = [], np.zeros(table.num_rows, np.int64)
     for place, key in enumerate(worker.program.keys):
         name = numbered("key", place)
-        null = array_of(table, name).is_null().to_numpy(zero_copy_only=False)
-        words.append(np.where(null, np.int64(0), _key_words(table, name, key, worker)))
-        nulls |= null.astype(np.int64) << place
+        words.append(_key_words(table, name, key, worker))
+        array = array_of(table, name)
+        if array.null_count:
+            null = array.is_null().to_numpy(zero_copy_only=False)
+            words[place] = np.where(null, np.int64(0), words[place])
+            nulls |= null.astype(np.int64) << place
     states = [_state_cells(table, numbered("state", place), spec, worker) for place, spec in enumerate(specs)]
     return Fragments(integers(table, _PANE).copy(), words, nulls, states, specs)
 
@@ -135,8 +138,8 @@ def _state_cells(table: pa.Table, name: str, spec: StateSpec, worker: Worker) ->
         return worker.interners[spec.text].encode(typed(table, name, pa.large_string()))
     array = complete(table, name, _arrow_type(spec))
     if spec.type == I128:
-        return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset).copy()
-    return values_view(array).copy()
+        return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
+    return values_view(array)
 
 
 # --- the table to go on with ------------------------------------------------------------------------------------
@@ -147,12 +150,12 @@ def _key_table(worker: Worker, fragments: Fragments) -> Keys:
     program = worker.program
     if not program.keys:
         return NoKeys()
-    panes = len(np.unique(fragments.panes))
-    columns = len(np.unique(hash_keys(fragments.words, fragments.nulls)))
+    panes = pane_count(fragments.panes)
     cell = sum(state.nbytes for state in fragments.states) // max(len(fragments), 1)
     dense = _dense(program, fragments) if worker.adaptive else None
     if dense is not None and panes * dense.columns * cell < LARGE_GRID:
         return dense
+    columns = len(np.unique(hash_keys(fragments.words, fragments.nulls)))
     scattered = panes * columns * cell >= LARGE_GRID and 4 * len(fragments) < panes * columns
     keys: HashKeys = worker.new_pairs() if scattered else worker.new_hash_keys()
     return keys
@@ -161,10 +164,7 @@ def _key_table(worker: Worker, fragments: Fragments) -> Keys:
 def _dense(program: WindowProgram, fragments: Fragments) -> DenseKeys | None:
     if not may_be_dense(program.keys):
         return None
-    here = [
-        word[(fragments.nulls >> place) & 1 == 0] if len(word) else word
-        for place, word in enumerate(fragments.words)
-    ]
+    here = fragments.keys_there()
     lows = [int(words.min()) if len(words) else 0 for words in here]
     highs = [int(words.max()) if len(words) else 0 for words in here]
     width = len(program.keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -94,6 +95,12 @@ def _panes(parcels: Iterable[Parcel]) -> Iterator[tuple[str, pa.Table]]:
     return ((each.name.removeprefix(PANES), each.table) for each in parcels if each.name.startswith(PANES))
 
 
+@lru_cache(maxsize=32)
+def _signature(query: Query, windows: tuple[str, ...]) -> Mapping[str, str]:
+    """Kept, as the compiled query is: every batch asks twice."""
+    return counted(query, windows).signature
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     shard: Shard
@@ -102,7 +109,7 @@ class _Run:
 
     @property
     def identity(self) -> dict[str, str]:
-        return {**self.compiled.signature, _SHARDS: str(self.shard.shards)}
+        return {**_signature(self.shard.query, self.shard.windows), _SHARDS: str(self.shard.shards)}
 
     def tables(self, saved: State | None) -> dict[str, pa.Table]:
         """Give what was saved, or what a run that has seen nothing would save."""
