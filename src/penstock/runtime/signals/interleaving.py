@@ -134,8 +134,11 @@ class _Merge:
         carried = [*self.of_points.carried, *self.of_lanes.carried]
         out = [room(total), room(total), *(room(total, each.dtype) for each in carried)]
         call = self.by.interleave(self.of_points.types, self.of_lanes.types)
+        # Memory is got here: what a thread gets and another gives back is not handed out again.
+        given = [self._own(each, carried, out) for each in self.slices]
         run_on_threads(
-            [partial(self._fill, each, call, carried, out) for each in self.slices], self.by.threads
+            [partial(self._fill, *each, call) for each in zip(self.slices, given, strict=True)],
+            self.by.threads,
         )
         if not all(each.whole for each in self.slices):
             return None
@@ -157,9 +160,13 @@ class _Merge:
         own = {"since": this.since, "before": this.before, "begins": this.begins, "ends": this.ends}
         this.found = self.by.part_of_lanes({**self.given, **own})
 
-    def _fill(
-        self, this: _Slice, call: Call, carried: Sequence[np.ndarray], out: Sequence[np.ndarray]
-    ) -> None:
+    def _fill(self, this: _Slice, own: Mapping[str, object], call: Call) -> None:
+        this.whole = bool(call({**self.given, **own}))
+
+    def _own(
+        self, this: _Slice, carried: Sequence[np.ndarray], out: Sequence[np.ndarray]
+    ) -> dict[str, object]:
+        """What a slice has of its own."""
         length = 2 * self.by.capacity + 1
         scratch = {name: room(length) for name in ("words", "spare", "until", "counts")}
         columns: dict[str, object] = {"out_start": out[0], "out_end": out[1]}
@@ -168,9 +175,9 @@ class _Merge:
             columns[numbered("kept", place)] = room(length, source.dtype)
             columns[numbered("out", place)] = target
         usual = (this.before - this.since) * (self.by.capacity // 2) // max(this.found, 1)
-        own = {
+        return {
+            **scratch, **columns,
             "since": this.since, "before": this.before, "begins": this.begins, "ends": this.ends,
             "next": room(self.lanes), "first": this.first, "width": min(max(usual, 1), _LONGEST),
             "patience": 64 + 4 * this.found // self.by.capacity,
         }  # fmt: skip
-        this.whole = bool(call({**self.given, **scratch, **columns, **own}))
