@@ -11,6 +11,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.fused_signals import fused_expression
+from penstock.interval_programs import interleaver
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.locate import locate
 from penstock.kernels.signals.runs import runs
@@ -88,6 +89,7 @@ class SignalProgram:
                 lambda: Indexer(len(program.keys), self.workshop.index, self.workshop.texts),
                 sorter(self.workshop),
                 self._made(runs),
+                interleaver(self.workshop, threads),
             )
 
         return make

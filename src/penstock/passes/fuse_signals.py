@@ -7,7 +7,8 @@
 
 An expression is put into those that read it, moved by their shift, where it is read at one instant only or
 cheap enough to be computed at each. One over a single object at the same instant is put into reductions too: its
-samples are those of the object, where it is defined.
+samples are those of the object, where it is defined. So two reductions of one object by way of two expressions share
+its samples. What is read at two instants may be read at one when all is fused, so this is done until nothing changes.
 
 It stays on its own if it has a value where nothing it reads has one (`or_else(0)`): such a value begins with the key's
 first sample, and would begin later in the company of others.
@@ -26,7 +27,7 @@ from penstock.ir import nodes as ir
 from penstock.passes.substitution import opaque
 from penstock.temporal.compose import composed
 from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import Body, Expression, Feedback, Last, Object, Over, Program, at, sources_of
+from penstock.temporal.nodes import Body, Expression, Feedback, Last, Over, Program, at, sources_of
 from penstock.temporal.scope import Schemas
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
@@ -52,11 +53,14 @@ def fused(program: Program) -> Program:
     """Fuse expressions into their readers, from the inputs on; readers of what was fused see the result."""
     uses = _uses(program)
     schemas = {each.name: each.schema for each in program.objects}
-    bodies: dict[str, Body] = {}
+    bodies = {each.name: each.body for each in program.objects}
     for each in program.objects:
-        bodies[each.name] = _fused(each, bodies, uses, schemas)
+        bodies[each.name] = _reducing(each.body, bodies, schemas)
+    for each in program.objects:
+        bodies[each.name] = _fused(bodies[each.name], bodies, uses, schemas)
     objects = tuple(replace(each, body=bodies[each.name]) for each in program.objects)
-    return without_unread(replace(program, objects=objects))
+    made = without_unread(replace(program, objects=objects))
+    return made if len(made.objects) == len(program.objects) else fused(made)
 
 
 def without_unread(program: Program) -> Program:
@@ -68,12 +72,15 @@ def without_unread(program: Program) -> Program:
     return replace(program, objects=tuple(each for each in program.objects if each.name in wanted))
 
 
-def _fused(this: Object, bodies: dict[str, Body], uses: Counter[str], schemas: Schemas) -> Body:
-    body = this.body
+def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas) -> Body:
+    """Reduce the samples of what sources are made of, before those are put together with what they read."""
     if not isinstance(body, Expression | Feedback):
         return body
-    body = replace(body, reductions=tuple(_over_source(each, bodies, schemas) for each in body.reductions))
-    if isinstance(body, Feedback):
+    return replace(body, reductions=tuple(_over_source(each, bodies, schemas) for each in body.reductions))
+
+
+def _fused(body: Body, bodies: dict[str, Body], uses: Counter[str], schemas: Schemas) -> Body:
+    if not isinstance(body, Expression):
         return body
     inner = {
         access.source: _opaque(found)
@@ -130,7 +137,8 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     where = None if over.where is None else ex.substitute(over.where, known)
     if not strict and not _skips_nulls(over):
         where = _both(_there(known), where)
-    return replace(over, source=access.source, args=args, where=where)
+    found = replace(over, source=access.source, args=args, where=where)
+    return _over_source(found, bodies, schemas)
 
 
 def _skips_nulls(over: Over) -> bool:

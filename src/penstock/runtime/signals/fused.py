@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -95,7 +96,7 @@ class FusedStep:
         ]
         if kernel.endless:
             _counted(parts)
-        run_on_threads([part.run for part in parts])
+        _run(parts)
         return self._whole(parts, final_until(self.accesses, self.spans, objects), read[0].lanes)
 
     def _whole(self, parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Points:
@@ -212,12 +213,14 @@ class _Part:
     size: int | None = None
     found: int = 0
     out: dict[str, np.ndarray] = field(default_factory=dict)
+    scratch: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def bounds(self) -> np.ndarray:
         return self.out["out_bounds"]
 
-    def run(self) -> None:
+    def allocate(self) -> None:
+        """Get memory, on the thread that gives it back: what another returns is not handed out again."""
         kernel = self.given.kernel
         size = 0 if self.counting else 1 + (self.given.most(self.cut) if self.size is None else self.size)
         self.out = {"out_times": room(size), "out_bounds": np.zeros(self.cut.hi + 1, np.int64)}
@@ -226,10 +229,12 @@ class _Part:
             self.out[each.valid or ""] = room(size, np.uint8)
         if self.emitted is None:
             self.out["out_marks"] = room(size, np.uint8)
-        scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
-        head = np.zeros(WORDS, np.int64)
+        self.scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
+
+    def run(self) -> None:
+        kernel, head = self.given.kernel, np.zeros(WORDS, np.int64)
         given = {
-            **self.given.arguments, **self.out, **scratch,
+            **self.given.arguments, **self.out, **self.scratch,
             "emit": int(not self.counting), "head": head, "emitted": self.emitted,
         }  # fmt: skip
         for piece in self.given.pieces(self.cut):
@@ -246,11 +251,25 @@ class _Part:
 def _counted(parts: Sequence[_Part]) -> None:
     """Count the instants of each part, so that there is room for them."""
     counting = [_Part(part.given, part.cut, part.emitted, counting=True) for part in parts]
-    run_on_threads([each.run for each in counting])
+    _run(counting)
     for part, each in zip(parts, counting, strict=True):
         part.size = each.found
 
 
+def _run(parts: Sequence[_Part]) -> None:
+    for part in parts:
+        part.allocate()
+    run_on_threads([part.run for part in parts])
+
+
 def _joined(parts: Sequence[_Part], name: str) -> np.ndarray:
+    """The results of all parts, one behind the other; each thread copies a part, into memory used before."""
     arrays = [part.out[name][: part.found] for part in parts]
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+    if len(arrays) == 1:
+        return arrays[0]
+    places = np.cumsum([0, *map(len, arrays)]).tolist()
+    made = room(places[-1], arrays[0].dtype)
+    run_on_threads(
+        [partial(np.copyto, made[a:b], each) for (a, b), each in zip(pairwise(places), arrays, strict=True)]
+    )
+    return made

@@ -12,6 +12,7 @@ from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
+from penstock.runtime.signals.interleaving import Merged
 from penstock.runtime.signals.points import Points, changes, defined, fetched, taken
 
 
@@ -49,7 +50,7 @@ def advance(
 
     Neighbours of one value are one run, but in pieces, where each mark begins another. Points before `emitted` have been seen, in full knowledge of the past.
     """
-    if not len(open_runs) and (emitted == NEVER).all() and (points.until == FOREVER).all():
+    if everything(open_runs, points, emitted):
         if points.joined:
             return _all_runs(points, finish), open_runs
         begun = _Begun(points.bounds, points.times, points.marks, points.columns)
@@ -72,6 +73,11 @@ def advance(
     return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
         np.flatnonzero(known & last & ~final)
     )
+
+
+def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
+    """Whether points are all there ever are."""
+    return not len(open_runs) and bool((emitted == NEVER).all() and (points.until == FOREVER).all())
 
 
 def _all_runs(points: Points, finish: Call) -> Runs:
@@ -121,12 +127,21 @@ def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sort
     """Ended runs as rows by their start; an end that never comes is null."""
     if (runs.start[1:] < runs.start[:-1]).any():
         runs = runs.chosen(sorter.order(runs.start))  # stable: runs lie lane by lane
-    moments = [
-        _moments(runs.start, None, schema.field(0).type),
-        _moments(runs.end, runs.end != FOREVER, schema.field(1).type),
-    ]
     of_lanes = [taken(key, runs.lane) for key in keys]
-    return pa.RecordBatch.from_arrays([*moments, *of_lanes, *runs.columns.values()], schema=schema)
+    return _batch(runs.start, runs.end, [*of_lanes, *runs.columns.values()], schema)
+
+
+def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
+    """The same of runs that are in order already."""
+    return _batch(merged.start, merged.end, [*merged.keys, *merged.values], schema)
+
+
+def _batch(start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    moments = [
+        _moments(start, None, schema.field(0).type),
+        _moments(end, end != FOREVER, schema.field(1).type),
+    ]
+    return pa.RecordBatch.from_arrays([*moments, *rest], schema=schema)
 
 
 def _moments(ticks: np.ndarray, there: np.ndarray | None, dtype: pa.DataType) -> pa.Array:

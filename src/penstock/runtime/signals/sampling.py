@@ -58,10 +58,10 @@ class Sampling:
 
     def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
         """Put rows, which have been computed, into the lanes of their numbers."""
-        if len(rows) and max(-int(rows.times.min()), int(rows.times.max())) > FARTHEST:
-            raise OverflowError("a time of a signal lies so far off that it cannot be moved within 64 bits")
         lane_by_lane = self._laid_out(rows, numbers, lanes)
         bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
+        if _farthest(bounds, times) > FARTHEST:
+            raise OverflowError("a time of a signal lies so far off that it cannot be moved within 64 bits")
         columns = {name: lane_by_lane.columns[stored(name)] for name in self.values}
         final = np.full(lanes, max(until, BEGINNING), np.int64)
         if self.until is not None:
@@ -168,6 +168,13 @@ class Sampling:
         lanes = lanes_of(several, np.append(0, hi[new_bounds[1:] - 1]) if len(at) else bounds, times[members])
         made = self.resolve(lanes, Frames(lo, hi, at, at))
         return Points(new_bounds, at, marks, dict(zip(columns, made, strict=True)), final)
+
+
+def _farthest(bounds: np.ndarray, times: np.ndarray) -> int:
+    """How far from zero a time lies. Lanes are in order, so their ends tell."""
+    some = bounds[:-1] < bounds[1:]
+    earliest, latest = times[bounds[:-1][some]], times[bounds[1:][some] - 1]
+    return max(-int(earliest.min()), int(latest.max())) if len(earliest) else 0
 
 
 def _ends(column: pa.Array) -> np.ndarray:

@@ -19,7 +19,15 @@ from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.signals.feedback import FeedbackStep
 from penstock.runtime.signals.fused import FusedStep
-from penstock.runtime.signals.intervals import Runs, advance, interval_batch, no_runs
+from penstock.runtime.signals.interleaving import Interleaver
+from penstock.runtime.signals.intervals import (
+    Runs,
+    advance,
+    everything,
+    interval_batch,
+    merged_batch,
+    no_runs,
+)
 from penstock.runtime.signals.points import Points
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling
@@ -79,6 +87,7 @@ class SignalStage:
     new_index: Callable[[], Indexer]
     sorter: Sorter
     finish: Call
+    interleaver: Interleaver
     watermark: int = field(init=False, default=NEVER)
     marks: list[int] = field(init=False)
     index: Indexer | None = field(init=False)
@@ -140,11 +149,21 @@ class SignalStage:
                 objects[name] = step.joined(objects, self.emitted)
             else:
                 objects[name] = step.points(objects)
-        made = objects[self.layout.output]
-        ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces, self.finish)
-        self.emitted = np.maximum(self.emitted, made.until)
+        batch = self._intervals(objects[self.layout.output])
         self._forget(released, numbers)
-        return interval_batch(ended, self._keys(), self.layout.schema, self.sorter)
+        return batch
+
+    def _intervals(self, made: Points) -> pa.RecordBatch:
+        """Those that have ended."""
+        keys, schema = self._keys(), self.layout.schema
+        whole = made.joined and everything(self.runs, made, self.emitted)
+        merged = self.interleaver.merged(made, keys) if whole else None
+        if merged is None:
+            ended, self.runs = advance(self.runs, made, self.emitted, self.layout.pieces, self.finish)
+        self.emitted = np.maximum(self.emitted, made.until)
+        if merged is not None:
+            return merged_batch(merged, schema)
+        return interval_batch(ended, keys, schema, self.sorter)
 
     def _released(self) -> tuple[list[Rows], list[np.ndarray]]:
         """The rows before the watermark, and the lanes they belong to."""
@@ -161,7 +180,11 @@ class SignalStage:
         if self.index is None:
             return np.zeros(len(rows), np.int64)
         columns = [rows.batch.column(name) for name in self.layout.keys]
-        dense = dense_numbers(columns[0], 1) if len(columns) == 1 and len(rows) > FEW_ROWS else None
+        dense = (
+            dense_numbers(columns[0], self.interleaver.threads)
+            if len(columns) == 1 and len(rows) > FEW_ROWS
+            else None
+        )
         return self.index.number(columns) if dense is None else self._by_table(columns[0], dense)
 
     def _by_table(self, column: pa.Array, dense: np.ndarray) -> np.ndarray:

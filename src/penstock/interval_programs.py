@@ -1,0 +1,25 @@
+"""Join the merge of lanes with its kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.kernels.signals.interleave import CAPACITY_BITS, interleave, part_of_lanes
+from penstock.loop.nodes import TYPES, Type
+from penstock.programs import Workshop
+from penstock.runtime.programs import Call
+from penstock.runtime.signals.interleaving import Interleaver, Types
+
+
+def interleaver(workshop: Workshop, threads: int) -> Interleaver:
+    """What merges the intervals of lanes by time."""
+
+    def call(of_points: Types, of_lanes: Types) -> Call:
+        points, lanes = _machine(of_points), _machine(of_lanes)
+        return workshop.call(("interleave", points, lanes), lambda: interleave(points, lanes))
+
+    return Interleaver(workshop.call("part_of_lanes", part_of_lanes), call, 1 << CAPACITY_BITS, threads)
+
+
+def _machine(types: Types) -> tuple[Type, ...]:
+    return tuple(TYPES[f"{np.dtype(each).kind}{8 * each.itemsize}"] for each in types)
