@@ -96,3 +96,13 @@ def test_every_left_row_aggregates_the_right_ones_around_it() -> None:
         "n": [2, 0, 2, 0],
         "most": [20, None, 20, None],
     }
+
+
+@pytest.mark.parametrize("name", ["join_time", "window_start", "window_end"])
+def test_a_column_of_the_users_own_does_not_vanish_in_a_join(name: str) -> None:
+    own = pk.from_arrow(pa.table({"t": [1], "k": [1], name: [7]}), time="t", name="own")
+    other = pk.from_arrow(pa.table({"u": [2], "k": [1]}), time="u", name="other")
+    with pytest.raises(pk.SchemaMismatchError, match=name):
+        own.join(other, on="k", window=10)
+    assert other.join(own, on="k", window=10).collect()[name + "_right"].to_pylist() == [7]
+    assert own.join(other, on="k", window=10, how="semi").collect()[name].to_pylist() == [7]

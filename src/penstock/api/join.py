@@ -45,6 +45,7 @@ from penstock.types.joins import (
     CHOOSING,
     DIRECTIONS,
     HOWS,
+    JOIN_TIME,
     TARGETS,
     Keys,
     Lookup,
@@ -121,8 +122,22 @@ def joined(
             "this join would pair every row of a window with every other; give on= or where="
         )
     _check_algorithm(options, pairing, keys)
+    if options.how not in CHOOSING:
+        _refuse_lost(first, pairing)
     target = options.optimise or "throughput"
     return Join(first, second, keys, pairing, options.how, where, options.suffix, options.algorithm, target)
+
+
+def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
+    """Refuse columns of the user's own whose names the result needs: only those of an earlier join make way."""
+    needed = {JOIN_TIME} - {time_of(plan).column}
+    if isinstance(pairing, InWindow) and not carries_window(plan):
+        needed |= {WINDOW_START, WINDOW_END}
+    for name in schema_of(plan).names:
+        if name in needed:
+            raise SchemaMismatchError(
+                f"the join adds a column {name!r}, which the left side has; rename or drop it"
+            )
 
 
 def _one_of(given: object, known: Sequence[str], what: str) -> None:
