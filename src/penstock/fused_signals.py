@@ -17,9 +17,18 @@ from penstock.lower.signals.fused.spec import AccessSpec, FusedSpec, ReductionSp
 from penstock.passes.choose_aggregator import FRAME_ENDS
 from penstock.programs import Workshop, output_columns
 from penstock.runtime.programs import OutputCall
-from penstock.runtime.signals.fused import ALL_MARKS, NO_MARKS, SOME_MARKS, Facts, FusedCall, FusedStep, Track
+from penstock.runtime.signals.fused import (
+    ALL_MARKS,
+    CHANGES,
+    NO_MARKS,
+    SOME_MARKS,
+    Facts,
+    FusedCall,
+    FusedStep,
+    Track,
+)
 from penstock.runtime.signals.reading import Access, SpanReading
-from penstock.runtime.signals.steps import Step
+from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
 from penstock.signal_reductions import SampleReductions, span_reading
 from penstock.temporal import nodes as temporal
 from penstock.temporal.nodes import at
@@ -49,19 +58,21 @@ class FusedExpression:
         read = [*(each.source for each in self.accesses), *(each.source for each in self.spans)]
         return tuple(dict.fromkeys(read))
 
-    def step(self, workshop: Workshop, threads: int, staged: Callable[[], Step]) -> FusedStep:
+    def step(
+        self, workshop: Workshop, threads: int, staged: Callable[[], Step], *, sampled: bool
+    ) -> FusedStep:
         """The step; its kernels are made when a run knows what to assume."""
 
-        def call(facts: tuple[Facts, ...], joining: bool) -> FusedCall:
-            return _Variant(self, dict(zip(self.sources, facts, strict=True)), joining).call(workshop)
+        def call(facts: tuple[Facts, ...], writes: str) -> FusedCall:
+            return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(workshop)
 
         columns = tuple(zip(self.this.schema.names, self.this.schema.types, strict=True))
-        return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads)
+        return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads, sampled)
 
-    def show(self, workshop: Workshop, joining: bool) -> None:
+    def show(self, workshop: Workshop, writes: str) -> None:
         """Make the kernel for points that are all samples, none of them null."""
         usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
-        _Variant(self, dict.fromkeys(self.sources, usual), joining).call(workshop)
+        _Variant(self, dict.fromkeys(self.sources, usual), writes).call(workshop)
 
     def reductions(self) -> tuple[ReductionSpec, ...]:
         spans, schemas = self.spans, self.schemas
@@ -124,13 +135,15 @@ class _Variant:
 
     of: FusedExpression
     facts: dict[str, Facts]
-    joining: bool
+    writes: str
     tracks: list[Track] = field(default_factory=list)
     cursors: list[tuple[int, int]] = field(default_factory=list)
     marking: list[bool] = field(default_factory=list)
 
     def call(self, workshop: Workshop) -> FusedCall:
-        accesses = [self._access(number, each) for number, each in enumerate(self.of.accesses)]
+        accesses = [
+            self._access(number, each) for number, each in enumerate(self.of.accesses) if self._counts(number)
+        ]
         spans = [self._span(each) for each in self.of.spans]
         fused = FusedSpec(
             ChangesSpec(
@@ -145,7 +158,7 @@ class _Variant:
             self.of.reductions(),
             self.of.body.fields,
             pa.schema(list(scope(self.of.body, self.of.schemas))),
-            self.joining,
+            self.writes,
         )
         return self._made(fused, workshop, spans)
 
@@ -165,6 +178,14 @@ class _Variant:
             tuple((each.buffer.name, each.buffer.type) for each in made.scratch),
             any(span.kind == WINDOW for span in spans),
         )
+
+    def _counts(self, number: int) -> bool:
+        """Whether an access is walked along: those for marks alone, the last ones, change no value.
+
+        One does: it tells when a lane begins.
+        """
+        own = number < len(self.of.body.accesses)
+        return self.writes != CHANGES or own or self.of.accesses[number].source == BEGINNING_OF_KEYS
 
     def _marks(self, track: Track) -> str:
         return NO_MARKS if track.samples else self.facts[track.source].marks

@@ -34,6 +34,7 @@ from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context
 from penstock.runtime.signals.feedback import FeedbackStep
+from penstock.runtime.signals.fused import CHANGES, INSTANTS, SAMPLES
 from penstock.runtime.signals.reading import Access, Reading, SpanReading
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling, stored
@@ -177,8 +178,18 @@ class SignalProgram:
         if found is None:
             return staged()
         if self.showing:
-            found.show(self.workshop, joining=this.name == self.program.output and not self.program.pieces)
-        return found.step(self.workshop, threads, cache(staged))
+            found.show(self.workshop, self._writes(this.name))
+        sampled = self._writes(this.name) == SAMPLES
+        return found.step(self.workshop, threads, cache(staged), sampled=sampled)
+
+    def _writes(self, name: str) -> str:
+        """Which instants of an object anybody asks for; where results are pieces, marks are seen in them."""
+        program = self.program
+        if program.pieces:
+            return INSTANTS
+        if name == program.output:
+            return CHANGES
+        return SAMPLES if _is_reduced_alone(name, program) else INSTANTS
 
     @property
     def _schemas(self) -> dict[str, pa.Schema]:
@@ -333,6 +344,16 @@ def reduced_name(place: int) -> str:
 
 def _samples(this: temporal.Object) -> bool:
     return isinstance(this.body, temporal.Sampled)
+
+
+def _is_reduced_alone(name: str, program: temporal.Program) -> bool:
+    """Tell whether nobody but reductions of the output reads an object."""
+    readers = [each for each in program.objects if name in temporal.sources_of(each.body)]
+    return [each.name for each in readers] == [program.output] and all(
+        isinstance(each.body, temporal.Expression)
+        and all(access.source != name for access in each.body.accesses)
+        for each in readers
+    )
 
 
 def _is_accessed(name: str, program: temporal.Program) -> bool:

@@ -26,6 +26,8 @@ from penstock.runtime.worker import OVERFLOW
 FEWEST_POINTS = 1 << 16  # of the first call of a kernel
 
 ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
+# What a kernel writes: all instants, those at which the value changes, or the samples.
+INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,34 +67,39 @@ class FusedCall:
 
 @dataclass(frozen=True)
 class FusedStep:
-    """Fields over all that is read, in one loop. `call(facts)` gives the kernel; `staged` is another way, for nothing at all."""
+    """Fields over all that is read, in one loop. `call(facts, writes)` gives the kernel; `staged` is another way, for nothing at all.
+
+    `sampled`: nobody asks for more than the samples.
+    """
 
     accesses: tuple[Access, ...]
     spans: tuple[SpanReading, ...]
     sources: tuple[str, ...]
     columns: tuple[tuple[str, pa.DataType], ...]
-    call: Callable[[tuple[Facts, ...], bool], FusedCall]
+    call: Callable[[tuple[Facts, ...], str], FusedCall]
     staged: Callable[[], Step]
     threads: int
+    sampled: bool = False
 
     def points(self, objects: Objects) -> Points:
-        """All points."""
-        return self._points(objects, None)
+        """All points, or the samples."""
+        return self._points(objects, SAMPLES if self.sampled else INSTANTS, None)
 
     def joined(self, objects: Objects, emitted: np.ndarray) -> Points:
         """The points at which the value changes, from when each lane has been emitted on; without marks."""
-        return self._points(objects, emitted)
+        return self._points(objects, CHANGES, emitted)
 
-    def _points(self, objects: Objects, emitted: np.ndarray | None) -> Points:
+    def _points(self, objects: Objects, writes: str, emitted: np.ndarray | None) -> Points:
         read = [objects[name] for name in self.sources]
         if any(not len(each) or each.multiset is not None for each in read):
             return self.staged().points(objects)
-        kernel = self.call(tuple(map(facts_of, read)), emitted is not None)
+        kernel = self.call(tuple(map(facts_of, read)), writes)
         given = _Given(kernel, objects)
         if given.nothing:
             return self.staged().points(objects)
         parts = [
-            _Part(given, cut, emitted, counting=False) for cut in cuts_of(read, read[0].lanes, self.threads)
+            _Part(given, cut, emitted, writes, counting=False)
+            for cut in cuts_of(read, read[0].lanes, self.threads)
         ]
         if kernel.endless:
             _counted(parts)
@@ -115,7 +122,7 @@ class FusedStep:
         if "out_marks" in parts[0].out:
             return Points(bounds, times, _joined(parts, "out_marks"), columns, until)
         # Where time was cut, the first point behind a cut may be like the last before it.
-        alone = len(parts) == 1 or lanes > 1
+        alone = parts[0].writes == CHANGES and (len(parts) == 1 or lanes > 1)
         return Points(bounds, times, np.ones(len(times), np.uint8), columns, until, joined=alone)
 
 
@@ -209,6 +216,7 @@ class _Part:
     given: _Given
     cut: Cut
     emitted: np.ndarray | None
+    writes: str
     counting: bool
     size: int | None = None
     found: int = 0
@@ -227,7 +235,7 @@ class _Part:
         for each in kernel.output.outputs:
             self.out[each.values] = room(size, numpy_type(each.type))
             self.out[each.valid or ""] = room(size, np.uint8)
-        if self.emitted is None:
+        if self.writes == INSTANTS:
             self.out["out_marks"] = room(size, np.uint8)
         self.scratch = {name: filled(type, 0, self.given.longest + 2) for name, type in kernel.scratch}
 
@@ -250,7 +258,7 @@ class _Part:
 
 def _counted(parts: Sequence[_Part]) -> None:
     """Count the instants of each part, so that there is room for them."""
-    counting = [_Part(part.given, part.cut, part.emitted, counting=True) for part in parts]
+    counting = [_Part(part.given, part.cut, part.emitted, part.writes, counting=True) for part in parts]
     _run(counting)
     for part, each in zip(parts, counting, strict=True):
         part.size = each.found

@@ -14,6 +14,9 @@ from penstock.runtime.signals import reading
 SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
     "join": lambda x: x + x.shift(7),
     "trend": lambda x: x.rolling(20).mean() > x.rolling(50).mean(),
+    "of a difference": lambda x: (
+        (x - x.shift(7)).abs().rolling(20).sum() - (x - x.shift(7)).rolling(20).sum()
+    ),
     "window": lambda x: x.window(30, every=7).sum(),
     "per": lambda x: x - x.per(40).mean(),
     "rows": lambda x: x.rolling(pk.rows(5)).min(),

@@ -1,4 +1,4 @@
-"""Write a block's instants: all of them, or those at which the value changes."""
+"""Write a block's instants: all of them, those at which the value changes, or the samples."""
 
 from __future__ import annotations
 
@@ -81,16 +81,11 @@ class EveryChange:
         k.set(self.fresh, True)
         with k.if_(self.follows.ne(0) & lane.eq(to.walk.lane_lo)):
             k.set(self.fresh, False)
-            self._copy(to.fields, to.done - 1, self.block, 0)
+            _copy(k, to.fields, to.done - 1, self.block, 0)
         with k.else_():
             for values, valid in self.block:
                 k.store(values, 0, const(0, values.type))
                 k.store(valid, 0, 0)
-
-    def _copy(self, source: Fields, place: Value, target: Fields, to: Operand) -> None:
-        for (values, valid), (out, out_valid) in zip(source, target, strict=True):
-            self.target.k.store(out, to, values[place])
-            self.target.k.store(out_valid, to, valid[place])
 
     def write(self, lane: Var, n: Var) -> None:
         to, k = self.target, self.target.k
@@ -102,18 +97,8 @@ class EveryChange:
             k.store(self.differs, i, (self._differs(i) & counts).to(U8))
         with k.if_(self.fresh):
             self._begin(since, n)
-        found = k.var("found", 0)
-        with k.for_(0, n, "i", scalar=True) as i:
-            k.store(
-                self.chosen, found, i
-            )  # to be overwritten by the next unless it counts: that costs no branch
-            k.set(found, found + self.differs[i].to(I64))
-        with k.for_(0, found, "j") as j:
-            place, goal = k.var("place", self.chosen[j]), k.var("to", to.done + j)
-            k.store(to.times, goal, to.walk.instants[place])
-            self._copy(self.block, place + 1, to.fields, goal)
-        k.set(to.done, to.done + found)
-        self._copy(self.block, n, self.block, 0)
+        _write_chosen(to, n, (self.differs, self.chosen), self.block, 1)
+        _copy(k, self.block, n, self.block, 0)
 
     def _differs(self, i: Value) -> Value:
         differs: Value = const(False, BOOL)
@@ -131,3 +116,50 @@ class EveryChange:
         with k.if_(at < n):
             k.store(self.differs, at, 1)
             k.set(self.fresh, False)
+
+
+class EverySample:
+    """The marks at which there is a value: what reductions count, where nobody asks for more."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        k, length = target.k, changes.BLOCK
+        self.block = [
+            (k.local("value", values.type, length), k.local("valid", U8, length))
+            for values, _ in target.fields
+        ]
+        self.counts, self.chosen = k.local("counts", U8, length), k.local("chosen", I64, length)
+
+    def start(self, lane: Var) -> None:
+        """Nothing is remembered of a lane."""
+
+    def write(self, lane: Var, n: Var) -> None:
+        to, k = self.target, self.target.k
+        with k.for_(0, n, "i") as i:
+            to.compute(i, self.block, i)
+        with k.for_(0, n, "i") as i:
+            there: Value = const(False, BOOL)
+            for _, valid in self.block:
+                there = there | valid[i].ne(0)
+            k.store(self.counts, i, (there & to.walk.marked[i].ne(0)).to(U8))
+        _write_chosen(to, n, (self.counts, self.chosen), self.block, 0)
+
+
+def _write_chosen(to: Target, n: Var, choice: tuple[Buffer, Buffer], block: Fields, first: int) -> None:
+    """Write the instants that count; their fields lie in the block from `first` on."""
+    k, (counts, chosen) = to.k, choice
+    found = k.var("found", 0)
+    with k.for_(0, n, "i", scalar=True) as i:
+        k.store(chosen, found, i)  # to be overwritten by the next unless it counts: that costs no branch
+        k.set(found, found + counts[i].to(I64))
+    with k.for_(0, found, "j") as j:
+        place, goal = k.var("place", chosen[j]), k.var("to", to.done + j)
+        k.store(to.times, goal, to.walk.instants[place])
+        _copy(k, block, place + first if first else place, to.fields, goal)
+    k.set(to.done, to.done + found)
+
+
+def _copy(k: KernelBuilder, source: Fields, place: Value, target: Fields, to: Operand) -> None:
+    for (values, valid), (out, out_valid) in zip(source, target, strict=True):
+        k.store(out, to, values[place])
+        k.store(out_valid, to, valid[place])

@@ -43,14 +43,19 @@ from penstock.lower.folding.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import ROWS, Finish, Partial
-from penstock.lower.signals.fused.joining import EveryChange, EveryInstant, Fields, Target
-from penstock.lower.signals.fused.spec import FusedKernel, FusedSpec
+from penstock.lower.signals.fused.joining import EveryChange, EveryInstant, EverySample, Fields, Target
+from penstock.lower.signals.fused.spec import CHANGES, INSTANTS, SAMPLES, FusedKernel, FusedSpec
 from penstock.lower.slide import DEFINED_WITHOUT_ROWS, Shape, SlideSpec, slide_monoids, slide_partials
 from penstock.temporal.nodes import at
 from penstock.types.time import Time
 
 PREFIX_SUMS, SUBTRACT, RECOMPUTE, TWO_STACKS = "prefix-sums", "subtract-on-evict", "recompute", "two-stacks"
 ALGORITHMS: dict[str, type[Carried]] = {SUBTRACT: Subtract, RECOMPUTE: Recompute, TWO_STACKS: TwoStacks}
+_WRITERS: dict[str, Callable[[Target], EveryInstant | EveryChange | EverySample]] = {
+    INSTANTS: EveryInstant,
+    CHANGES: EveryChange,
+    SAMPLES: EverySample,
+}
 _NO_TIME = Time("", pa.int64(), None)
 
 
@@ -104,7 +109,7 @@ class _Fused:
         self.sliding = [self._sliding(each) for each in self._groups()]
         self.outputs = [self._output(each) for each in spec.fields]
         target = Target(k, self.walk, self.out_times, self.outputs, self.done, self._store_fields)
-        self.writer = EveryChange(target) if spec.joining else EveryInstant(target)
+        self.writer = _WRITERS[spec.writes](target)
 
     def build(self) -> FusedKernel:
         k = self.k

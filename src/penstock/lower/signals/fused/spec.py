@@ -14,6 +14,8 @@ from penstock.loop.abi import Binding
 from penstock.loop.nodes import Kernel
 from penstock.lower.emission.spec import Output
 
+INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
+
 
 @dataclass(frozen=True)
 class AccessSpec:
@@ -39,8 +41,8 @@ class ReductionSpec:
 class FusedSpec:
     """All that the kernel is specialised to. `schemas` and `nullable` are of tracks; `scope` is what fields read.
 
-    `joining`: an instant whose value is that of the one before is left out, and so is whatever lies before the lane's
-    `emitted`.
+    `writes` says which instants: all; the changes, where one whose value is that of the one before is left out, and so
+    is whatever lies before the lane's `emitted`; or the samples alone.
     """
 
     changes: ChangesSpec
@@ -50,7 +52,7 @@ class FusedSpec:
     reductions: tuple[ReductionSpec, ...]
     fields: tuple[ex.Field, ...]
     scope: pa.Schema
-    joining: bool
+    writes: str
 
 
 @dataclass(frozen=True)
