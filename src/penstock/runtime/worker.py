@@ -246,7 +246,9 @@ class Worker:
     def hold(self, fragments: Fragments, keys: Keys) -> None:
         """Start anew with fragments, whose keys are in our words, in a table with these keys."""
         sparse = isinstance(keys, HashKeys) and keys.sparse
-        slots = 1 if sparse else max(2, pane_count(fragments.panes))  # else it would grow slot by slot, copying
+        slots = (
+            1 if sparse else max(2, pane_count(fragments.panes))
+        )  # else it would grow slot by slot, copying
         self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 
