@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.sources import ahead
+from penstock.sources.steps import OneTime
 from penstock.types.windows import Steps
 from tests.oracle.effort import effort
 
@@ -95,3 +96,11 @@ def test_times_of_one_pane_are_left_in_the_file(tmp_path: Path, monkeypatch: pyt
     asked.clear()
     assert scan.window(3, by="k").agg(s=pk.sum("v")).collect()["s"].to_pylist() == [1, 2, 7, 5, 13]
     assert asked == [([0], ["k", "v"]), ([1, 2], ["t", "k", "v"]), ([3], ["k", "v"])]
+
+
+def test_batches_of_one_time_share_a_column_as_long_as_each_of_them() -> None:
+    time = OneTime("t", pa.timestamp("us"), 7)
+    for rows in (3, 5, 2, 0):
+        found = time.added(pa.record_batch({"v": list(range(rows))}))
+        found.validate(full=True)
+        assert found.column("t").cast(pa.int64()).to_pylist() == [7] * rows

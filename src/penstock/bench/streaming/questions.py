@@ -18,15 +18,20 @@ OURS, SPARK = "Penstock on Spark", "Spark Structured Streaming"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Views by campaign in windows of ten seconds; how many times as fast as Spark's own way they must be."""
+    """Views by campaign in windows of ten seconds; how many times as fast as Spark's own way they must be.
+
+    A batch that counts has so many times `--rows` rows that Spark's own way is at work for seconds, as it is in a query that
+    is triggered every ten: what a batch costs whatever is in it must not be what is compared.
+    """
 
     name: str
     every: str
     target: float
+    batch: int = 1
 
 
 QUESTIONS = (
-    Question("tumbling 10 s", "10 seconds", 5.0),
+    Question("tumbling 10 s", "10 seconds", 5.0, batch=3),
     Question("sliding 10 s, 10 at a time", "1 seconds", 30.0),
 )
 

@@ -57,7 +57,7 @@ WINDOW_US = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class StreamingOptions:
-    """How many rows in each batch that counts, of how many keys; how often each way runs."""
+    """How many rows in each batch that counts (some questions take several times as many), of how many keys; how often each way runs."""
 
     rows: int
     keys: int
@@ -72,8 +72,7 @@ def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list
     spark = pk.spark_session(f"local[{options.cores}]", name="penstock bench", memory="4g", config=config)
     try:
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
-            lake = _lake(options, Path(folder), progress)
-            cases = [asked(each, options, spark, lake, progress) for each in QUESTIONS]
+            cases = [_on_its_feed(each, options, spark, folder, progress) for each in QUESTIONS]
             alone = [latency_figure(spark, options, Path(folder), progress)]
     finally:
         spark.stop()
@@ -83,11 +82,24 @@ def streaming_cases(options: StreamingOptions, progress: Progress) -> tuple[list
     return [*cases, *messages], alone
 
 
-def _lake(options: StreamingOptions, folder: Path, progress: Progress) -> str:
-    large = COUNTED + 1
-    progress(f"writing {large} times {options.rows:,} rows")
-    sizes = [WARM_ROWS] * (WARM * options.cores) + [options.rows // options.cores] * (large * options.cores)
-    return write_feed(folder / "lake", options.keys, sizes)
+def _on_its_feed(
+    question: Question, options: StreamingOptions, spark: Any, folder: str, progress: Progress
+) -> Case:
+    """Write the files of one question, which are gone when the next one's are written."""
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        rows, large = options.rows * question.batch, COUNTED + 1
+        progress(f"writing {large} times {rows:,} rows")
+        lake = write_feed(Path(own), options.keys, feed_sizes(rows, options.cores))
+        return asked(question, options, spark, lake, progress)
+
+
+def feed_sizes(rows: int, files: int) -> list[int]:
+    """Give the rows of each file, so many files a batch: small batches first, then those of so many rows.
+
+    >>> feed_sizes(100_000, 2)[-9:] == [WARM_ROWS, *[50_000] * 8]
+    True
+    """
+    return [WARM_ROWS] * (WARM * files) + [rows // files] * ((COUNTED + 1) * files)
 
 
 def asked(question: Question, options: StreamingOptions, spark: Any, lake: str, progress: Progress) -> Case:
@@ -106,7 +118,7 @@ def asked(question: Question, options: StreamingOptions, spark: Any, lake: str, 
         largest = max(largest, ran[OURS].state)
         other.agrees = _same(ran[OURS], ran[SPARK]) and other.agrees is not False
     mine.agrees = True
-    rows = options.rows * COUNTED
+    rows = options.rows * question.batch * COUNTED
     figures = (*speed_figures(question, [mine, other]), state_figure(question, options, lake, largest))
     return Case(f"{question.name}, streaming", rows, options.keys, (mine, other), figures)
 
