@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.dense_signals import dense_stage
 from penstock.expr.nodes import Expr
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
-from penstock.join_programs import JoinProgram
-from penstock.lane_programs import LaneProgram, distinct_runs
 from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.split import fits_emission, split_results
@@ -28,7 +25,13 @@ from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
-from penstock.programs import Backend, CompiledRows, CompiledWindow, Workshop
+from penstock.programs.dense_signals import dense_stage
+from penstock.programs.joins import JoinProgram
+from penstock.programs.lanes import LaneProgram, distinct_runs
+from penstock.programs.rows import CompiledRows
+from penstock.programs.signals import SignalProgram
+from penstock.programs.windows import CompiledWindow
+from penstock.programs.workshop import Backend, Workshop
 from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import Stage
@@ -39,7 +42,6 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, Session, StageSpec
 from penstock.runtime.window_stage import WindowStage
-from penstock.signal_programs import SignalProgram
 from penstock.types.joins import Lookup
 from penstock.types.time import Time
 from penstock.types.windows import Steps

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.join_algorithms import EAGER
 from penstock.lower.plan_to_ir import to_ir
+from penstock.programs.join_algorithms import EAGER
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.pmj import ProgressiveMerge
 from tests.oracle.effort import effort

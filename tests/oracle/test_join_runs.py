@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock import join_programs
+from penstock.programs import joins as join_programs
 from penstock.runtime.joins import algorithms, gathering, interval, results, runs, sliding, windows
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import HOWS, QUERIES, cases

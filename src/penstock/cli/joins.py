@@ -16,7 +16,7 @@ from penstock.bench.machine import facts
 from penstock.bench.report import save_json
 from penstock.codegen.cache import KernelCache, default_directory
 from penstock.errors import StateError
-from penstock.join_algorithms import machine_name
+from penstock.programs.join_algorithms import machine_name
 from penstock.runtime.adapt.choose_join import JoinChooser, load_trees, save_trees
 from penstock.runtime.adapt.tree import TREES, Tree, show
 from penstock.runtime.engine import Engine

@@ -8,7 +8,7 @@ from penstock.bench.iawj import calibrate, knobs, suite
 from penstock.bench.iawj.sweeps import Sweep
 from penstock.bench.iawj.workloads import Micro
 from penstock.cli import joins
-from penstock.join_algorithms import join_chooser, machine_name
+from penstock.programs.join_algorithms import join_chooser, machine_name
 from penstock.runtime.adapt.choose_join import FILE, load_trees
 from penstock.runtime.adapt.supplied import SUPPLIED
 

@@ -13,9 +13,9 @@ from penstock.bench.iawj.simulate import Clock, Run, later_rows, simulate
 from penstock.bench.iawj.workloads import Workload
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
-from penstock.join_algorithms import EAGER, LAZY, in_order, kernels_of
-from penstock.join_programs import lane_kernels
-from penstock.programs import Workshop
+from penstock.programs.join_algorithms import EAGER, LAZY, in_order, kernels_of
+from penstock.programs.joins import lane_kernels
+from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.grow import Point
 from penstock.runtime.adapt.observe import Observed, observe
 from penstock.runtime.joining.eager import Eager

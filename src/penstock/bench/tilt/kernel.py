@@ -12,13 +12,13 @@ import pyarrow as pa
 import penstock as pk
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
-from penstock.dense_programs import CompiledDense
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import EDGE, dense
 from penstock.passes.fuse_signals import fused
 from penstock.passes.share_signals import shared
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs import Workshop
+from penstock.programs.dense import CompiledDense
+from penstock.programs.workshop import Workshop
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples, nullable_columns

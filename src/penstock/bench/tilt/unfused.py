@@ -12,12 +12,12 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.bench.tilt.kernel import Compiler, rows_of
-from penstock.dense_programs import CompiledDense
 from penstock.expr.nodes import Column as ColumnOf
 from penstock.expr.nodes import Field
 from penstock.lower.signals.dense import dense
 from penstock.plan.schema import time_of
-from penstock.programs import Workshop
+from penstock.programs.dense import CompiledDense
+from penstock.programs.workshop import Workshop
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples
 from penstock.temporal.nodes import Expression, Object, Program, Sampled, sources_of
 from penstock.types.time import Time

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 
 import penstock as pk
-from penstock import signal_programs
 from penstock.kernels.signals import changes
 from penstock.kernels.swag import carried
 from penstock.lower.signals.fused import kernel
+from penstock.programs import signals as signal_programs
 from penstock.runtime.signals import fused
 from tests.oracle.signal_cases import Case, cases
 from tests.oracle.test_signals import assert_same, interpreted

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.codegen.native import compile_kernel
-from penstock.join_algorithms import in_order
-from penstock.join_programs import lane_kernels
-from penstock.programs import Workshop
+from penstock.programs.join_algorithms import in_order
+from penstock.programs.joins import lane_kernels
+from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.observe import FEATURES, Glance, observe

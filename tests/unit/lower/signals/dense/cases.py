@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
-from penstock.dense_programs import CompiledDense
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import Dense, dense
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs import Workshop
+from penstock.programs.dense import CompiledDense
+from penstock.programs.workshop import Workshop
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import DenseSignals, Samples
 from penstock.temporal.interpret import Sample, Signals

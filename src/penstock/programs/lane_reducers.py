@@ -23,7 +23,7 @@ from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
 from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
-from penstock.programs import Workshop, output_columns
+from penstock.programs.workshop import Workshop, output_columns
 from penstock.runtime.lanes.partition import Partitioner
 from penstock.runtime.lanes.reducers import (
     Cells,

@@ -6,7 +6,7 @@ from functools import partial
 
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.join_algorithms import windows_overlap
+from penstock.programs.join_algorithms import windows_overlap
 from penstock.runtime.joins.lanes import Kernels
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
 from penstock.runtime.joins.windows import (

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from penstock.explain_joins import join_reasons
-from penstock.explain_signals import signal_kernels, signal_reasons
+from penstock.explain.joins import join_reasons
+from penstock.explain.signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.join_nodes import Join
 from penstock.ir.show import show as show_ir
-from penstock.lane_reducers import LaneReducers, shape_of
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.lower.emission.spec import EmitKernel
@@ -26,7 +25,10 @@ from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_p
 from penstock.passes.choose_strategy import described, possible
 from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
-from penstock.programs import CompiledRows, CompiledWindow, Workshop
+from penstock.programs.lane_reducers import LaneReducers, shape_of
+from penstock.programs.rows import CompiledRows
+from penstock.programs.windows import CompiledWindow
+from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
 
 if TYPE_CHECKING:

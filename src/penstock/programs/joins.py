@@ -12,18 +12,9 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.join_algorithms import (
-    auto_in_order,
-    eager,
-    in_order,
-    joins_arriving,
-    lazy_joiner,
-)
-from penstock.join_windows import grid_of, overlapping_windows, windows_apart
 from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
-from penstock.lane_reducers import LaneReducers, sorter
 from penstock.loop.nodes import I64
 from penstock.lower.bands import Band, band_of, bounds_samples
 from penstock.lower.joins import (
@@ -35,7 +26,17 @@ from penstock.lower.joins import (
     spell_rolling,
 )
 from penstock.lower.slide import Shape as FrameShape
-from penstock.programs import CompiledRows, Workshop
+from penstock.programs.join_algorithms import (
+    auto_in_order,
+    eager,
+    in_order,
+    joins_arriving,
+    lazy_joiner,
+)
+from penstock.programs.join_windows import grid_of, overlapping_windows, windows_apart
+from penstock.programs.lane_reducers import LaneReducers, sorter
+from penstock.programs.rows import CompiledRows
+from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view

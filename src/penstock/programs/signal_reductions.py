@@ -10,12 +10,12 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW
-from penstock.lane_reducers import LaneReducers
 from penstock.lower.lanes import spell
 from penstock.lower.names import hidden_name
 from penstock.lower.slide import Shape
 from penstock.passes.choose_aggregator import Choice, choices
-from penstock.programs import Workshop
+from penstock.programs.lane_reducers import LaneReducers
+from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.reducers import KernelReducer

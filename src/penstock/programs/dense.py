@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from penstock.lower.signals.dense import Dense, DenseKernel
-from penstock.programs import Workshop, output_columns
+from penstock.programs.workshop import Workshop, output_columns
 from penstock.runtime.programs import OutputColumn
 from penstock.runtime.signals.dense import DenseCall, Nullable
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from penstock.kernels.signals.interleave import CAPACITY_BITS, interleave, part_of_lanes
 from penstock.loop.nodes import TYPES, Type
-from penstock.programs import Workshop
+from penstock.programs.workshop import Workshop
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.interleaving import Interleaver, Types
 

@@ -10,7 +10,7 @@ from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec
-from penstock.programs import Workshop
+from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.auto_join import AutoJoiner
 from penstock.runtime.adapt.choose_join import JoinChooser, chooser

@@ -8,15 +8,15 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from penstock.dense_programs import CompiledDense
 from penstock.kernels.signals.coalesce import coalesce
 from penstock.loop.nodes import TYPES
 from penstock.lower.signals.dense import Dense, dense, fits
+from penstock.programs.dense import CompiledDense
+from penstock.programs.signals import SignalProgram
 from penstock.runtime.programs import Call
 from penstock.runtime.session import Context
 from penstock.runtime.signals.dense import DenseSignals
 from penstock.runtime.signals.dense_stage import Clock, DenseStage
-from penstock.signal_programs import SignalProgram
 
 
 def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Context], DenseStage] | None:

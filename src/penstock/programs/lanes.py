@@ -18,10 +18,11 @@ from penstock.kernels.frames import (
     look_back_frames,
     run_starts,
 )
-from penstock.lane_reducers import LaneReducers, partitioner, shape_of, sorter
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
-from penstock.programs import CompiledRows, Workshop
+from penstock.programs.lane_reducers import LaneReducers, partitioner, shape_of, sorter
+from penstock.programs.rows import CompiledRows
+from penstock.programs.workshop import Workshop
 from penstock.runtime.assembly import Windows
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.counting import CountFraming

@@ -9,12 +9,12 @@ from penstock.ir import nodes as ir
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import dense, fits, why_not
 from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
-from penstock.programs import Workshop
+from penstock.programs.signal_reductions import SampleReductions
+from penstock.programs.signals import SignalProgram, retention
+from penstock.programs.workshop import Workshop
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
-from penstock.signal_programs import SignalProgram, retention
-from penstock.signal_reductions import SampleReductions
 from penstock.temporal import nodes as temporal
 
 

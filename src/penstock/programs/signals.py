@@ -10,20 +10,22 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
-from penstock.fused_signals import fused_expression
-from penstock.interval_programs import interleaver
 from penstock.ir import nodes as ir
 from penstock.kernels.signals.locate import locate
 from penstock.kernels.signals.runs import runs
 from penstock.kernels.signals.walk import WalkSpec, walk
-from penstock.lane_reducers import partitioner, sorter
 from penstock.loop.abi import Binding
 from penstock.loop.nodes import Kernel
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
 from penstock.lower.split import read_from_columns
 from penstock.passes.fuse_signals import COUNTS_NONE
-from penstock.programs import CompiledRows, Workshop
+from penstock.programs.fused_signals import fused_expression
+from penstock.programs.intervals import interleaver
+from penstock.programs.lane_reducers import partitioner, sorter
+from penstock.programs.rows import CompiledRows
+from penstock.programs.signal_reductions import Reduce, SampleReductions, span_reading
+from penstock.programs.workshop import Workshop
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.flow import Flow
 from penstock.runtime.indexer import Indexer
@@ -49,7 +51,6 @@ from penstock.runtime.signals.steps import (
     Scope,
     Step,
 )
-from penstock.signal_reductions import Reduce, SampleReductions, span_reading
 from penstock.temporal import nodes as temporal
 from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import at

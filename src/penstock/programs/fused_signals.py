@@ -10,12 +10,13 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.kernels.signals.changes import EVER, GRIDS, LAST, PER, ROLLING, WINDOW, ChangesSpec, Span
-from penstock.lane_reducers import QUESTIONS
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.fused.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
 from penstock.lower.signals.fused.spec import AccessSpec, FusedSpec, ReductionSpec
 from penstock.passes.choose_aggregator import FRAME_ENDS
-from penstock.programs import Workshop, output_columns
+from penstock.programs.lane_reducers import QUESTIONS
+from penstock.programs.signal_reductions import SampleReductions, span_reading
+from penstock.programs.workshop import Workshop, output_columns
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.signals.fused import (
     ALL_MARKS,
@@ -29,7 +30,6 @@ from penstock.runtime.signals.fused import (
 )
 from penstock.runtime.signals.reading import Access, SpanReading
 from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
-from penstock.signal_reductions import SampleReductions, span_reading
 from penstock.temporal import nodes as temporal
 from penstock.temporal.nodes import at
 from penstock.temporal.scope import reduced_type, scope

@@ -1,0 +1,64 @@
+"""Filters and computed columns with their kernels: what the compiler hands to the runtime."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.lower.host import HostColumns
+from penstock.lower.machine import is_text
+from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
+from penstock.programs.workshop import Workshop, once, output_columns, preparation
+from penstock.runtime.programs import (
+    OutputCall,
+    ResultColumn,
+)
+
+
+class CompiledRows:
+    """Filter and computed columns (the runtime's `RowsProgram`)."""
+
+    def __init__(self, body: ir.Samples, source: ir.Object, result: ir.Object, workshop: Workshop) -> None:
+        self._workshop = workshop
+        self._host = host = HostColumns(source.schema)
+        self.time, self.schema = source.time, result.schema
+        self._where = None if body.where is None else host.value(body.where)
+        passing = [self._passes(each, host) for each in body.fields]
+        self._computed = tuple(
+            ex.Field(each.name, host.value(each.expr))
+            for each, name in zip(body.fields, passing, strict=True)
+            if name is None
+        )
+        self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing, strict=True))
+        self.filters = body.where is not None
+        self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
+        self.texts = workshop.texts
+        self.prepare = preparation(host, source.schema)
+        self._kernels: dict[frozenset[str], RowsKernel] = {}
+
+    @staticmethod
+    def _passes(field: ex.Field, host: HostColumns) -> str | None:
+        """The column that a field merely hands on, possibly one that Arrow computes."""
+        expr = host.key(field.expr) if is_text(type_of(field.expr, host.source)) else field.expr
+        return expr.name if isinstance(expr, ex.Column) else None
+
+    def _result(self, field: ex.Field, passing: str | None) -> ResultColumn:
+        dtype = self.schema.field(field.name).type
+        if passing is None:
+            return ResultColumn(field.name, dtype, "computed")
+        return ResultColumn(field.name, dtype, "row", source=passing)
+
+    def rows(self, nullable: frozenset[str]) -> OutputCall | None:
+        if self._where is None and not self._computed:
+            return None
+        known = nullable & frozenset(self._host.schema.names)
+        kernel = self.kernel(known)
+        call = self._workshop.call((self, known), lambda: kernel.kernel)
+        return OutputCall(call, output_columns(kernel.outputs), kernel.bindings)
+
+    def kernel(self, nullable: frozenset[str]) -> RowsKernel:
+        """The kernel for an assumption about which columns hold nulls."""
+        spec = RowsSpec(self._host.schema, self.time, self._where, self._computed, nullable, self.interned)
+        return once(self._kernels, nullable, lambda: build_rows(spec))
