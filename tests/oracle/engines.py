@@ -76,7 +76,9 @@ def without_passes(case: Case, off: frozenset[str]) -> pa.Table:
     session = compiled.open(pk.Engine(), bounded=True)
     batches: list[pa.RecordBatch] = []
     for source in sources_of(query.plan):
-        for batch in read(source, query.data[source.name], compiled.columns[source.name]):
+        for batch in read(
+            source, query.data[source.name], compiled.columns[source.name], compiled, session.metrics
+        ):
             batches += session.push(source.name, batch)
     return pa.Table.from_batches([*batches, *session.finish()], schema=query.schema)
 
