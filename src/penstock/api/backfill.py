@@ -15,7 +15,7 @@ from penstock.plan.nodes import Source
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.flow import FOREVER
 from penstock.sources.bad import HISTORY, Arrived
-from penstock.sources.bound import Bound, Present
+from penstock.sources.bound import Bound, is_present
 from penstock.sources.conform import check, conformer
 from penstock.sources.dataset import Dataset, Files
 from penstock.sources.fragment import Fragment
@@ -86,7 +86,7 @@ class Backfill:
         """Read history, and what is there of the live side."""
         after = self.after
         yield from self._history()
-        if isinstance(after, Present):
+        if is_present(after):
             given: Iterable[Arrived] = after.present(time, on_bad)
         else:
             given = map(Arrived, self._live())

@@ -18,7 +18,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bad import Arrived
-from penstock.sources.bound import Bound, OnFiles, Present, Unplaced
+from penstock.sources.bound import Bound, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _rows(
     source: Source, data: Bound, compiled: Compiled, session: Session, engine: Engine
 ) -> Iterator[pa.RecordBatch]:
     """Read all rows the query looks at; where malformed ones are told apart or kept, all columns of all rows."""
-    if isinstance(data, Present):
+    if is_present(data):
         given = data.present(source.time.column, source.on_bad)
     elif source.on_bad == "quarantine":
         given = (
@@ -89,7 +89,7 @@ def needed_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Read all rows the query looks at, and let the session count those that files could leave out."""
     columns = compiled.columns[source.name]
-    if not isinstance(data, OnFiles):
+    if not is_on_files(data):
         yield from read(source, data, columns, compiled, session.metrics)
         return
     plan, pushed = data.dataset(), 0
@@ -117,12 +117,12 @@ def read(
 
     Rows without a position are ordered by the values that the query looks at, and counted where it can see that.
     """
-    if not isinstance(data, Unplaced):
+    if not is_unplaced(data):
         batches = data.batches(list(columns))
     else:
         batches = data.ordered(columns, compiled.columns[source.name])
     for batch in batches:
-        if compiled.ordered and isinstance(data, Unplaced):
+        if compiled.ordered and is_unplaced(data):
             metrics.ties += data.ties(batch)
         yield _conformed(batch, source, columns)
 

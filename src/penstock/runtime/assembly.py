@@ -130,6 +130,9 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
     """Windows over the slots of a grid."""
     order = np.argsort(panes, kind="stable")
     panes = panes[order]
+    if windows.span == windows.step == 1:  # each pane is a window
+        chosen = np.flatnonzero((panes > after) & (panes <= upto))
+        return Frames(panes[chosen], order, chosen, chosen + 1, chosen + 1)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     return Frames(numbers, order, *(np.searchsorted(panes, bound) for bound in windows.bounds(numbers)))
