@@ -13,6 +13,8 @@ from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, Tree
 
 Progress = Callable[[str], None]
 REPEAT = 2
+MORE_IN_ORDER = 2
+"""Lists of pairs are short, so their points can be measured a little more often."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def _in_order(
     for name, micro in calibration_in_order(scale):
         progress(name)
         workload = micro.make(name).at_rest()
-        yield from (measure_ordered(field, workload, repeat) for field in fields)
+        yield from (measure_ordered(field, workload, repeat + MORE_IN_ORDER) for field in fields)
 
 
 def trees_of(measured: Sequence[Measured], ordered: Sequence[Measured]) -> dict[str, Tree]:
