@@ -55,6 +55,7 @@ class BenchRequest:
     plot: Path | None
     quick: bool
     windows: bool = False
+    only: str = ""
 
 
 Run = tuple[list[Case], Sequence[Figure]]
@@ -137,7 +138,10 @@ def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
 
 def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
     """Run the questions on Spark; no C++ takes part."""
-    options = SparkOptions(rows_of(request), request.keys, repeat_of(request, WINDOW_REPEAT), cores)
+    repeat = repeat_of(request, WINDOW_REPEAT)
+    options = SparkOptions(rows_of(request), request.keys, repeat, cores, request.only)
+    if not options.questions:
+        raise CommandError(f"--only {request.only!r}: no question on Spark has that in its name")
     machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
     cases: list[Case] = []

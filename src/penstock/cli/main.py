@@ -195,6 +195,7 @@ def bench(
     json: Annotated[Path | None, typer.Option(help="Save the run as JSON.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Save the run as a PNG picture.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A tenth of the rows, three rounds.")] = False,
+    only: Annotated[str, typer.Option(help="On Spark, ask only questions with this in their names.")] = "",
 ) -> None:
     """Compare Penstock with hand-written C++, Polars, DuckDB and pandas, or on Spark with Spark, side by side."""
     if suite is Suite.SCALE:
@@ -219,6 +220,7 @@ def bench(
             plot,
             quick,
             windows,
+            only,
         )
     )
 

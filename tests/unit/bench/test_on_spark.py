@@ -15,7 +15,7 @@ from penstock.bench.on_spark import market
 from penstock.bench.on_spark import questions as q
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.on_spark.overheads import planning_figures
-from penstock.bench.on_spark.suite import ratios
+from penstock.bench.on_spark.suite import SparkOptions, ratios
 from penstock.bench.workloads import STEP_US, YsbKeyed
 
 
@@ -70,3 +70,9 @@ def test_planning_is_timed_over_real_footers(tmp_path: Path) -> None:
     clock, work = planning_figures(tmp_path, row_groups=300)
     assert clock.met and work.value
     assert len(list((tmp_path / "planning").iterdir())) == 3
+
+
+def test_a_single_question_can_be_asked() -> None:
+    assert len(SparkOptions(10, 10, 3).questions) > 3
+    assert [each.name for each in SparkOptions(10, 10, 3, only="as-of").questions] == ["as-of join"]
+    assert SparkOptions(10, 10, 3, only="no such").questions == []

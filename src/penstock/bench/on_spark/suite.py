@@ -31,10 +31,17 @@ CHECKED = "Penstock, fewer"
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
+    """How many rows, of how many keys, asked how often; `only` those questions whose names hold this text."""
+
     rows: int
     keys: int
     repeat: int
     cores: int = 2
+    only: str = ""
+
+    @property
+    def questions(self) -> list[Question]:
+        return [each for each in (*questions(self.keys), *market_questions()) if self.only in each.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,7 @@ class Bench:
 
     def cases(self) -> Iterator[Case]:
         """Ask everything, a question at a time."""
-        for each in (*questions(self.options.keys), *market_questions()):
+        for each in self.options.questions:
             yield self._asked(each)
 
     def overheads(self) -> list[Figure]:
@@ -94,7 +101,8 @@ def spark_bench(options: SparkOptions, progress: Progress) -> Iterator[Case | Fi
         with tempfile.TemporaryDirectory(prefix="penstock-lake-") as folder:
             bench = Bench(options, spark, Path(folder), progress)
             yield from bench.cases()
-            yield from bench.overheads()
+            if not options.only:
+                yield from bench.overheads()
     finally:
         spark.stop()
 
