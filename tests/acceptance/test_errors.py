@@ -117,6 +117,11 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
     ),
     ("months", pk.UnsupportedError, lambda: declared().window(pk.tumbling("1mo")).agg(n=pk.count())),
     ("negative lateness", pk.PenstockError, lambda: pk.stream("e", SCHEMA, time="ts", lateness="-1s")),
+    (
+        "a sequence without order",
+        pk.SchemaMismatchError,
+        lambda: pk.stream("e", {"t": "int64", "x": "decimal(9, 2)"}, time="t", sequence="x"),
+    ),
     ("an engine of no threads", pk.PenstockError, lambda: pk.Engine(threads=0)),
 ]
 

@@ -209,10 +209,15 @@ def test_head_and_schema() -> None:
     assert query.schema.names == ["window_start", "window_end", "k", "s"]
 
 
-@pytest.mark.parametrize("stage", ["plan", "ir", "passes", "loop", "llvm", "asm"])
+@pytest.mark.parametrize("stage", ["plan", "ir", "passes", "loop", "llvm", "asm", "spark"])
 def test_explain_shows_every_stage(stage: str) -> None:
     query = stream().filter(pk.col("k") == "a").window("10s", by="k").agg(s=pk.sum("v"))
     assert str(query.explain(stage=stage)).strip()
+
+
+def test_how_a_query_runs_on_spark_can_be_asked_before_it_has_data() -> None:
+    query = pk.stream("events", {"t": "int64", "v": "int64"}, time="t").window(10).agg(s=pk.sum("v"))
+    assert "strategy: fragments" in str(query.explain("spark"))
 
 
 def test_explain_says_the_plan_in_words() -> None:

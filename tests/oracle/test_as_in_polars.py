@@ -43,6 +43,10 @@ OF_TIMES: dict[str, Columns] = {
     },
     "strftime": lambda c: c.dt.strftime("%Y-%m-%d %H:%M:%S"),
     "to_string": lambda c: c.dt.to_string("%j %d.%m.%y"),
+    **{
+        f"strftime {text}": lambda c, text=text: c.dt.strftime(text)
+        for text in ("%f", "%3f", "%6f", "%.3f", "%.9f", "%s", "%%f%%s %A")
+    },
 }
 OF_SPANS: dict[str, Columns] = {
     f"total_{unit}": lambda c, unit=unit: getattr(c.dt, f"total_{unit}")()
@@ -53,6 +57,8 @@ OF_TEXTS: dict[str, Columns] = {
     "contains pattern": lambda c: c.str.contains("^a.c$|x$"),
     "contains literal": lambda c: c.str.contains(".", literal=True),
     "count_matches": lambda c: c.str.count_matches("[a-c]"),
+    "count_matches of the beginning": lambda c: c.str.count_matches("^[ab]"),
+    "count_matches of nothing": lambda c: c.str.count_matches("x*"),
     "count_matches literal": lambda c: c.str.count_matches(".", literal=True),
     "replace": lambda c: c.str.replace("([a-c])", "<$1>"),
     "replace literal": lambda c: c.str.replace(".", "-", literal=True),
@@ -130,3 +136,63 @@ def test_days_begin_at_midnight_of_the_columns_zone(zone: str) -> None:
     ours = pk.from_arrow(table, time="t").select(z=pk.col("a").dt.truncate("1d")).collect()["z"]
     theirs = plain.select(z=pl.col("a").dt.truncate("1d").dt.epoch("us"))["z"].to_list()
     assert ours.cast(pa.int64()).to_pylist() == theirs
+
+
+# Around changes of clocks: put forward, put back, at midnight, by half an hour; and long after 2037, where tables of changes end.
+CLOCKS = {
+    "Europe/Berlin": (1_711_843_200, 1_729_987_200, 2_982_415_526),
+    "America/Havana": (1_710_046_800, 1_730_606_400, 2_314_733_684),
+    "Australia/Lord_Howe": (1_712_411_400, 1_728_142_200, 3_039_744_042),
+}
+
+
+@pytest.mark.parametrize("zone", CLOCKS)
+@pytest.mark.parametrize("every", ["15m", "1h", "2h", "6h", "1d", "1w", "1mo"])
+def test_times_are_truncated_on_a_clock_that_changes(zone: str, every: str) -> None:
+    seconds = [around + 1_711 * step for around in CLOCKS[zone] for step in range(-20, 20)]
+    values = pa.array(seconds, pa.timestamp("s")).cast(pa.timestamp("ms")).cast(pa.int64())
+    table = pa.table({"t": values, "a": values.cast(pa.timestamp("ms", zone))})
+    ours = pk.from_arrow(table, time="t").select(z=pk.col("a").dt.truncate(every)).collect()["z"]
+    for value, moment in zip(ours.cast(pa.int64()).to_pylist(), table["a"], strict=True):
+        try:
+            theirs = pl.Series([moment.as_py()]).dt.truncate(every).dt.epoch("ms")[0]
+        except pl.exceptions.ComputeError:
+            continue  # Polars has no word for a time that the clock jumps over
+        assert value == theirs
+
+
+def test_the_offset_of_a_zone_is_written() -> None:
+    values = pa.array([0, 1_720_000_000], pa.timestamp("s", "Europe/Berlin"))
+    stream = pk.from_arrow(pa.table({"t": [0, 1], "a": values}), time="t")
+    assert stream.select(z=pk.col("a").dt.strftime("%z %Z")).collect()["z"].to_pylist() == [
+        "+0100 CET",
+        "+0200 CEST",
+    ]
+
+
+def test_parts_of_times_at_a_fixed_offset() -> None:
+    values = pa.array([0, None], pa.timestamp("s", "-03:30"))
+    stream = pk.from_arrow(pa.table({"t": [0, 1], "a": values}), time="t")
+    parts = stream.select(h=pk.col("a").dt.hour(), d=pk.col("a").dt.truncate("1d").dt.epoch("s")).collect()
+    assert (parts["h"].to_pylist(), parts["d"].to_pylist()) == ([20, None], [-86_400 + 12_600, None])
+
+
+@pytest.mark.parametrize("every", ["1500ms", "100us"])
+def test_a_truncation_finer_than_a_tick_is_refused_in_a_zone_too(every: str) -> None:
+    stream = pk.stream("s", {"t": "int64", "a": "timestamp[s, Europe/Berlin]"}, time="t")
+    with pytest.raises(pk.DurationError):
+        stream.select(z=pk.col("a").dt.truncate(every))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "value", "expected"),
+    [
+        ("^a", "X", ["Xaa", "Xb-ab", "", None]),
+        ("(a)(b)?", "<$2$1>", ["<a><a>a", "<ba>-<ba>", "", None]),
+        ("", "-", ["-a-aa", "-a-b-ab", "-", None]),
+    ],
+)
+def test_the_first_two_matches_are_replaced(pattern: str, value: str, expected: list[str | None]) -> None:
+    stream = pk.from_arrow(pa.table({"t": range(4), "a": ["aaa", "ab-ab", "", None]}), time="t")
+    replaced = stream.select(z=pk.col("a").str.replace(pattern, value, n=2)).collect()["z"]
+    assert replaced.to_pylist() == expected

@@ -112,14 +112,20 @@ def _numpy(value: Any) -> Literal:
     if getattr(value, "ndim", 1) != 0 or not hasattr(value, "item"):
         raise _refused(value)
     if dtype.startswith(("datetime64", "timedelta64")):
-        family = "timestamp" if dtype.startswith("datetime64") else "duration"
-        return Literal(
-            int(value.astype("int64")),
-            _known_type(dtype.replace(dtype.split("[", maxsplit=1)[0], family), value),
-        )
+        return _numpy_time(value, *dtype.rstrip("]").partition("[")[::2])
     return (
         _natural(value.item()) if dtype.startswith("<U") else Literal(value.item(), _known_type(dtype, value))
     )
+
+
+def _numpy_time(value: Any, family: str, unit: str) -> Literal:
+    """Read a time or a span of NumPy; what it counts in minutes, days or months is whole seconds."""
+    known = {"datetime64": "timestamp", "timedelta64": "duration"}[family]
+    if value != value or (known == "duration" and unit in "YM"):  # noqa: PLR0124 - NaT; a month is no length
+        raise _refused(value)
+    fine = "s" if unit in ("Y", "M", "W", "D", "h", "m") else unit
+    dtype = _known_type(f"{known}[{fine}]", value)
+    return Literal(int(value.astype(f"{family}[{fine}]").astype("int64")), dtype)
 
 
 def _known_type(name: str, value: object) -> pa.DataType:

@@ -12,7 +12,7 @@ from penstock.errors import ExpressionTypeError, SchemaMismatchError, Unsupporte
 from penstock.expr.nodes import Call, Column, Field
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
-from penstock.plan.schema import carries_window, schema_of, time_of
+from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
@@ -116,6 +116,7 @@ def united(plans: Sequence[Plan]) -> Plan:
     for other in others:
         _require_alike(schema_of(first), schema_of(other))
         _require_one_time(time_of(first), time_of(other))
+    _require_one_sequence(plans)
     return Union(tuple(plans)) if others else first
 
 
@@ -127,6 +128,16 @@ def _require_one_time(first: Time, other: Time) -> None:
     if first.unit != other.unit:
         raise SchemaMismatchError(
             f"union needs one unit of time, but {first.column!r} counts in {first.unit} and in {other.unit}"
+        )
+
+
+def _require_one_sequence(plans: Sequence[Plan]) -> None:
+    """Refuse rows of one time that cannot be put in order: numbers beside texts."""
+    types = sorted({str(each) for plan in plans for each in sequences_of(plan)})
+    if len(types) > 1:
+        raise SchemaMismatchError(
+            f"union needs sequences of one type on all sides, but they are {' and '.join(types)}; "
+            "cast one before it becomes sequence="
         )
 
 

@@ -11,12 +11,12 @@ from penstock.api.edges import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
 from penstock.api.stream import Stream
 from penstock.api.times import Every, time_of_source
-from penstock.errors import BindingError, DurationError
+from penstock.errors import BindingError, DurationError, SchemaMismatchError
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bound import Bound
-from penstock.types.arrow import as_schema
+from penstock.types.arrow import as_schema, kind_of
 from penstock.types.duration import Duration, to_ticks
 
 if TYPE_CHECKING:
@@ -141,13 +141,22 @@ def stream_of(
     """Make the stream of a source, checking what was said about it."""
     readable, clock = time_of_source(schema, time, unit)
     if sequence is not None:
-        column_type(sequence, readable)
+        _require_order(sequence, column_type(sequence, readable))
     late = 0 if lateness is None else to_ticks(lateness, clock, "lateness")
     if late < 0:
         raise DurationError(f"lateness is {lateness!r}; it must not be negative")
     known = Unnamed("stream") if name is None else _checked_name(name)
     source = Source(known, readable, clock, sequence, late, on_bad, edges or edges_of(on_bad))
     return Stream(source, {} if data is None else {known: data})
+
+
+def _require_order(sequence: str, dtype: pa.DataType) -> None:
+    """Refuse a sequence whose values come in no order."""
+    if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
+        raise SchemaMismatchError(
+            f"the sequence {sequence!r} is {dtype}, whose values have no order here; "
+            "choose a column of integers, times or strings"
+        )
 
 
 def _checked_name(name: object) -> str:

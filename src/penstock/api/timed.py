@@ -47,14 +47,15 @@ def _is_text(arg: nodes.Expr, schema: pa.Schema) -> bool:
 def _truncated(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Count the duration of a truncation in ticks of its argument, or in units of its calendar."""
     dtype = value_type(type_of(arg, schema))
-    if kind_of(dtype) in INSTANTS:
-        count, unit = calendar_parts(every, _WHAT)
-        if unit in ("mo", "w") or (unit and zone_of(dtype) not in _UTC):
-            _require_positive(count, every)
-            _require_short(count, every)
-            return nodes.Call("floor_time", (arg,), (("every", count), ("unit", _UNITS[unit])))
+    count, unit = calendar_parts(every, _WHAT) if kind_of(dtype) in INSTANTS else (0, "")
+    by_calendar = unit in ("mo", "w") or (unit and zone_of(dtype) not in _UTC)
+    if by_calendar:
+        _require_positive(count, every)
+        _require_short(count, every)
     clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
-    ticks = to_ticks(every, clock, _WHAT)
+    ticks = 1 if unit == "mo" else to_ticks(every, clock, _WHAT)
+    if by_calendar:
+        return nodes.Call("floor_time", (arg,), (("every", count), ("unit", _UNITS[unit])))
     _require_positive(ticks, every)
     return nodes.Call("truncate", (arg,), (("every", ticks),))
 

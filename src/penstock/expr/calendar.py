@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
-from penstock.errors import UnsupportedError
+from penstock.errors import UnsupportedError, WindowError
 from penstock.expr.arithmetic import Setting, fit
 from penstock.expr.rules import zone_of
 from penstock.types.arrow import tick_unit
 from penstock.types.time import NANOSECONDS
+from penstock.types.wall_clock import time_zone
 
 _DAY = NANOSECONDS["d"]
 _SECOND = NANOSECONDS["s"]
-_UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "+00:00", "GMT", "Etc/GMT"})
+UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "+00:00", "GMT", "Etc/GMT"})
 
 
 def civil(days: int) -> tuple[int, int, int]:
@@ -48,15 +48,26 @@ def local_nanoseconds(ticks: int, dtype: pa.DataType) -> int:
     """Give nanoseconds since the epoch on the wall clock of the column's zone."""
     instant = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
     zone = zone_of(dtype)
-    return instant if zone is None or zone in _UTC_NAMES else instant + _offset(instant, zone)
+    return instant if zone is None or zone in UTC_NAMES else instant + _offset(instant, dtype)
 
 
-def _offset(instant: int, zone: str) -> int:
+def clock_of(dtype: pa.DataType) -> tzinfo:
+    """Find the clock of a column's zone; that of UTC if it has none."""
+    zone = zone_of(dtype)
+    try:
+        return UTC if zone is None or zone in UTC_NAMES else time_zone(zone)
+    except WindowError as reason:
+        raise UnsupportedError(f"parts of a time in zone {zone!r} cannot be computed: {reason}") from reason
+
+
+def _offset(instant: int, dtype: pa.DataType) -> int:
     try:
         utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=instant // _SECOND)
-        shift = utc.astimezone(ZoneInfo(zone)).utcoffset() or timedelta()
-    except (OverflowError, ValueError, KeyError, OSError) as reason:
-        raise UnsupportedError(f"parts of a time in zone {zone!r} cannot be computed: {reason}") from reason
+        shift = utc.astimezone(clock_of(dtype)).utcoffset() or timedelta()
+    except (OverflowError, ValueError) as reason:
+        raise UnsupportedError(
+            f"parts of a time in zone {zone_of(dtype)!r} cannot be computed: {reason}"
+        ) from reason
     return int(shift.total_seconds()) * _SECOND
 
 

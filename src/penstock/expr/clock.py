@@ -1,32 +1,83 @@
-"""Times on the wall clock of their zone: rounded down to calendar units, by Arrow, and written out."""
+"""Times on the wall clock of their zone: rounded down to calendar units, and written out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.errors import UnsupportedError
 from penstock.expr.arithmetic import Setting
-from penstock.expr.calendar import local_nanoseconds
-from penstock.types.arrow import from_physical, physical_values
+from penstock.expr.calendar import UTC_NAMES, clock_of
+from penstock.expr.rules import zone_of
+from penstock.types.arrow import from_physical, physical, physical_type, physical_values, tick_unit
+from penstock.types.time import NANOSECONDS
+from penstock.types.wall_clock import FIRST_YEAR, LAST_YEAR, Ticks, WallClock, wall_clock
 
 Options = Mapping[str, Any]
+_MONDAY = -3  # 1969-12-29, in days
+_YEAR = 31_556_952 * NANOSECONDS["s"]  # on average
+_LENGTHS = {
+    "nanosecond": 1,
+    "microsecond": NANOSECONDS["us"],
+    "millisecond": NANOSECONDS["ms"],
+    "second": NANOSECONDS["s"],
+    "minute": 60 * NANOSECONDS["s"],
+    "hour": 3_600 * NANOSECONDS["s"],
+    "day": NANOSECONDS["d"],
+    "week": 7 * NANOSECONDS["d"],
+}
+_OWN = re.compile(r"%[%s]|%(?P<point>\.?)(?P<digits>[369]?)f")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def floor_time(times: pa.Array, options: Options) -> pa.Array:
-    """Round down to a multiple of some months, weeks, days … on the clock of the column's zone; weeks begin on Monday."""
+    """Round down to a multiple of some months, weeks, days … on the clock of the column's zone; weeks begin on Monday.
+
+    Where the clock shows that time twice it is the last up to the time itself, as in Polars; where it jumps over it, the jump.
+    """
+    if len(times) == times.null_count:
+        return times
+    ticks = physical(times.drop_null()).cast(pa.int64()).to_numpy()
+    clock = _clock(times.type, int(ticks.min()), int(ticks.max()))
+    found = clock.last(_floored(clock.local(ticks), options, tick_unit(times.type) or "s"), ticks)
+    return _spread(pa.array(found).cast(physical_type(times.type)).view(times.type), times.is_valid())
+
+
+def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
+    """Put values where they are known, and nulls elsewhere."""
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
 
-    try:
-        return pc.floor_temporal(
-            times, multiple=options["every"], unit=options["unit"], week_starts_monday=True
-        ).cast(times.type)
-    except pa.ArrowInvalid as error:
-        raise UnsupportedError(f"a time cannot be truncated in zone {times.type.tz!r}: {error}") from None
+    return pc.replace_with_mask(pa.nulls(len(known), values.type), known, values)
+
+
+def _clock(dtype: pa.DataType, first: int, last: int) -> WallClock:
+    """Read the clock of a column's zone around its times."""
+    zone, unit = zone_of(dtype), tick_unit(dtype) or "s"
+    if zone is None or zone in UTC_NAMES:
+        return wall_clock("UTC", "d", 1970, 1970)
+    low, high = (1970 + ticks * NANOSECONDS[unit] // _YEAR for ticks in (first, last))
+    if low < FIRST_YEAR or high > LAST_YEAR:
+        raise UnsupportedError(f"times are truncated in zone {zone!r} in the years 1 to 9999 alone")
+    return wall_clock(zone, unit, low - 1, high + 1)
+
+
+def _floored(local: Ticks, options: Options, unit: str) -> Ticks:
+    day = NANOSECONDS["d"] // NANOSECONDS[unit]
+    every = int(options["every"])
+    if options["unit"] == "month":
+        month = (local // day).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+        first: Ticks = (
+            (month - month % every).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+        )
+        return first * day
+    step = every * _LENGTHS[options["unit"]] // NANOSECONDS[unit]
+    passed = local - (_MONDAY * day if options["unit"] == "week" else 0)
+    return local - passed % step
 
 
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, int], Any]:
@@ -37,9 +88,26 @@ def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setti
 
 
 def strftime(setting: Setting, ticks: Any) -> str:
-    """Write a time on the clock of its zone, as C's strftime does; years have four digits."""
-    micros = local_nanoseconds(ticks, setting.types[0]) // 1_000
+    """Write a time on the clock of its zone, as C's strftime does; years have four digits.
+
+    Fractions of a second are those of Polars: `%f` has nine digits, `%3f` three, and `%.3f` a point before them.
+    """
+    dtype, text = setting.types[0], str(setting.options["format"])
+    passed = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
     try:
-        return (_EPOCH + timedelta(microseconds=micros)).strftime(str(setting.options["format"]))
+        moment = (_EPOCH + timedelta(microseconds=passed // 1_000)).astimezone(clock_of(dtype))
+        return moment.strftime(_OWN.sub(lambda found: _written(found, passed), text))
     except (OverflowError, ValueError):
         raise UnsupportedError("strftime writes times of the years 1 to 9999 alone") from None
+
+
+def _written(found: re.Match[str], passed: int) -> str:
+    """Write what C's strftime does not, or not right: seconds since 1970, and their fractions."""
+    seconds, nanoseconds = divmod(passed, NANOSECONDS["s"])
+    match found[0]:
+        case "%%":
+            return "%%"
+        case "%s":
+            return str(seconds)
+        case _:
+            return found["point"] + f"{nanoseconds:09}"[: int(found["digits"] or 9)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -69,22 +70,56 @@ def matches(texts: pa.Array, options: Options) -> pa.Array:
 
 
 def count_matches(texts: pa.Array, options: Options) -> pa.Array:
-    """Count how often the pattern occurs, one place behind the other."""
+    """Count how often the pattern occurs, one place behind the other.
+
+    Arrow's own count looks at the rest behind a match as at a text of its own, where `^` matches again. So all are replaced,
+    by one byte and by none: the lengths differ by their number.
+    """
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
 
-    return pc.count_substring_regex(texts, pattern=options["pattern"])
+    pattern = options["pattern"]
+    marked, without = (
+        pc.binary_length(pc.replace_substring_regex(texts, pattern=pattern, replacement=each))
+        for each in ("x", "")
+    )
+    return pc.subtract(marked, without)
 
 
 def replace_matches(texts: pa.Array, options: Options) -> pa.Array:
     """Replace what the pattern matches: everywhere, or at so many places at most."""
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
 
+    most = options.get("most", -1)
+    if most > 1:
+        return _replace_some(texts, options["pattern"], options["value"], most)
     return pc.replace_substring_regex(
-        texts,
-        pattern=options["pattern"],
-        replacement=options["value"],
-        max_replacements=options.get("most", -1),
+        texts, pattern=options["pattern"], replacement=options["value"], max_replacements=most
     )
+
+
+def _replace_some(texts: pa.Array, pattern: str, value: str, most: int) -> pa.Array:
+    """Replace the first matches alone: all are written down, old and new, and the old ones of the rest are taken.
+
+    Arrow's own way looks at the rest behind a match as at a text of its own, where `^` matches again.
+    """
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+
+    new, old, end = _signs_outside([value, *texts.drop_null().to_pylist()])
+    marked = pc.replace_substring_regex(
+        texts, pattern=pattern, replacement=f"{new}{value}{old}\\0{end}"
+    ).to_pylist()
+    either = re.compile(f"{new}([^{old}]*){old}([^{end}]*){end}")
+
+    def chosen(text: str) -> str:
+        return either.sub(r"\2", either.sub(r"\1", text, count=most))
+
+    return from_physical([None if each is None else chosen(each) for each in marked], texts.type)
+
+
+def _signs_outside(texts: list[str]) -> list[str]:
+    """Find three signs, of those that Unicode leaves to private use, that no text has."""
+    seen = set().union(*texts)
+    return list(islice((sign for sign in map(chr, range(0xF0000, 0x10FFFE)) if sign not in seen), 3))
 
 
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, str], Any]:

@@ -195,8 +195,19 @@ def _read(*exprs: Expr | None) -> frozenset[str]:
 
 
 def _depends_on_order(program: Program) -> bool:
-    """Tell whether an answer can depend on the order of rows that have the same time."""
-    return any(sees_order(each.body) for each in program.objects)
+    """Tell whether an answer, or the order of its rows, can depend on that of rows of one time."""
+    return any(sees_order(each.body) for each in program.objects) or _order_is_given(program.output, program)
+
+
+def _order_is_given(name: str, program: Program) -> bool:
+    """Tell whether results come in the order of rows: those of look-backs and joins, as far as rows merely pass behind them."""
+    match program[name].body:
+        case Lookback() | RollingJoin() | Join():
+            return True
+        case Samples() | Merge() | Distinct() | Top() as body:
+            return any(_order_is_given(source, program) for source in sources_of(body))
+        case _:
+            return False
 
 
 def _aligned(program: Program) -> Program:

@@ -34,6 +34,7 @@ from penstock.plan.nodes import (
     Union,
     inputs,
 )
+from penstock.types.arrow import value_type
 from penstock.types.joins import CHOOSING, Lookup
 from penstock.types.time import Time
 
@@ -170,6 +171,19 @@ def _join_carries_window(plan: Join) -> bool:
             return carries_window(stream) and {WINDOW_START, WINDOW_END} <= set(schema_of(plan).names)
         case _:
             return plan.how in CHOOSING and carries_window(plan.left)
+
+
+def sequences_of(plan: Plan) -> frozenset[pa.DataType]:
+    """Give the types of what orders a plan's rows of one time; results of windows and joins have nothing of the kind."""
+    match plan:
+        case Source(sequence=str() as name, schema=schema):
+            return frozenset({value_type(schema.field(name).type)})
+        case Filter() | Project() | Union() | Distinct() | Lookback() | TopK():
+            return frozenset().union(*(sequences_of(each) for each in inputs(plan)))
+        case AsofJoin(left=left) | RollingJoin(left=left):
+            return sequences_of(left)
+        case _:
+            return frozenset()
 
 
 def sources_of(plan: Plan) -> tuple[Source, ...]:

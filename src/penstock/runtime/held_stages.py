@@ -13,9 +13,12 @@ from penstock.loop.abi import numbered
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.ranks import plain
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.kept import Kept, array_of, marked, marks
+from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
+from penstock.runtime.ties import NO_TIES, Ties
 from penstock.types.time import Time
 
 
@@ -23,49 +26,59 @@ class Held:
     """Rows waiting for the watermark, in order of arrival. Late ones are dropped and counted."""
 
     def __init__(self, schema: pa.Schema, time: Time, counted: Metrics | None) -> None:
-        self.rows = schema.empty_table()
+        self.rows, self.ties = schema.empty_table(), NO_TIES
         self.time, self.counted = time, counted
         self.watermark = NEVER
 
     def add(self, flows: list[Flow]) -> None:
-        batches = [self._on_time(flow) for flow in flows]
-        self.rows = pa.concat_tables([self.rows, *(pa.Table.from_batches([batch]) for batch in batches)])
+        on_time = [self._on_time(flow) for flow in flows]
+        self.rows = pa.concat_tables([self.rows, *(pa.Table.from_batches([flow.batch]) for flow in on_time)])
+        self.ties = self.ties.followed_by(on_time)
 
-    def _on_time(self, flow: Flow) -> pa.RecordBatch:
-        batch = flow.batch
+    def _on_time(self, flow: Flow) -> Flow:
         if flow.frontier is not None:
-            late = self.times(batch.column(self.time.column)) < flow.frontier
-            batch = flow.without(late).batch
+            late = self.times(flow.batch.column(self.time.column)) < flow.frontier
+            flow = flow.without(late)
             if self.counted is not None:
                 self.counted.late += int(late.sum())
         if self.counted is not None:
-            self.counted.accepted += batch.num_rows
-        return batch
+            self.counted.accepted += flow.batch.num_rows
+        return flow
 
     def times(self, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
         whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
         return ticks_of(whole, self.time.shift)
 
-    def release(self, watermark: int) -> pa.Table:
+    def release(self, watermark: int) -> tuple[pa.Table, Ties]:
         """Take out the rows before the watermark."""
         self.watermark = max(self.watermark, watermark)
         if self.watermark == FOREVER:
-            passed, self.rows = self.rows, self.rows.slice(0, 0)
-            return passed.combine_chunks()
+            passed, ties = self.rows, self.ties
+            self.rows, self.ties = self.rows.slice(0, 0), NO_TIES
+            return passed.combine_chunks(), ties
         passed_by = self.times(self.rows.column(self.time.column)) < self.watermark
-        before, before_not = flags(passed_by), flags(~passed_by)
-        passed, self.rows = self.rows.filter(before), self.rows.filter(before_not)
-        return passed.combine_chunks()
+        passed, ties = self.rows.filter(flags(passed_by)), self.ties.chosen(np.flatnonzero(passed_by))
+        self.rows, self.ties = (
+            self.rows.filter(flags(~passed_by)),
+            self.ties.chosen(np.flatnonzero(~passed_by)),
+        )
+        return passed.combine_chunks(), ties
 
     def save(self, keys: Sequence[str] = ()) -> dict[str, Kept]:
         """Keep the rows that wait, `keys` telling them apart."""
         times = self.times(self.rows.column(self.time.column))
-        return {"marks": marks(watermark=self.watermark), "rows": kept_rows(self.rows, times, keys)}
+        beside = {"branch": indices(self.ties.branch)}
+        if self.ties.sequence is not None:
+            beside["sequence"] = plain(self.ties.sequence)
+        return {"marks": marks(watermark=self.watermark), "rows": kept_rows(self.rows, times, keys, **beside)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = marked(tables["marks"])["watermark"]
         if "rows" in tables:
-            self.rows = pa.Table.from_batches([rows_of(in_order(tables["rows"]), self.rows.schema)])
+            rows = in_order(tables["rows"])
+            self.rows = pa.Table.from_batches([rows_of(rows, self.rows.schema)])
+            sequence = array_of(rows, "sequence") if "sequence" in rows.column_names else None
+            self.ties = Ties(sequence, integers(rows, "branch"))
 
 
 def _arrow() -> Any:
@@ -73,10 +86,6 @@ def _arrow() -> Any:
     import pyarrow.compute  # noqa: PLC0415
 
     return pyarrow.compute
-
-
-def _flows(table: pa.Table) -> list[Flow]:
-    return [Flow(batch) for batch in table.combine_chunks().to_batches() if batch.num_rows]
 
 
 class DistinctStage:
@@ -87,10 +96,10 @@ class DistinctStage:
         held: Held,
         subset: Sequence[str],
         keep: str,
-        sequence: str | None,
+        sorter: Sorter,
         new_index: Callable[[], Indexer],
     ) -> None:
-        self.held, self.subset, self.keep, self.sequence = held, list(subset), keep, sequence
+        self.held, self.subset, self.keep, self.sorter = held, list(subset), keep, sorter
         self.seen = new_index()
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
@@ -100,16 +109,16 @@ class DistinctStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         if self.keep == "last" and watermark != FOREVER:
             return [], NEVER
-        rows = self.held.release(watermark)
+        rows, ties = self.held.release(watermark)
         if rows.num_rows == 0:
             return [], watermark
-        order = self._order(rows)
+        order = self._order(rows, ties)
         known = len(self.seen)
         arrays = [rows.column(name).combine_chunks() for name in self.subset]
         numbers = self.seen.number([array.take(indices(order)) for array in arrays])
         found, first = np.unique(numbers, return_index=True)
         kept = np.sort(order[first[found >= known]])
-        return _flows(rows.take(indices(kept))), watermark
+        return ties.chosen(kept).flows(rows.take(indices(kept))), watermark
 
     def save(self) -> Mapping[str, Kept]:
         """Keep the rows that wait, and the values that have been given."""
@@ -123,13 +132,8 @@ class DistinctStage:
         if "seen" in tables:
             self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
 
-    def _order(self, rows: pa.Table) -> np.ndarray:
-        times = self.held.times(rows.column(self.held.time.column))
-        if self.sequence is not None:
-            sequence = _arrow().rank(rows.column(self.sequence).combine_chunks(), tiebreaker="min").to_numpy()
-            order = np.lexsort((np.arange(len(times)), sequence, times))
-        else:
-            order = np.argsort(times, kind="stable")
+    def _order(self, rows: pa.Table, ties: Ties) -> np.ndarray:
+        order = ties.order(self.held.times(rows.column(self.held.time.column)), self.sorter)
         return order if self.keep == "first" else order[::-1]
 
 
@@ -141,25 +145,36 @@ class TopStage:
     k: int
     by: str
     ties: str
+    time: Time
+    sorter: Sorter
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
         self.held.add(flows)
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        rows = self.held.release(watermark)
+        rows, ties = self.held.release(watermark)
         if rows.num_rows == 0:
             return [], watermark
         window = self._window_numbers(rows)
         level = self._levels(rows)
-        order = np.lexsort((-level, window))
-        return _flows(rows.take(indices(order[self._kept(window[order], level[order])]))), watermark
+        early = self._places(rows, ties)
+        order = np.lexsort((early, -level, window))
+        chosen = order[self._kept(window[order], level[order])]
+        return ties.chosen(chosen).flows(rows.take(indices(chosen)), apart=False), watermark
 
     def save(self) -> Mapping[str, Kept]:
         return self.held.save()
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.held.load(tables)
+
+    def _places(self, rows: pa.Table, ties: Ties) -> np.ndarray:
+        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept."""
+        own = ticks_of(rows.column(self.time.column).combine_chunks(), self.time.shift)
+        places = np.empty(len(own), np.int64)
+        places[ties.order(own, self.sorter)] = np.arange(len(own))
+        return places
 
     @staticmethod
     def _window_numbers(rows: pa.Table) -> np.ndarray:

@@ -19,7 +19,7 @@ from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.runtime.state.format import encode_table
-from penstock.sources.arrow import is_frame
+from penstock.sources.arrow import Once, is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
 from penstock.spark.cut import cut, inputs_of
@@ -77,11 +77,24 @@ def to_spark(
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
-    """Say how a query would run on Spark, over the data it is bound to."""
-    bound = bind_all(stream, None, {})
+    """Say how a query would run on Spark, over the data it is bound to, or else over DataFrames."""
+    unbound = {
+        each.name: Once((), each.schema) for each in sources_of(stream.plan) if each.name not in stream.data
+    }
+    bound = bind_all(stream, None, unbound)
     if needs_shards(stream.compiled(), bound):
         return explained(stream.compiled())
-    return str(planned(stream.compiled(), bound, None, tasks))
+    return str(
+        planned(stream.compiled(), {name: _as_on_spark(each) for name, each in bound.items()}, None, tasks)
+    )
+
+
+def _as_on_spark(bound: Bound) -> Bound:
+    """Take a table of this process for the DataFrame that it would become: there need be no session to explain a query."""
+    if isinstance(bound, Frame) or hasattr(bound, "dataset"):
+        return bound
+    nobody: Any = None
+    return Frame(nobody, bound.schema)
 
 
 def parallelism(spark: SparkSession) -> int:

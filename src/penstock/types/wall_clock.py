@@ -60,6 +60,21 @@ class WallClock:
         period = np.searchsorted(self.since[1:], instant, side="right")
         return max(instant + int(self.offsets[period]), int(self.before[period]))
 
+    def local(self, instants: Ticks) -> Ticks:
+        """Read the clock at instants."""
+        found: Ticks = instants + self.offsets[self._period(instants)]
+        return found
+
+    def last(self, local: Ticks, until: Ticks) -> Ticks:
+        """Find the last instants up to others at which the clock showed local times, or jumped over them."""
+        period = self._period(until)
+        again = local - self.offsets[period]
+        found: Ticks = np.where(again >= self.since[period], again, self.instants(local))
+        return found
+
+    def _period(self, instants: Ticks) -> Ticks:
+        return np.searchsorted(self.since[1:], instants, side="right")
+
 
 @lru_cache(maxsize=256)
 def wall_clock(zone: str, unit: str, first_year: int, last_year: int) -> WallClock:

@@ -71,6 +71,9 @@ LITERALS = [
     (np.int8(5), 5, pa.int8()),
     (np.float32(0.5), 0.5, pa.float32()),
     (np.datetime64(7, "ns"), 7, pa.timestamp("ns")),
+    (np.datetime64("1970-01-02"), 86_400, pa.timestamp("s")),
+    (np.datetime64("1970-01-01T00:05"), 300, pa.timestamp("s")),
+    (np.timedelta64(2, "h"), 7_200, pa.duration("s")),
     (np.timedelta64(7, "ms"), 7, pa.duration("ms")),
     (np.bool_(True), True, pa.bool_()),
     (pa.scalar(7, pa.uint8()), 7, pa.uint8()),
@@ -82,7 +85,22 @@ def test_a_python_value_becomes_a_literal_of_its_type(value, physical, dtype):
     assert pk.lit(value).node == Literal(physical, dtype)
 
 
-@pytest.mark.parametrize("value", [object(), Decimal(1), b"x", [1], {"a": 1}, 2**64, -(2**63) - 1, "\ud800"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        Decimal(1),
+        b"x",
+        [1],
+        {"a": 1},
+        2**64,
+        -(2**63) - 1,
+        "\ud800",
+        np.datetime64("NaT"),
+        np.timedelta64(1, "M"),
+        np.datetime64(1, "ps"),
+    ],
+)
 def test_a_value_no_type_holds_is_refused(value):
     with pytest.raises(pk.ExpressionTypeError):
         pk.lit(value)

@@ -56,8 +56,10 @@ def _step_pair(k: KernelBuilder, state: Values, values: Values) -> Values:
     count, x_head, x_tail, y_head, y_tail, xx, yy, xy = named(k, "s", state)
     x_far, x_share, x_mean = _moved(k, count, (x_head, x_tail), values[0])
     y_far, y_share, y_mean = _moved(k, count, (y_head, y_tail), values[1])
-    y_near = k.var("near", y_far - y_share)
-    sums = xx + x_far * (x_far - x_share), yy + y_far * y_near, xy + x_far * y_near
+    x_near, y_near = k.var("near", x_far - x_share), k.var("near", y_far - y_share)
+    # `x_far` may be infinite where `x_near` is NaN: then so is the product.
+    both = xy + x_far * y_near + (x_near - x_near)
+    sums = xx + x_far * x_near, yy + y_far * y_near, both
     return count + 1, *x_mean, *y_mean, *sums
 
 
