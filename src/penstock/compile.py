@@ -22,11 +22,12 @@ from penstock.passes.coarse_times import coarse_times
 from penstock.passes.order import order_of_keys_is_seen, sees_order
 from penstock.passes.pipeline import optimise
 from penstock.passes.scan_predicates import scan_predicates
-from penstock.plan.nodes import Plan, Source
+from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.programs.dense_signals import dense_stage
 from penstock.programs.joins import JoinProgram
+from penstock.programs.lane_reducers import sorter
 from penstock.programs.lanes import LaneProgram, distinct_runs
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
@@ -284,10 +285,9 @@ class Wiring:
         return lambda context: Held(program[source].schema, this.time, context.metrics if first else None)
 
     def _distinct(self, this: ir.Object, body: ir.Distinct) -> Callable[[Context], Stage]:
-        held = self._held(this, body.source)
-        sequence = _sequence(self.compiled.plan, this.schema)
+        held, sort = self._held(this, body.source), sorter(self.workshop)
         return lambda context: DistinctStage(
-            held(context), body.subset, body.keep, sequence, lambda: self._indexer(len(body.subset))
+            held(context), body.subset, body.keep, sort, lambda: self._indexer(len(body.subset))
         )
 
     def _top(self, this: ir.Object, body: ir.Top) -> Callable[[Context], Stage]:
@@ -380,8 +380,3 @@ def _paths(name: str, program: ir.Program) -> int:
         uses = ir.sources_of(each.body).count(name)
         found += uses * (1 if _counts(each.body) else _paths(each.name, program)) if uses else 0
     return found
-
-
-def _sequence(plan: Plan, schema: pa.Schema) -> str | None:
-    named = {source.sequence for source in sources_of(plan) if isinstance(source, Source)}
-    return next((name for name in named if name is not None and name in schema.names), None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 
@@ -44,3 +46,35 @@ def test_filters_keep_the_order_of_arrival_with_many_threads() -> None:
     assert kept.collect(engine=pk.Engine(threads=3, task_bytes=256))["v"].to_pylist() == list(
         range(0, 5_000, 3)
     )
+
+
+SEQUENCED = pa.table({"t": [0, 0, 0], "seq": [3, None, 1], "k": ["a"] * 3, "v": ["x", "y", "z"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("dropped", lambda s: s.drop("seq")),
+        ("renamed", lambda s: s.rename({"seq": "number"})),
+        ("computed anew", lambda s: s.with_columns(seq=-pk.col("seq"))),
+        ("distinct before", lambda s: s.distinct(["k", "v"]).drop("seq")),
+    ],
+)
+def test_distinct_knows_the_sequence_of_the_source_whatever_became_of_its_column(
+    name: str, rows: Callable[[pk.Stream], pk.Stream]
+) -> None:
+    stream = rows(pk.from_arrow(SEQUENCED, time="t", sequence="seq"))
+    assert stream.distinct("k").collect()["v"].to_pylist() == ["y"], name
+    assert stream.distinct("k", keep="last").collect()["v"].to_pylist() == ["x"], name
+
+
+def test_distinct_of_a_union_takes_the_first_branch_whichever_arrives_first() -> None:
+    left, right = (
+        pk.stream(name, {"t": "int64", "k": "string", "v": "string"}, time="t") for name in ("left", "right")
+    )
+    rows = {name: pa.table({"t": [0], "k": ["a"], "v": [name]}) for name in ("left", "right")}
+    first = left.union(right).distinct("k")
+    assert first.collect(rows)["v"].to_pylist() == ["left"]
+    with first.open() as live:
+        found = [*live.push(right=rows["right"]), *live.push(left=rows["left"]), *live.finish()]
+    assert [row["v"] for batch in found for row in batch.to_pylist()] == ["left"]

@@ -10,62 +10,61 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, array_of, marked, marks
-from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.types.time import Time
 
 
 class Held:
-    """Rows waiting for the watermark, in order of arrival. Late ones are dropped and counted."""
+    """Rows waiting for the watermark, with what orders those of one time. Late ones are dropped and counted."""
 
     def __init__(self, schema: pa.Schema, time: Time, counted: Metrics | None) -> None:
-        self.rows = schema.empty_table()
-        self.time, self.counted = time, counted
+        self.schema, self.time, self.counted = schema, time, counted
         self.watermark = NEVER
+        self._parts: list[Rows] = []  # as they came: put together once, when somebody looks at them
 
     def add(self, flows: list[Flow]) -> None:
-        batches = [self._on_time(flow) for flow in flows]
-        self.rows = pa.concat_tables([self.rows, *(pa.Table.from_batches([batch]) for batch in batches)])
+        self._parts += [arrived([self._on_time(flow)], self.schema, self.time) for flow in flows]
 
-    def _on_time(self, flow: Flow) -> pa.RecordBatch:
-        batch = flow.batch
+    def _on_time(self, flow: Flow) -> Flow:
         if flow.frontier is not None:
-            late = self.times(batch.column(self.time.column)) < flow.frontier
-            batch = flow.without(late).batch
+            late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
+            flow = flow.without(late)
             if self.counted is not None:
                 self.counted.late += int(late.sum())
         if self.counted is not None:
-            self.counted.accepted += batch.num_rows
-        return batch
+            self.counted.accepted += flow.batch.num_rows
+        return flow
 
-    def times(self, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return ticks_of(whole, self.time.shift)
-
-    def release(self, watermark: int) -> pa.Table:
+    def release(self, watermark: int) -> Rows:
         """Take out the rows before the watermark."""
         self.watermark = max(self.watermark, watermark)
+        rows = self._together()
         if self.watermark == FOREVER:
-            passed, self.rows = self.rows, self.rows.slice(0, 0)
-            return passed.combine_chunks()
-        passed_by = self.times(self.rows.column(self.time.column)) < self.watermark
-        before, before_not = flags(passed_by), flags(~passed_by)
-        passed, self.rows = self.rows.filter(before), self.rows.filter(before_not)
-        return passed.combine_chunks()
+            self._parts = []
+            return rows
+        passed = rows.times < self.watermark
+        self._parts = [rows.chosen(~passed)]
+        return rows.chosen(passed)
 
     def save(self, keys: Sequence[str] = ()) -> dict[str, Kept]:
         """Keep the rows that wait, `keys` telling them apart."""
-        times = self.times(self.rows.column(self.time.column))
-        return {"marks": marks(watermark=self.watermark), "rows": kept_rows(self.rows, times, keys)}
+        return {"marks": marks(watermark=self.watermark), "rows": self._together().kept(keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = marked(tables["marks"])["watermark"]
         if "rows" in tables:
-            self.rows = pa.Table.from_batches([rows_of(in_order(tables["rows"]), self.rows.schema)])
+            self._parts = [rows_back(tables["rows"], self.schema, self.time)]
+
+    def _together(self) -> Rows:
+        whole = no_rows(self.schema).followed_by(*self._parts)
+        self._parts = [whole]
+        return whole
 
 
 def _arrow() -> Any:
@@ -75,8 +74,12 @@ def _arrow() -> Any:
     return pyarrow.compute
 
 
-def _flows(table: pa.Table) -> list[Flow]:
-    return [Flow(batch) for batch in table.combine_chunks().to_batches() if batch.num_rows]
+def _flows(rows: Rows) -> list[Flow]:
+    """Send rows on with what orders them: those of each branch by themselves."""
+    if rows.branch is None:
+        return [Flow(rows.batch, sequence=rows.sequence)] if len(rows) else []
+    branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
+    return [Flow(each.batch, sequence=each.sequence, branch=branch) for branch, each in branches]
 
 
 class DistinctStage:
@@ -87,10 +90,10 @@ class DistinctStage:
         held: Held,
         subset: Sequence[str],
         keep: str,
-        sequence: str | None,
+        sorter: Sorter,
         new_index: Callable[[], Indexer],
     ) -> None:
-        self.held, self.subset, self.keep, self.sequence = held, list(subset), keep, sequence
+        self.held, self.subset, self.keep, self.sorter = held, list(subset), keep, sorter
         self.seen = new_index()
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
@@ -101,19 +104,18 @@ class DistinctStage:
         if self.keep == "last" and watermark != FOREVER:
             return [], NEVER
         rows = self.held.release(watermark)
-        if rows.num_rows == 0:
+        if len(rows) == 0:
             return [], watermark
         order = self._order(rows)
         known = len(self.seen)
-        arrays = [rows.column(name).combine_chunks() for name in self.subset]
-        numbers = self.seen.number([array.take(indices(order)) for array in arrays])
+        numbers = self.seen.number([rows.column(name).take(indices(order)) for name in self.subset])
         found, first = np.unique(numbers, return_index=True)
         kept = np.sort(order[first[found >= known]])
-        return _flows(rows.take(indices(kept))), watermark
+        return _flows(rows.chosen(kept)), watermark
 
     def save(self) -> Mapping[str, Kept]:
         """Keep the rows that wait, and the values that have been given."""
-        types = [self.held.rows.schema.field(name).type for name in self.subset]
+        types = [self.held.schema.field(name).type for name in self.subset]
         names = tuple(numbered("key", place) for place in range(len(types)))
         seen = pa.Table.from_arrays(self.seen.values(types), names=list(names))
         return {**self.held.save(self.subset), "seen": Kept(seen, names)}
@@ -123,13 +125,10 @@ class DistinctStage:
         if "seen" in tables:
             self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
 
-    def _order(self, rows: pa.Table) -> np.ndarray:
-        times = self.held.times(rows.column(self.held.time.column))
-        if self.sequence is not None:
-            sequence = _arrow().rank(rows.column(self.sequence).combine_chunks(), tiebreaker="min").to_numpy()
-            order = np.lexsort((np.arange(len(times)), sequence, times))
-        else:
-            order = np.argsort(times, kind="stable")
+    def _order(self, rows: Rows) -> np.ndarray:
+        order = rows.order(self.sorter)
+        if order is None:
+            order = np.arange(len(rows))
         return order if self.keep == "first" else order[::-1]
 
 
@@ -148,12 +147,12 @@ class TopStage:
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         rows = self.held.release(watermark)
-        if rows.num_rows == 0:
+        if len(rows) == 0:
             return [], watermark
         window = self._window_numbers(rows)
         level = self._levels(rows)
         order = np.lexsort((-level, window))
-        return _flows(rows.take(indices(order[self._kept(window[order], level[order])]))), watermark
+        return _flows(rows.chosen(order[self._kept(window[order], level[order])])), watermark
 
     def save(self) -> Mapping[str, Kept]:
         return self.held.save()
@@ -162,11 +161,9 @@ class TopStage:
         self.held.load(tables)
 
     @staticmethod
-    def _window_numbers(rows: pa.Table) -> np.ndarray:
+    def _window_numbers(rows: Rows) -> np.ndarray:
         """Number windows by end, then start."""
-        starts, ends = (
-            ticks_of(rows.column(name).combine_chunks()) for name in ("window_start", "window_end")
-        )
+        starts, ends = (ticks_of(rows.column(name)) for name in ("window_start", "window_end"))
         order = np.lexsort((starts, ends))
         changes = np.diff(starts[order], prepend=starts[order][:1]) | np.diff(
             ends[order], prepend=ends[order][:1]
@@ -175,9 +172,9 @@ class TopStage:
         numbers[order] = np.cumsum(changes != 0)
         return numbers
 
-    def _levels(self, rows: pa.Table) -> np.ndarray:
+    def _levels(self, rows: Rows) -> np.ndarray:
         """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
-        column = rows.column(self.by).combine_chunks()
+        column = rows.column(self.by)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         rank = _arrow().rank(column, sort_keys="ascending", tiebreaker="min")
