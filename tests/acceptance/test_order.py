@@ -143,3 +143,15 @@ def test_results_in_the_order_of_rows_follow_the_sequence(verb: Verb) -> None:
     query = verb(pk.from_arrow(TABLE, time="t", sequence="seq", lateness=9))
     assert query.collect()["v"].to_pylist() == [40, 20, 30, 10, 50]
     assert [v for batch in query.run() for v in batch["v"].to_pylist()] == [40, 20, 30, 10, 50]
+
+
+def test_distinct_of_a_union_takes_the_first_branch_whichever_arrives_first() -> None:
+    left, right = (
+        pk.stream(name, {"t": "int64", "k": "string", "v": "string"}, time="t") for name in ("left", "right")
+    )
+    rows = {name: pa.table({"t": [0], "k": ["a"], "v": [name]}) for name in ("left", "right")}
+    first = left.union(right).distinct("k")
+    assert first.collect(rows)["v"].to_pylist() == ["left"]
+    with first.open() as live:
+        found = [*live.push(right=rows["right"]), *live.push(left=rows["left"]), *live.finish()]
+    assert [row["v"] for batch in found for row in batch.to_pylist()] == ["left"]

@@ -161,3 +161,43 @@ def test_neighbours_that_are_nan_are_one_interval_whatever_their_signs(
 def test_lists_of_samples_are_values_of_a_signal_too() -> None:
     listed = _signal({0: 1.0, 4: 1.0, 20: 2.0}).rolling(10).list()
     assert _intervals(listed) == [(0, 4, [1.0]), (4, 10, [1.0, 1.0]), (10, 14, [1.0]), (20, 30, [2.0])]
+
+
+BOTH = pk.from_arrow(
+    pa.table({"t": [0, 4, 9], "i": pa.array([1, 5, 3], pa.int32()), "v": [4.0, 2.0, None]}), time="t"
+)
+MANY_AT_ONCE = pa.table(
+    {"t": [0, 2], "e": [4, 6], "i": pa.array([100, 100], pa.int8()), "f": pa.array([0.5, 1.0], pa.float32())}
+)
+
+
+def test_the_least_and_greatest_of_signals_are_signals_where_all_are_defined() -> None:
+    i, v = BOTH.signal("i"), BOTH.signal("v")
+    assert _intervals(pk.least(i, v, 3)) == [(0, 4, 1.0), (4, 9, 2.0)]
+    assert _intervals(pk.greatest(2, i)) == [(0, 4, 2), (4, 9, 5), (9, None, 3)]
+
+
+def test_a_choice_without_otherwise_is_a_signal_that_is_not_defined_elsewhere() -> None:
+    high = pk.when(BOTH.signal("i") > 2).then(BOTH.signal("v"))
+    assert _intervals(high) == [(4, 9, 2.0)]
+    assert _intervals(high + 1) == [(4, 9, 3.0)]
+    assert _intervals(pk.when(BOTH.signal("i") > 2).then(None).otherwise(1.5)) == [(0, 4, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("column", "resolve", "values"),
+    [
+        ("i", "sum", [100, 200, 100]),
+        ("i", "mean", [100.0]),
+        ("f", "sum", [0.5, 1.5, 1.0]),
+        ("i", "max", [100]),
+    ],
+)
+def test_sums_of_narrow_values_at_once_are_wide(column: str, resolve: str, values: list[float]) -> None:
+    signal = pk.from_arrow(MANY_AT_ONCE, time="t").signal(column, interval=("t", "e"), resolve=resolve)
+    assert signal.collect()["value"].to_pylist() == values
+
+
+def test_several_values_are_resampled_by_their_means() -> None:
+    means = BOTH.signal(["i", "v"]).resample(every=5, method="mean")
+    assert _intervals(means) == [(0, 5, 3.0, 3.0), (5, 10, 3.0, None)]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import overload
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, overload
 
 from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.api.literals import literal
 from penstock.api.signals.choice import SignalWhen
 from penstock.api.signals.operators import Operators
+from penstock.api.signals.pointwise import pointwise
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.types.arrow import as_type
+
+if TYPE_CHECKING:
+    from penstock.api.signals.signal import Signal
+
+Value = Expr | str | float | bool | date | timedelta | None
 
 
 def col(name: str) -> Expr:
@@ -85,27 +92,41 @@ def when(condition: object) -> When | SignalWhen:
     return When((), column_or_node(condition))
 
 
-def least(*values: object) -> Expr:
+@overload
+def least(first: Operators, /, *values: object) -> Signal: ...
+@overload
+def least(*values: Value) -> Expr: ...
+def least(*values: object) -> Expr | Signal:
     """Give the smallest value of each row, leaving out nulls; strings name columns.
 
     >>> import penstock as pk
     >>> pk.least("bid", pk.col("ask") - 1)
     <Expr least(bid, ask - 1)>
+
+    Of signals and constants, the smallest at each instant is a signal, defined where all of them are.
     """
     return _of_many("least", values)
 
 
-def greatest(*values: object) -> Expr:
+@overload
+def greatest(first: Operators, /, *values: object) -> Signal: ...
+@overload
+def greatest(*values: Value) -> Expr: ...
+def greatest(*values: object) -> Expr | Signal:
     """Give the largest value of each row, leaving out nulls; strings name columns.
 
     >>> import penstock as pk
     >>> pk.greatest("bid", 0)
     <Expr greatest(bid, 0)>
+
+    Of signals and constants, the largest at each instant is a signal, defined where all of them are.
     """
     return _of_many("greatest", values)
 
 
-def _of_many(function: str, values: tuple[object, ...]) -> Expr:
+def _of_many(function: str, values: tuple[object, ...]) -> Expr | Signal:
     if not values:
         raise ExpressionTypeError(f"{function} takes at least one value")
+    if any(isinstance(each, Operators) for each in values):
+        return pointwise(lambda *each: Expr(nodes.Call(function, tuple(map(node_of, each)))), values)
     return Expr(nodes.Call(function, tuple(column_or_node(value) for value in values)))

@@ -7,13 +7,21 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from penstock.cli.guard import CommandError
+from penstock.errors import DurationError
+from penstock.types.duration import nanoseconds
+
+
+def _length(text: str) -> timedelta:
+    """Read a duration as queries write it, such as 1h30m."""
+    return timedelta(microseconds=float(nanoseconds(text) / 1000))
+
 
 READERS: dict[Any, Callable[[str], Any]] = {
     str: str,
@@ -24,6 +32,7 @@ READERS: dict[Any, Callable[[str], Any]] = {
     date: date.fromisoformat,
     datetime: datetime.fromisoformat,
     time: time.fromisoformat,
+    timedelta: _length,
     inspect.Parameter.empty: str,
     Any: str,
 }
@@ -93,7 +102,7 @@ def named(reader: Callable[[str], Any], annotation: Any) -> Callable[[str], Any]
     def read(text: str) -> Any:
         try:
             return reader(text)
-        except (ValueError, ArithmeticError) as error:
+        except (ValueError, ArithmeticError, DurationError) as error:
             raise argparse.ArgumentTypeError(f"{text!r} is not a valid {annotation.__name__}") from error
 
     return read

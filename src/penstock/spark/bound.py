@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -103,7 +104,8 @@ def from_spark(
 ) -> Stream:
     """Make a stream of a Spark DataFrame; `to_spark` runs the query where the rows are.
 
-    A DataFrame's rows have no order: those of one time are ordered by `sequence=`, then by their values.
+    A DataFrame's rows have no order: those of one time are ordered by `sequence=`, then by their values. Without
+    `lateness=`, a stream is as late as its own `withWatermark` says.
 
     >>> import penstock as pk                                                          # doctest: +SKIP
     >>> trades = pk.from_spark(spark.table("trades"), time="ts", name="trades")        # doctest: +SKIP
@@ -116,5 +118,13 @@ def from_spark(
     if not isinstance(time, str):
         raise SourceError("the rows of a DataFrame have no order that could tell their time; name a column")
     bound = bound_frame(frame, time, sequence)
+    lateness = _delay(frame, time) if lateness is None else lateness
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, bound.schema, time, sequence, lateness, unit, on_bad, bound, edges)
+
+
+def _delay(frame: Any, time: str) -> Duration | None:
+    """Read the delay that `withWatermark` has noted with the column; Spark forgets that of a DataFrame which ends."""
+    column = next((each for each in frame.schema.fields if each.name == time), None)
+    noted = None if column is None else column.metadata.get("spark.watermarkDelayMs")
+    return None if noted is None else timedelta(milliseconds=noted)

@@ -62,12 +62,12 @@ def inputs_of(compiled: Compiled) -> dict[str, str]:
 def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: tuple[Expr, ...]) -> Sender:
     rows: Plan = source if where is None else Filter(source, where)
     kept = [Field(name, Column(name)) for name in columns]
-    hidden = _hidden_names(source_schema(source), len(keys))
+    hidden = hidden_names(source_schema(source), len(keys))
     made = [Field(name, expr) for name, expr in zip(hidden, keys, strict=True)]
     return Sender(Project(rows, (*kept, *made), source.time.column), len(keys))
 
 
-def _hidden_names(schema: pa.Schema, many: int) -> list[str]:
+def hidden_names(schema: pa.Schema, many: int) -> list[str]:
     """Choose names that no column of the user's has."""
     longest = max(map(len, schema.names), default=0)
     return [f"{'_' * (longest + 1)}{place}" for place in range(many)]
@@ -80,8 +80,8 @@ def stored(source: Source) -> Source:
     return replace(source, schema=source_schema(source), time=replace(source.time, period=None, start=0))
 
 
-def with_sources(plan: Plan, change: Callable[[Source], Source]) -> Plan:
-    """Rebuild a plan over other sources."""
+def with_sources(plan: Plan, change: Callable[[Source], Plan]) -> Plan:
+    """Rebuild a plan over other sources, or what stands in their place."""
     if isinstance(plan, Source):
         return change(plan)
     changed = {each.name: _rebuilt(getattr(plan, each.name), change) for each in fields(plan)}
@@ -89,7 +89,7 @@ def with_sources(plan: Plan, change: Callable[[Source], Source]) -> Plan:
     return made
 
 
-def _rebuilt(value: Any, change: Callable[[Source], Source]) -> Any:
+def _rebuilt(value: Any, change: Callable[[Source], Plan]) -> Any:
     if isinstance(value, get_args(Plan)):
         return with_sources(value, change)
     if isinstance(value, tuple) and value and isinstance(value[0], get_args(Plan)):

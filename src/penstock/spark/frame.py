@@ -19,11 +19,12 @@ from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.runtime.state.format import encode_table
-from penstock.sources.arrow import Once, is_frame
+from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
 from penstock.spark.cut import cut, inputs_of
 from penstock.spark.exchange import SPARK_SCHEMA
+from penstock.spark.handed import handed_over, is_here
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
@@ -45,7 +46,7 @@ from penstock.spark.tasks import (
     Send,
     shipped,
 )
-from penstock.spark.types import deliverer, never_null, spark_schema
+from penstock.spark.types import never_null, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,36 +66,33 @@ def to_spark(
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
         )
-    bound = bound_data(stream, spark, data, bindings)
+    bound = bound_data(stream, data, bindings)
     require_mode(output_mode, is_streaming(bound))
     if needs_shards(stream.compiled(), bound):
         require_keys(strategy)
         many, tables = tasks or parallelism(spark), packed_tables(stream)
         return Topology(spark, stream.compiled(), bound, many, tables, output_mode).frame()
     refuse_quarantine(stream.plan)
+    stream, bound = handed_over(stream, bound, spark)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
-    """Say how a query would run on Spark, over the data it is bound to, or else over DataFrames."""
-    unbound = {
-        each.name: Once((), each.schema) for each in sources_of(stream.plan) if each.name not in stream.data
-    }
-    bound = bind_all(stream, None, unbound)
-    if needs_shards(stream.compiled(), bound):
+    """Say how a query would run on Spark, over the data it is bound to; what is not yet bound would be a DataFrame."""
+    known = stream.data
+    sources = {each.name: each for each in sources_of(stream.plan)}
+    missing = {name: _imagined(each) for name, each in sources.items() if name not in known}
+    bound = bind_all(stream, None, missing)
+    if needs_shards(stream.compiled(), {name: each for name, each in bound.items() if name not in missing}):
         return explained(stream.compiled())
-    return str(
-        planned(stream.compiled(), {name: _as_on_spark(each) for name, each in bound.items()}, None, tasks)
-    )
+    frames = {name: _imagined(sources[name]) if is_here(each) else each for name, each in bound.items()}
+    return str(planned(stream.compiled(), frames, None, tasks))
 
 
-def _as_on_spark(bound: Bound) -> Bound:
-    """Take a table of this process for the DataFrame that it would become: there need be no session to explain a query."""
-    if isinstance(bound, Frame) or hasattr(bound, "dataset"):
-        return bound
-    nobody: Any = None
-    return Frame(nobody, bound.schema)
+def _imagined(source: Source) -> Frame:
+    not_asked: Any = None
+    return Frame(not_asked, source.schema)
 
 
 def parallelism(spark: SparkSession) -> int:
@@ -125,17 +123,18 @@ def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
 # --- binding ------------------------------------------------------------------------------------------------
 
 
-def bound_data(
-    stream: Stream, spark: SparkSession, data: Any, bindings: Mapping[str, Any]
-) -> dict[str, Bound]:
-    """Find the data of every stream, files and DataFrames as they are, tables of this process as DataFrames."""
+def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
+    """Find the data of every stream."""
     sources = {source.name: source for source in sources_of(stream.plan)}
     given = named_bindings(tuple(sources), None if is_frame(data) else data, bindings)
     if is_frame(data):
         given = named_bindings(tuple(sources), None, {**_sole(sources, data), **bindings})
     frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
     found = bind_all(stream, None, {**given, **frames})
-    return {name: _sparked(each, sources[name], spark) for name, each in found.items()}
+    for name, each in found.items():
+        if isinstance(each, Frame):
+            _require_times(sources[name])
+    return found
 
 
 def _sole(sources: Mapping[str, Source], data: Any) -> dict[str, Any]:
@@ -146,25 +145,12 @@ def _sole(sources: Mapping[str, Source], data: Any) -> dict[str, Any]:
     return {next(iter(sources)): data}
 
 
-def _sparked(bound: Bound, source: Source, spark: SparkSession) -> Bound:
-    """Hand a table of this process to Spark."""
-    if isinstance(bound, Frame):
-        return _checked_frame(bound, source)
-    if hasattr(bound, "dataset") or hasattr(bound, "endless"):
-        return bound
-    deliver = deliverer(bound.schema, zone_of(spark))
-    batches = [deliver(batch) for batch in bound.batches()]
-    table = pa.Table.from_batches(batches) if batches else pa.Table.from_batches([], bound.schema)
-    return bound_for(spark.createDataFrame(table), source)
-
-
-def _checked_frame(bound: Frame, source: Source) -> Frame:
+def _require_times(source: Source) -> None:
     if source.time.implied:
         raise BindingError(
             f"stream {source.name!r} tells time by the number of a row, and rows of a DataFrame have none; "
             "store the time in a column"
         )
-    return bound
 
 
 # --- wiring -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Flags from signatures."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -22,6 +22,7 @@ def everything(
     price: Decimal,
     folder: Path,
     colour: Colour,
+    every: timedelta,
     sizes: list[int],
     plain,
     ratio: float = 0.5,
@@ -36,6 +37,7 @@ GIVEN = {
     "--price": "1.10",
     "--folder": "a/b",
     "--colour": "blue",
+    "--every": "1h30m",
     "--plain": "7",
     "--maybe": "3",
 }
@@ -48,6 +50,7 @@ def test_each_type_is_read_as_its_annotation_says():
         "price": Decimal("1.10"),
         "folder": Path("a/b"),
         "colour": Colour.BLUE,
+        "every": timedelta(hours=1.5),
         "sizes": [1, 2],
         "plain": "7",
         "ratio": 0.5,
@@ -85,3 +88,11 @@ def positional(x: int, /):
 def test_arguments_that_no_flag_can_set_are_named(function, message):
     with pytest.raises(CommandError, match=message):
         call_with_flags(function, [], "q")
+
+
+def test_what_is_no_duration_is_named():
+    def query(every: timedelta):
+        return every
+
+    with pytest.raises(CommandError, match="'soon' is not a valid timedelta"):
+        call_with_flags(query, ["--every", "soon"], "q.py:f")

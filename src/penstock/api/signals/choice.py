@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.api.expr import Expr, node_of
+from penstock.api.signals.graph import Graph
 from penstock.api.signals.pointwise import pointwise
+from penstock.api.signals.signal import Signal
 from penstock.expr import nodes
-
-if TYPE_CHECKING:
-    from penstock.api.signals.signal import Signal
 
 Branches = tuple[tuple[object, object], ...]
 
@@ -28,13 +25,23 @@ class SignalWhen:
         return SignalThen((*self._branches, (self._condition, value)))
 
 
-class SignalThen:
-    """A choice that waits for another condition, or for what holds otherwise."""
+class SignalThen(Signal):
+    """A choice that is not defined where no condition is true, until `otherwise` is said."""
 
     __slots__ = ("_branches",)
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
+
+    @property
+    def graph(self) -> Graph:
+        """The temporal objects it is made of, if it ends here."""
+        return self.end().graph
+
+    @property
+    def name(self) -> str:
+        """Which of the objects it is, if it ends here."""
+        return self.end().name
 
     def when(self, condition: object) -> SignalWhen:
         """Add a condition that counts where the earlier ones are not true."""

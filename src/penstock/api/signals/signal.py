@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.expr import Expr
+from penstock.api.expr import Expr, aggregate
 from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
@@ -75,7 +75,7 @@ class Signal(Operators):
     @property
     def values(self) -> pa.Schema:
         """The columns of its value."""
-        return self._graph.objects[self._name].schema
+        return self.graph.objects[self.name].schema
 
     @property
     def column(self) -> str:
@@ -94,13 +94,13 @@ class Signal(Operators):
             raise UnknownColumnError(
                 f"this signal has no value {name!r}; it has {', '.join(self.values.names)}"
             )
-        return expression(self._graph, (At(self._name),), {VALUE: nodes.Column(at(0, name))})
+        return expression(self.graph, (At(self.name),), {VALUE: nodes.Column(at(0, name))})
 
     def __bool__(self) -> bool:
         raise ExpressionTypeError("a signal has no truth value by itself; combine signals with & | ~")
 
     def __repr__(self) -> str:
-        by = f" by {', '.join(map(repr, self._graph.keys.names))}" if len(self._graph.keys) else ""
+        by = f" by {', '.join(map(repr, self.graph.keys.names))}" if len(self.graph.keys) else ""
         return f"<Signal ({', '.join(f'{each.name!r}: {each.type}' for each in self.values)}){by}>"
 
     # Instant by instant
@@ -120,7 +120,7 @@ class Signal(Operators):
         [1.0]
         """
         node, columns = self._traced("map", function)
-        return expression(self._graph, (At(self._name),), {VALUE: guarded(node, columns)})
+        return expression(self.graph, (At(self.name),), {VALUE: guarded(node, columns)})
 
     def where(self, condition: object) -> Signal:
         """Keep the value where a condition is true: a function of the value, or another signal.
@@ -141,7 +141,7 @@ class Signal(Operators):
             name: nodes.Case(((node, nodes.Column(at(0, name))),), nodes.Literal(None, pa.null()))
             for name in self.values.names
         }
-        return expression(self._graph, (At(self._name),), kept)
+        return expression(self.graph, (At(self.name),), kept)
 
     def or_else(self, other: object) -> Signal:
         """Fill the time where it is not defined with another signal, or a constant.
@@ -185,7 +185,7 @@ class Signal(Operators):
         >>> level.shift(10).collect().to_pydict()
         {'start': [10, 12], 'end': [12, None], 'value': [4, 9]}
         """
-        ticks = to_ticks(by, self._graph.time, "the shift")
+        ticks = to_ticks(by, self.graph.time, "the shift")
         return shifted(self, ticks)
 
     def rolling(self, size: object) -> Spanned:
@@ -231,13 +231,18 @@ class Signal(Operators):
         """
         if method not in METHODS:
             raise ExpressionTypeError(f"method is {method!r}; it is one of {', '.join(map(repr, METHODS))}")
-        ticks = _positive(every, self._graph, "every=")
-        gap = None if max_gap is None else _positive(max_gap, self._graph, "max_gap=")
+        ticks = _positive(every, self.graph, "every=")
+        gap = None if max_gap is None else _positive(max_gap, self.graph, "max_gap=")
         if method == "mean":
-            return self.per(every).mean()
-        begin = week_begin(every, self._graph.time)
+            return self._means(every)
+        begin = week_begin(every, self.graph.time)
         source = moved(self if method == "last" else _floating(self), -begin)
         return moved(signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values), begin)
+
+    def _means(self, every: Duration) -> Signal:
+        spans, names = self.per(every), self.values.names
+        several = {name: aggregate("mean", Expr(nodes.Column(name))) for name in names}
+        return spans.agg(**several) if len(names) > 1 else spans.mean()
 
     def chop(self, every: Duration) -> Signal:
         """Sample it at every multiple of `every` too, so that reductions count what is held as well.
@@ -247,8 +252,8 @@ class Signal(Operators):
         >>> level.chop(5).per(20).count().collect()["value"].to_pylist()
         [4, 1]
         """
-        ticks = _positive(every, self._graph, "every=")
-        begin = week_begin(every, self._graph.time)
+        ticks = _positive(every, self.graph, "every=")
+        begin = week_begin(every, self.graph.time)
         source = moved(self, -begin)
         return moved(signal_of(source.graph, Chop(source.name, ticks), self.values), begin)
 
@@ -281,7 +286,7 @@ class Signal(Operators):
 
     def _stream(self, *, pieces: bool = False) -> Stream:
         """Its intervals as rows."""
-        program, streams = self._graph.program(self._name)
+        program, streams = self.graph.program(self.name)
         data: dict[str, Any] = {}
         for each in streams:
             data |= each.raw_data

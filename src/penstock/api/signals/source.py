@@ -14,7 +14,7 @@ from penstock.api.stream import Stream
 from penstock.api.windowed import keyed
 from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchError, SignalError, WindowError
 from penstock.expr.aggregates import AGGREGATES
-from penstock.expr.nodes import Aggregate, Column, Field
+from penstock.expr.nodes import Aggregate, Cast, Column, Field
 from penstock.expr.typing import column_type, type_of
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, time_of
@@ -42,11 +42,12 @@ def signal(
             "these rows have no time any more, it was dropped; keep the time column to make a signal"
         )
     fields = _fields(values, schema, time)
-    typed = pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
+    fields = _wide(fields, schema, resolve)
+    typed = _typed(fields, schema)
     _refuse_nested(typed)
     refuse_clash([*keys, DURATION], typed.names)
     refuse_taken(keys)
-    hold = Hold(_lasting(lasting, interval, time), until, _resolve(resolve, typed))
+    hold = Hold(_lasting(lasting, interval, time), until, resolve)
     own = stream if plan is stream.raw_plan else stream.derived(plan)
     body = Sampled(f"stream {id(own.raw_plan)}", keys, fields, hold)
     key_schema = pa.schema([pa.field(name, column_type(name, schema)) for name in keys])
@@ -106,20 +107,27 @@ def _lasting(lasting: Duration | None, interval: object, time: Time) -> int | No
     return ticks
 
 
-def _resolve(resolve: str | None, values: pa.Schema) -> str | None:
-    """Check that values of one time can be joined, and stay of their type."""
+def _typed(fields: tuple[Field, ...], schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(each.name, type_of(each.expr, schema)) for each in fields])
+
+
+def _wide(fields: tuple[Field, ...], schema: pa.Schema, resolve: str | None) -> tuple[Field, ...]:
+    """Bring values to the type that several of one time are resolved to: sums are wide, means are floats."""
     if resolve is None:
-        return None
+        return fields
     if resolve not in RESOLVES:
         raise SignalError(f"resolve is {resolve!r}; it is one of {', '.join(map(repr, RESOLVES))}")
-    for each in values:
-        options = tuple(sorted(AGGREGATES[resolve].settings(()).items()))
-        try:
-            made = type_of(Aggregate(resolve, (Column(each.name),), None, options), values)
-        except PenstockError as error:
-            raise SignalError(f"resolve={resolve!r} does not fit {each.name!r}: {error}") from error
-        if made != each.type:
-            raise SignalError(
-                f"resolve={resolve!r} makes {made} of {each.name!r}, which is {each.type}; cast it to {made} first"
-            )
-    return resolve
+    values = _typed(fields, schema)
+    made = [_resolved(resolve, each.name, values) for each in fields]
+    return tuple(
+        each if dtype == values.field(each.name).type else Field(each.name, Cast(each.expr, dtype))
+        for each, dtype in zip(fields, made, strict=True)
+    )
+
+
+def _resolved(resolve: str, name: str, values: pa.Schema) -> pa.DataType:
+    options = tuple(sorted(AGGREGATES[resolve].settings(()).items()))
+    try:
+        return type_of(Aggregate(resolve, (Column(name),), None, options), values)
+    except PenstockError as error:
+        raise SignalError(f"resolve={resolve!r} does not fit {name!r}: {error}") from error

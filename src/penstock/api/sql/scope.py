@@ -212,12 +212,16 @@ class Names:
             return self.text.error(
                 f"there is no stream {node.table!r} in FROM (there is {listed(list(sources.values()))})", node
             )
-        names = [each.name for each in self.relation.columns]
+        asked = node.table.lower() if node.table else None
+        names = [each.name for each in self.relation.columns if asked in (None, each.source.lower())]
         near = get_close_matches(node.name, names, n=1, cutoff=0.6)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         span = span_of(node)
         where = "" if span is None else f"{self.text.place(span[0])}: "
-        return UnknownColumnError(f"{where}there is no column {node.name!r}{hint} (columns: {listed(names)})")
+        of = f" in {sources[asked]!r}" if asked else ""
+        return UnknownColumnError(
+            f"{where}there is no column {node.name!r}{of}{hint} (columns: {listed(names)})"
+        )
 
     def is_time(self, column: str) -> bool:
         """Tell whether a column is the time of the rows, which in a window's result is the window's end."""

@@ -21,6 +21,10 @@ WRONG = {
     "select 'open from u": (pk.SqlError, "left open"),
     "select v +\n  nope from u": (pk.UnknownColumnError, "line 2, column 3: there is no column 'nope'"),
     "select vv from u": (pk.UnknownColumnError, "did you mean 'v'?"),
+    "select a.k from u [range 5] a, (select v from u) [range 5] b where b.k = 'x'": (
+        pk.UnknownColumnError,
+        "there is no column 'k' in 'b' (columns: 'v')",
+    ),
     "select z.v from u": (pk.SqlError, "there is no stream 'z' in FROM"),
     'select "V" from u': (pk.UnknownColumnError, "there is no column 'V'"),
     "select * from uu": (pk.SqlError, "line 1, column 15, at 'uu': there is no stream 'uu'; did you mean 'u'?"),

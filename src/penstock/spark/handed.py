@@ -1,0 +1,112 @@
+"""Tables of this process on Spark: rows of a DataFrame lie nowhere, so what they knew by their place goes along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.api.stream import Stream
+from penstock.expr.nodes import Column, Field
+from penstock.plan.nodes import Plan, Project, Source, Union, inputs
+from penstock.plan.schema import source_schema, sources_of
+from penstock.runtime.row_stages import implied_times
+from penstock.sources.bound import Bound
+from penstock.spark.bound import Frame, bound_for, zone_of
+from penstock.spark.cut import hidden_names, stored, with_sources
+from penstock.spark.order import in_order
+from penstock.spark.types import deliverer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def is_here(bound: Bound) -> bool:
+    """Tell whether data lies in this process, neither in files nor with Spark, and ends."""
+    return not (isinstance(bound, Frame) or hasattr(bound, "dataset") or hasattr(bound, "endless"))
+
+
+def handed_over(
+    stream: Stream, bound: Mapping[str, Bound], spark: SparkSession
+) -> tuple[Stream, dict[str, Bound]]:
+    """Make DataFrames of the tables of this process, and the same query over those.
+
+    Their rows get their time, where it is implied, and their place, which orders those of one time as it does here.
+    """
+    here = [each for each in sources_of(stream.plan) if is_here(bound[each.name])]
+    if not here:
+        return stream, dict(bound)
+    placed = _can_be_placed(stream.plan)
+    changed = {each.name: _with_place(each) if placed else stored(each) for each in here}
+    found, first = dict(bound), 0
+    for each in here:
+        table = _table(bound[each.name], each, changed[each.name], first)
+        found[each.name] = bound_for(_frame(spark, table), changed[each.name])
+        first += table.num_rows
+    return Stream(_rebuilt(stream.plan, changed), stream.data), found
+
+
+def _can_be_placed(plan: Plan) -> bool:
+    """Tell whether the place of a row can stand for its sequence: not where a union compares those of several streams."""
+    return not any(isinstance(each, Union) for each in _parts(plan))
+
+
+def _parts(plan: Plan) -> Iterator[Plan]:
+    yield plan
+    for each in inputs(plan):
+        yield from _parts(each)
+
+
+def _with_place(source: Source) -> Source:
+    """Let a stream's rows of one time be ordered by a column of their places."""
+    whole = stored(source)
+    (name,) = hidden_names(whole.schema, 1)
+    return replace(whole, schema=whole.schema.append(pa.field(name, pa.int64())), sequence=name)
+
+
+def _rebuilt(plan: Plan, changed: Mapping[str, Source]) -> Plan:
+    return with_sources(plan, lambda source: _narrowed(source, changed.get(source.name, source)))
+
+
+def _narrowed(source: Source, changed: Source) -> Plan:
+    """Leave out again what only goes along."""
+    if changed.sequence == source.sequence:
+        return changed
+    names = source_schema(source).names
+    return Project(changed, tuple(Field(name, Column(name)) for name in names), source.time.column)
+
+
+def _table(bound: Bound, source: Source, changed: Source, first: int) -> pa.Table:
+    table = pa.Table.from_batches(bound.batches(), bound.schema)
+    if source.time.implied:
+        table = table.add_column(0, source.time.column, implied_times(source.time, 0, table.num_rows))
+    if changed.sequence == source.sequence:
+        return table
+    places = np.arange(first, first + table.num_rows)
+    return table.append_column(
+        changed.schema.field(changed.sequence), pa.array(_ranked(table, source, places))
+    )
+
+
+def _ranked(table: pa.Table, source: Source, places: np.ndarray) -> np.ndarray:
+    """Order the places by the sequence, if there is one, then as they are."""
+    if source.sequence is None:
+        return places
+    rows = pa.table({"sequence": table.column(source.sequence), "place": places})
+    order = in_order(rows, "sequence", None).column("place").to_numpy() - (places[0] if len(places) else 0)
+    ranks = np.empty_like(places)
+    ranks[order] = places
+    return ranks
+
+
+def _frame(spark: SparkSession, table: pa.Table) -> object:
+    deliver = deliverer(table.schema, zone_of(spark))
+    batches = [deliver(batch) for batch in table.to_batches()] or [deliver(_nothing(table.schema))]
+    return spark.createDataFrame(pa.Table.from_batches(batches))
+
+
+def _nothing(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)
