@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import numbered
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.lanes.ranks import plain
+from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
-from penstock.runtime.state.rows import in_order, kept_rows, rows_of
-from penstock.runtime.ties import NO_TIES, Ties
+from penstock.runtime.state.kept import Kept, array_of, marked, marks
 from penstock.types.time import Time
 
 
 class Held:
-    """Rows waiting for the watermark, in order of arrival. Late ones are dropped and counted."""
+    """Rows waiting for the watermark, with what orders those of one time. Late ones are dropped and counted."""
 
     def __init__(self, schema: pa.Schema, time: Time, counted: Metrics | None) -> None:
-        self.rows, self.ties = schema.empty_table(), NO_TIES
-        self.time, self.counted = time, counted
+        self.schema, self.time, self.counted = schema, time, counted
         self.watermark = NEVER
+        self._parts: list[Rows] = []  # as they came: put together once, when somebody looks at them
 
     def add(self, flows: list[Flow]) -> None:
-        on_time = [self._on_time(flow) for flow in flows]
-        self.rows = pa.concat_tables([self.rows, *(pa.Table.from_batches([flow.batch]) for flow in on_time)])
-        self.ties = self.ties.followed_by(on_time)
+        self._parts += [arrived([self._on_time(flow)], self.schema, self.time) for flow in flows]
 
     def _on_time(self, flow: Flow) -> Flow:
         if flow.frontier is not None:
-            late = self.times(flow.batch.column(self.time.column)) < flow.frontier
+            late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
             flow = flow.without(late)
             if self.counted is not None:
                 self.counted.late += int(late.sum())
@@ -45,40 +41,30 @@ class Held:
             self.counted.accepted += flow.batch.num_rows
         return flow
 
-    def times(self, column: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        return ticks_of(whole, self.time.shift)
-
-    def release(self, watermark: int) -> tuple[pa.Table, Ties]:
+    def release(self, watermark: int) -> Rows:
         """Take out the rows before the watermark."""
         self.watermark = max(self.watermark, watermark)
+        rows = self._together()
         if self.watermark == FOREVER:
-            passed, ties = self.rows, self.ties
-            self.rows, self.ties = self.rows.slice(0, 0), NO_TIES
-            return passed.combine_chunks(), ties
-        passed_by = self.times(self.rows.column(self.time.column)) < self.watermark
-        passed, ties = self.rows.filter(flags(passed_by)), self.ties.chosen(np.flatnonzero(passed_by))
-        self.rows, self.ties = (
-            self.rows.filter(flags(~passed_by)),
-            self.ties.chosen(np.flatnonzero(~passed_by)),
-        )
-        return passed.combine_chunks(), ties
+            self._parts = []
+            return rows
+        passed = rows.times < self.watermark
+        self._parts = [rows.chosen(~passed)]
+        return rows.chosen(passed)
 
     def save(self, keys: Sequence[str] = ()) -> dict[str, Kept]:
         """Keep the rows that wait, `keys` telling them apart."""
-        times = self.times(self.rows.column(self.time.column))
-        beside = {"branch": indices(self.ties.branch)}
-        if self.ties.sequence is not None:
-            beside["sequence"] = plain(self.ties.sequence)
-        return {"marks": marks(watermark=self.watermark), "rows": kept_rows(self.rows, times, keys, **beside)}
+        return {"marks": marks(watermark=self.watermark), "rows": self._together().kept(keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = marked(tables["marks"])["watermark"]
         if "rows" in tables:
-            rows = in_order(tables["rows"])
-            self.rows = pa.Table.from_batches([rows_of(rows, self.rows.schema)])
-            sequence = array_of(rows, "sequence") if "sequence" in rows.column_names else None
-            self.ties = Ties(sequence, integers(rows, "branch"))
+            self._parts = [rows_back(tables["rows"], self.schema, self.time)]
+
+    def _together(self) -> Rows:
+        whole = no_rows(self.schema).followed_by(*self._parts)
+        self._parts = [whole]
+        return whole
 
 
 def _arrow() -> Any:
@@ -86,6 +72,20 @@ def _arrow() -> Any:
     import pyarrow.compute  # noqa: PLC0415
 
     return pyarrow.compute
+
+
+def _flows(rows: Rows) -> list[Flow]:
+    """Send rows on with what orders them: those of each branch by themselves."""
+    if rows.branch is None:
+        return [Flow(rows.batch, sequence=rows.sequence)] if len(rows) else []
+    branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
+    return [Flow(each.batch, sequence=each.sequence, branch=branch) for branch, each in branches]
+
+
+def in_their_order(rows: Rows, sorter: Sorter) -> np.ndarray:
+    """The places of rows by time, and what orders those of one time."""
+    order = rows.order(sorter)
+    return np.arange(len(rows)) if order is None else order
 
 
 class DistinctStage:
@@ -109,20 +109,19 @@ class DistinctStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         if self.keep == "last" and watermark != FOREVER:
             return [], NEVER
-        rows, ties = self.held.release(watermark)
-        if rows.num_rows == 0:
+        rows = self.held.release(watermark)
+        if len(rows) == 0:
             return [], watermark
-        order = self._order(rows, ties)
+        order = self._order(rows)
         known = len(self.seen)
-        arrays = [rows.column(name).combine_chunks() for name in self.subset]
-        numbers = self.seen.number([array.take(indices(order)) for array in arrays])
+        numbers = self.seen.number([rows.column(name).take(indices(order)) for name in self.subset])
         found, first = np.unique(numbers, return_index=True)
         kept = np.sort(order[first[found >= known]])
-        return ties.chosen(kept).flows(rows.take(indices(kept))), watermark
+        return _flows(rows.chosen(kept)), watermark
 
     def save(self) -> Mapping[str, Kept]:
         """Keep the rows that wait, and the values that have been given."""
-        types = [self.held.rows.schema.field(name).type for name in self.subset]
+        types = [self.held.schema.field(name).type for name in self.subset]
         names = tuple(numbered("key", place) for place in range(len(types)))
         seen = pa.Table.from_arrays(self.seen.values(types), names=list(names))
         return {**self.held.save(self.subset), "seen": Kept(seen, names)}
@@ -132,8 +131,8 @@ class DistinctStage:
         if "seen" in tables:
             self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
 
-    def _order(self, rows: pa.Table, ties: Ties) -> np.ndarray:
-        order = ties.order(self.held.times(rows.column(self.held.time.column)), self.sorter)
+    def _order(self, rows: Rows) -> np.ndarray:
+        order = in_their_order(rows, self.sorter)
         return order if self.keep == "first" else order[::-1]
 
 
@@ -153,15 +152,14 @@ class TopStage:
         return []
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        rows, ties = self.held.release(watermark)
-        if rows.num_rows == 0:
+        rows = self.held.release(watermark)
+        if len(rows) == 0:
             return [], watermark
         window = self._window_numbers(rows)
         level = self._levels(rows)
-        early = self._places(rows, ties)
-        order = np.lexsort((early, -level, window))
-        chosen = order[self._kept(window[order], level[order])]
-        return ties.chosen(chosen).flows(rows.take(indices(chosen)), apart=False), watermark
+        order = np.lexsort((self._places(rows), -level, window))
+        kept = rows.chosen(order[self._kept(window[order], level[order])])
+        return [Flow(kept.batch, sequence=kept.sequence)], watermark
 
     def save(self) -> Mapping[str, Kept]:
         return self.held.save()
@@ -169,19 +167,17 @@ class TopStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.held.load(tables)
 
-    def _places(self, rows: pa.Table, ties: Ties) -> np.ndarray:
+    def _places(self, rows: Rows) -> np.ndarray:
         """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept."""
-        own = ticks_of(rows.column(self.time.column).combine_chunks(), self.time.shift)
-        places = np.empty(len(own), np.int64)
-        places[ties.order(own, self.sorter)] = np.arange(len(own))
+        own = replace(rows, times=ticks_of(rows.column(self.time.column), self.time.shift))
+        places = np.empty(len(rows), np.int64)
+        places[in_their_order(own, self.sorter)] = np.arange(len(rows))
         return places
 
     @staticmethod
-    def _window_numbers(rows: pa.Table) -> np.ndarray:
+    def _window_numbers(rows: Rows) -> np.ndarray:
         """Number windows by end, then start."""
-        starts, ends = (
-            ticks_of(rows.column(name).combine_chunks()) for name in ("window_start", "window_end")
-        )
+        starts, ends = (ticks_of(rows.column(name)) for name in ("window_start", "window_end"))
         order = np.lexsort((starts, ends))
         changes = np.diff(starts[order], prepend=starts[order][:1]) | np.diff(
             ends[order], prepend=ends[order][:1]
@@ -190,9 +186,9 @@ class TopStage:
         numbers[order] = np.cumsum(changes != 0)
         return numbers
 
-    def _levels(self, rows: pa.Table) -> np.ndarray:
+    def _levels(self, rows: Rows) -> np.ndarray:
         """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
-        column = rows.column(self.by).combine_chunks()
+        column = rows.column(self.by)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
         rank = _arrow().rank(column, sort_keys="ascending", tiebreaker="min")

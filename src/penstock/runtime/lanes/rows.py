@@ -81,7 +81,7 @@ class Rows:
         return Rows(
             joined([each.batch for each in several], self.batch.schema),
             np.concatenate([each.times for each in several]),
-            joined_sequences([(each.sequence, len(each)) for each in several]),
+            _joined_sequences([(each.sequence, len(each)) for each in several]),
             _joined_branches(several),
             np.concatenate([each.fresh for each in several]),
         )
@@ -149,13 +149,13 @@ def _concatenated(arrays: Sequence[pa.Array], name: str) -> pa.Array:
         ) from reason
 
 
-def joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
+def _joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
     """What orders rows of one time; those of a stream without a sequence, in a union, have none: null."""
     types = {each.type for each, _ in several if each is not None}
     if not types:
         return None
     if len(types) > 1:  # one side of a union may have its texts in a dictionary
-        return joined_sequences([(None if each is None else plain(each), rows) for each, rows in several])
+        return _joined_sequences([(None if each is None else plain(each), rows) for each, rows in several])
     dtype = types.pop()
     return pa.concat_arrays([pa.nulls(rows, dtype) if each is None else each for each, rows in several])
 
@@ -195,7 +195,7 @@ def arrived(flows: Sequence[Flow], schema: pa.Schema, time: Time) -> Rows:
     return Rows(
         batch,
         ticks_of(batch.column(time.column), time.shift),
-        joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
+        _joined_sequences([(flow.sequence, flow.batch.num_rows) for flow in flows]),
         np.repeat(branches, [flow.batch.num_rows for flow in flows]) if any(branches) else None,
         np.ones(batch.num_rows, np.bool_),
     )
