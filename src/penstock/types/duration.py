@@ -130,6 +130,25 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     return int(length / _UNITS[unit]), unit
 
 
+def calendar_offset(duration: object, what: str) -> tuple[int, int, object]:
+    """Read a duration as months, days, which a clock may make longer or shorter, and the rest, which is a length.
+
+    >>> calendar_offset("-1mo2d", "by"), calendar_offset("1w36h", "by")
+    ((-1, -2, '0s'), (0, 7, '36h'))
+    """
+    if not isinstance(duration, str):
+        return 0, 0, duration
+    parts = _parts(duration, what)
+    months, weeks, days = (
+        sum((n for n, name in parts if name == each), Fraction(0)) for each in ("mo", "w", "d")
+    )
+    if months.denominator * weeks.denominator * days.denominator != 1:
+        raise DurationError(f"{what} is {duration!r}: months, weeks and days are whole numbers here")
+    rest = "".join(f"{abs(n)}{name}" for n, name in parts if name not in ("mo", "w", "d"))
+    sign = "-" if any(n < 0 for n, _ in parts) else ""
+    return int(months), int(7 * weeks + days), sign + rest if rest else "0s"
+
+
 def _of_the_clock(duration: object, unit: str, what: str) -> int:
     if _is_integer(duration):
         raise DurationError(f"{what} is the bare number {duration}; with tz= {_HOW}")
