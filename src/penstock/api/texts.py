@@ -87,8 +87,10 @@ class Texts:
 
     def contains_any(self, patterns: Iterable[str]) -> Expr:
         """Tell whether any of some texts occurs."""
-        if isinstance(patterns, str):
-            raise ExpressionTypeError("contains_any takes a list of texts; for one there is contains")
+        if isinstance(patterns, str) or not isinstance(patterns, Iterable):
+            raise ExpressionTypeError(
+                f"contains_any takes a list of texts, not a {type(patterns).__name__}; for one text there is contains"
+            )
         found = [self.contains(each, literal=True) for each in patterns]
         return reduce(lambda one, other: one | other, found, self._expr != self._expr)
 

@@ -74,7 +74,7 @@ def _offset(arg: nodes.Expr, by: object, schema: pa.Schema, time: Time) -> nodes
         raise ExpressionTypeError(f"offset_by takes a timestamp or date, not {dtype}, in: {show(arg)}")
     months, days, rest = calendar_offset(by, _BY)
     clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
-    ticks = to_ticks(rest, clock, _BY)  # type: ignore[arg-type] - it says what is no duration
+    ticks = to_ticks(rest, clock, _BY)
     moved = nodes.Call("offset", (arg,), (("days", days), ("months", months))) if months or days else arg
     unit = tick_unit(dtype) or "s"
     if unit == "d":

@@ -58,9 +58,10 @@ def offset(times: pa.Array, options: Options) -> pa.Array:
 
     def moved(local: Ticks, day: int) -> Ticks:
         date, rest = np.divmod(local, day)
-        month = _month_of(date) + options["months"]
+        month: Ticks = _month_of(date) + int(options["months"])
         place = np.minimum(date - _first_of(_month_of(date)), _first_of(month + 1) - _first_of(month) - 1)
-        return (_first_of(month) + place + options["days"]) * day + rest
+        moved_date: Ticks = _first_of(month) + place + int(options["days"])
+        return moved_date * day + rest
 
     return _moved(times, times.type, moved)
 

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
@@ -130,7 +130,7 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     return int(length / _UNITS[unit]), unit
 
 
-def calendar_offset(duration: object, what: str) -> tuple[int, int, object]:
+def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
     """Read a duration as months, days, which a clock may make longer or shorter, and the rest, which is a length.
 
     >>> calendar_offset("-1mo2d", "by"), calendar_offset("1w36h", "by")
