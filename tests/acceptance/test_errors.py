@@ -123,6 +123,12 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
         pk.UnfinishedError,
         lambda: declared().join_rolling(declared(), by="n", within=("-1s", "0s")).to_polars(),
     ),
+    ("partial that is no truth", pk.WindowError, lambda: pk.rows(3, partial="no")),  # type: ignore[arg-type]
+    (
+        "exact matches that are no truth",
+        pk.ExpressionTypeError,
+        lambda: declared().join_asof(declared(), allow_exact_matches="no"),  # type: ignore[arg-type]
+    ),
     ("negative lateness", pk.PenstockError, lambda: pk.stream("e", SCHEMA, time="ts", lateness="-1s")),
     (
         "a sequence without order",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
+from numbers import Integral
 
 from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
@@ -209,9 +210,9 @@ def _text(given: object, what: str) -> str:
 
 
 def _whole(given: object, what: str) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not -MOST <= given <= MOST:
+    if isinstance(given, bool) or not isinstance(given, Integral) or not -MOST <= int(given) <= MOST:
         raise ExpressionTypeError(f"{what} is a whole number of characters here, not {given!r:.40}")
-    return given
+    return int(given)
 
 
 def _character(given: object) -> str:
