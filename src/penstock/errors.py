@@ -34,6 +34,10 @@ class WindowError(PenstockError, ValueError):
     """A window is empty, negative, or would create far too many windows."""
 
 
+class UnfinishedError(PenstockError, AttributeError):
+    """A window or a look-back is asked for what only its aggregates have."""
+
+
 class SignalError(PenstockError, ValueError):
     """A signal is made of what cannot be one: other keys, other clocks, or two values at one instant."""
 

@@ -116,6 +116,19 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
         lambda: declared().union(pk.stream("other", {"ts": "timestamp[us]"}, time="ts")),
     ),
     ("months", pk.UnsupportedError, lambda: declared().window(pk.tumbling("1mo")).agg(n=pk.count())),
+    ("a window without aggregates", pk.UnfinishedError, lambda: windows().collect()),
+    ("a look-back without aggregates", pk.UnfinishedError, lambda: declared().rolling("1s").filter(True)),
+    (
+        "a join around rows without aggregates",
+        pk.UnfinishedError,
+        lambda: declared().join_rolling(declared(), by="n", within=("-1s", "0s")).to_polars(),
+    ),
+    ("partial that is no truth", pk.WindowError, lambda: pk.rows(3, partial="no")),  # type: ignore[arg-type]
+    (
+        "exact matches that are no truth",
+        pk.ExpressionTypeError,
+        lambda: declared().join_asof(declared(), allow_exact_matches="no"),  # type: ignore[arg-type]
+    ),
     ("negative lateness", pk.PenstockError, lambda: pk.stream("e", SCHEMA, time="ts", lateness="-1s")),
     (
         "a sequence without order",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -132,3 +133,12 @@ def test_times_of_pandas_count_in_nanoseconds() -> None:
 def test_what_is_no_regular_expression_is_refused_where_it_is_written() -> None:
     with pytest.raises(pk.ExpressionTypeError, match="literal=True"):
         pk.col("k").str.contains("(")
+
+
+def test_whole_numbers_may_be_those_of_numpy() -> None:
+    two = np.int64(2)
+    assert EVENTS.window(pk.rows(two)).agg(total=pk.sum("v")).collect()["total"].to_pylist() == [3]
+    assert EVENTS.rolling(pk.rows(two)).agg(total=pk.sum("v")).collect()["total"].to_pylist() == [1, 3, 5]
+    assert BY_KEY.top_k(np.uint8(1), by="total").collect()["k"].to_pylist() == ["a"]
+    assert EVENTS.head(two).num_rows == 2
+    assert EVENTS.select(k=pk.col("k").str.pad_end(two, "-")).collect()["k"].to_pylist() == ["a-", "b-", "a-"]

@@ -44,6 +44,18 @@ OF_TIMES: dict[str, Columns] = {
     "strftime": lambda c: c.dt.strftime("%Y-%m-%d %H:%M:%S"),
     "to_string": lambda c: c.dt.to_string("%j %d.%m.%y"),
     **{
+        f"offset_by {by}": lambda c, by=by: c.dt.offset_by(by)
+        for by in ("1d", "-1w", "1mo", "-13mo", "24h", "1mo2d", "-1d12h", "-1s")
+    },
+    **{
+        name: lambda c, name=name: getattr(c.dt, name)()
+        for name in ("month_start", "month_end", "days_in_month")
+    },
+    "convert_time_zone": lambda c: c.dt.convert_time_zone("Asia/Tokyo"),
+    "replace_time_zone": lambda c: c.dt.replace_time_zone("Asia/Tokyo"),
+    "replace_time_zone none": lambda c: c.dt.replace_time_zone(None),
+    "cast_time_unit": lambda c: c.dt.cast_time_unit("ms"),
+    **{
         f"strftime {text}": lambda c, text=text: c.dt.strftime(text)
         for text in ("%f", "%3f", "%6f", "%.3f", "%.9f", "%s", "%%f%%s %A")
     },
@@ -64,6 +76,13 @@ OF_TEXTS: dict[str, Columns] = {
     "replace literal": lambda c: c.str.replace(".", "-", literal=True),
     "replace_all": lambda c: c.str.replace_all("(.)(b)", "${2}$1"),
     "replace_all nothing": lambda c: c.str.replace_all("", "-", literal=True),
+    "extract": lambda c: c.str.extract("([a-c])([^a-c])?"),
+    "extract all": lambda c: c.str.extract("[a-c]+", 0),
+    "find": lambda c: c.str.find("[c-x]"),
+    "find literal": lambda c: c.str.find(".", literal=True),
+    "contains_any": lambda c: c.str.contains_any(["bc", "x"]),
+    "to_date": lambda c: c.str.to_date("%d.%m.%Y", strict=False),
+    "to_datetime": lambda c: c.str.to_datetime("%Y-%m-%d", strict=False),
     "strip_chars": lambda c: c.str.strip_chars("ac"),
     "strip_chars_start": lambda c: c.str.strip_chars_start(),
     "strip_chars_end": lambda c: c.str.strip_chars_end(" c"),

@@ -368,7 +368,9 @@ def joined_asof(
     most = None if tolerance is None else to_ticks(tolerance, time_of(first), "the tolerance of join_asof")
     if most is not None and most < 0:
         raise WindowError(f"the tolerance of join_asof is {tolerance!r}; it cannot be negative")
-    return AsofJoin(first, second, keys, direction, most, bool(exact), suffix)
+    if not isinstance(exact, bool):
+        raise ExpressionTypeError(f"allow_exact_matches is {exact!r:.40}; it is True or False")
+    return AsofJoin(first, second, keys, direction, most, exact, suffix)
 
 
 def refuse_tables(first: Plan, second: Plan, what: str) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.api.bind import bound, flat, refuse_twice, window_fields
 from penstock.api.expr import Expr, node_of
 from penstock.api.join import common_keys, interval, refuse_tables, require_one_clock
+from penstock.api.unfinished import Unfinished
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, Field
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
 
-class RollingJoined:
+class RollingJoined(Unfinished):
     """Two streams of which each left row waits for aggregates over the right rows around it.
 
     >>> import pyarrow as pa, penstock as pk
@@ -34,6 +35,8 @@ class RollingJoined:
     """
 
     __slots__ = ("_first", "_keys", "_make", "_second", "_within")
+    what = "a join of rows around others"
+    ways = ".agg(...)"
 
     def __init__(self, first: Plan, second: Plan, keys: Keys, within: Within, make: Any) -> None:
         """`make` turns the plan into a stream over the data of both sides."""

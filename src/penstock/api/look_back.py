@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.bind import refuse_twice, window_fields
+from penstock.api.unfinished import Unfinished
 from penstock.api.windows import RowsSpec, require_positive
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr.nodes import Field
@@ -25,7 +26,7 @@ CLOSED = ("right", "left", "both", "none")
 Size = Duration | RowsSpec
 
 
-class LookingBack:
+class LookingBack(Unfinished):
     """A stream whose rows look back: `agg` gives times, keys and aggregates, `with_columns` keeps all columns.
 
     >>> import penstock as pk
@@ -35,6 +36,7 @@ class LookingBack:
     """
 
     __slots__ = ("_by", "_labels", "_spans", "_stream")
+    what = "a look-back"
 
     def __init__(
         self, stream: Stream, spans: tuple[LookBack, ...], labels: tuple[str, ...] | None, by: tuple[str, ...]

@@ -8,6 +8,7 @@ from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
 from penstock.expr.nodes import Literal
 from penstock.types.duration import Duration, nanoseconds
+from penstock.types.wall_clock import time_zone
 
 
 class Times:
@@ -100,6 +101,42 @@ class Times:
         """
         return call("truncate", self._expr, every=every)
 
+    def offset_by(self, by: Duration) -> Expr:
+        """Move by a duration: months, weeks and days on the clock of the column's zone, the rest as a length of time.
+
+        >>> import penstock as pk
+        >>> pk.col("ts").dt.offset_by("-1mo")
+        <Expr offset_by(ts, by="-1mo")>
+        """
+        return call("offset_by", self._expr, by=by)
+
+    def month_start(self) -> Expr:
+        """Give the first day of the month; the time of day stays."""
+        return call("month_start", self._expr)
+
+    def month_end(self) -> Expr:
+        """Give the last day of the month; the time of day stays."""
+        return call("month_end", self._expr)
+
+    def days_in_month(self) -> Expr:
+        """Count the days of the month."""
+        return call("day", self.month_end())
+
+    def convert_time_zone(self, time_zone: str) -> Expr:
+        """Show the same instant on the clock of another zone; a time without one is of UTC."""
+        return call("convert_time_zone", self._expr, zone=_zone(time_zone))
+
+    def replace_time_zone(self, time_zone: str | None) -> Expr:
+        """Take what the clock shows as it is on the clock of another zone, or of none.
+
+        A time that clock shows twice is the first of the two, one that it jumps over is the jump.
+        """
+        return call("replace_zone", self._expr, zone="" if time_zone is None else _zone(time_zone))
+
+    def cast_time_unit(self, time_unit: str) -> Expr:
+        """Count in "ns", "us" or "ms"; to a coarser one, rounded down."""
+        return call("cast_time_unit", self._expr, unit=_unit(time_unit, ("ns", "us", "ms")))
+
     def strftime(self, format: str) -> Expr:
         """Write the time, as C's strftime does: `strftime("%Y-%m-%d")`."""
         if not isinstance(format, str):
@@ -157,6 +194,15 @@ class Times:
         """Count units, towards zero."""
         one = Expr(Literal(int(nanoseconds(f"1{unit}")), pa.duration("ns")))
         return self._expr.sign() * (self._expr.abs() // one)
+
+
+def _zone(given: object) -> str:
+    if not isinstance(given, str):
+        raise ExpressionTypeError(
+            f"a time zone is written as 'Europe/Berlin' or '+02:00', not as a {type(given).__name__}"
+        )
+    time_zone(given)
+    return given
 
 
 def _unit(given: object, known: tuple[str, ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 
 import pyarrow as pa
 
@@ -187,19 +188,19 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
         raise WindowError(
             "top_k works within windows, and these rows carry none; aggregate with .window(...) first"
         )
-    if isinstance(k, bool) or not isinstance(k, int):
+    if isinstance(k, bool) or not isinstance(k, Integral):
         raise WindowError(f"k is {k!r}; top_k keeps a whole number of rows")
     if k < 1:
         raise WindowError(f"k is {k!r}; top_k keeps at least one row")
     if ties not in ("first", "all"):
         raise ExpressionTypeError(f"ties is {ties!r}; it is 'first' or 'all'")
     if isinstance(by, Expr) and not isinstance(by.node, Column):
-        return _top_by(plan, k, by, ties)
+        return _top_by(plan, int(k), by, ties)
     name = column_name(by, "top_k")
     dtype = column_type(name, schema_of(plan))
     if kind_of(dtype) in ("other", "null"):
         raise ExpressionTypeError(f"top_k cannot order by the column {name!r} of type {dtype}")
-    return TopK(plan, k, name, ties)
+    return TopK(plan, int(k), name, ties)
 
 
 def _top_by(plan: Plan, k: int, by: Expr, ties: str) -> Plan:

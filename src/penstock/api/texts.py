@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import reduce
+from numbers import Integral
+
 from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
 from penstock.expr import regex
@@ -82,6 +86,51 @@ class Texts:
         """
         return call(_way("contains", "matches", pattern, literal), self._expr, pattern=pattern)
 
+    def contains_any(self, patterns: Iterable[str]) -> Expr:
+        """Tell whether any of some texts occurs."""
+        if isinstance(patterns, str) or not isinstance(patterns, Iterable):
+            raise ExpressionTypeError(
+                f"contains_any takes a list of texts, not a {type(patterns).__name__}; for one text there is contains"
+            )
+        found = [self.contains(each, literal=True) for each in patterns]
+        return reduce(lambda one, other: one | other, found, self._expr != self._expr)
+
+    def find(self, pattern: str, *, literal: bool = False) -> Expr:
+        """Give the byte at which a regular expression first matches, or a text occurs; null where it does not."""
+        _way("", "", pattern, literal)
+        return call("find", self._expr, pattern=regex.quoted(pattern) if literal else pattern)
+
+    def extract(self, pattern: str, group_index: int = 1) -> Expr:
+        r"""Take what a group of a regular expression matches first, 0 being all of it; null where it does not match.
+
+        >>> import penstock as pk
+        >>> pk.col("url").str.extract(r"^/cart/(\d+)")
+        <Expr extract(url, group=1, pattern="^/cart/(\\d+)")>
+        """
+        _way("", "", pattern, False)
+        group, most = _whole(group_index, "group_index"), regex.groups_of(pattern)
+        if not 0 <= group <= most:
+            raise ExpressionTypeError(
+                f"group_index is {group}, but the pattern has {most} groups that can be taken"
+            )
+        return call("extract", self._expr, group=group, pattern=pattern)
+
+    def to_datetime(self, format: str | None = None, *, strict: bool = True) -> Expr:
+        """Read as a time, by a format as in `dt.strftime`, or as ISO 8601 writes it."""
+        return self._parsed("timestamp", format, strict)
+
+    def to_date(self, format: str | None = None, *, strict: bool = True) -> Expr:
+        """Read as a date, by a format as in `dt.strftime`, or as ISO 8601 writes it."""
+        return self._parsed("date", format, strict)
+
+    def _parsed(self, goal: str, format: str | None, strict: bool) -> Expr:
+        iso = "%Y-%m-%d" if goal == "date" else None
+        if format is None and (strict or iso is None):
+            return self._expr.cast(goal)
+        return call(
+            "parse_time", self._expr, format=_text(format or iso, "format"), goal=goal, strict=bool(strict)
+        )
+
     def count_matches(self, pattern: str, *, literal: bool = False) -> Expr:
         """Count how often a regular expression, or a text, occurs."""
         _way("", "", pattern, literal)
@@ -161,9 +210,9 @@ def _text(given: object, what: str) -> str:
 
 
 def _whole(given: object, what: str) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or not -MOST <= given <= MOST:
+    if isinstance(given, bool) or not isinstance(given, Integral) or not -MOST <= int(given) <= MOST:
         raise ExpressionTypeError(f"{what} is a whole number of characters here, not {given!r:.40}")
-    return given
+    return int(given)
 
 
 def _character(given: object) -> str:

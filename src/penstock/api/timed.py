@@ -11,11 +11,12 @@ from penstock.expr.rules import INSTANTS, zone_of
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from penstock.types.arrow import kind_of, tick_unit, value_type
-from penstock.types.duration import calendar_parts, to_ticks
+from penstock.types.duration import calendar_offset, calendar_parts, to_ticks
 from penstock.types.time import Time
 
 _UTC = (None, "UTC", "Etc/UTC", "+00:00")
 _WHAT = "the duration of truncate"
+_BY = "the duration of offset_by"
 _UNITS = {
     "ns": "nanosecond",
     "us": "microsecond",
@@ -32,6 +33,12 @@ def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     match node:
         case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
             return _truncated(arg, every, schema, time)
+        case nodes.Call(function="offset_by", args=(arg,), options=(("by", by),)):
+            return _offset(arg, by, schema, time)
+        case nodes.Call(function="convert_time_zone", args=(arg,), options=(("zone", str(zone)),)):
+            return _on_another_clock(arg, value_type(type_of(arg, schema)), zone)
+        case nodes.Call(function="cast_time_unit", args=(arg,), options=(("unit", str(unit)),)):
+            return _in_another_unit(arg, value_type(type_of(arg, schema)), unit)
         case nodes.Call(function="epoch_ticks", args=(arg,), options=(("unit", str(unit)),)):
             return _since_epoch(arg, unit, value_type(type_of(arg, schema)))
         case nodes.Call(function="add", args=args) if all(_is_text(arg, schema) for arg in args):
@@ -58,6 +65,37 @@ def _truncated(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) ->
         return nodes.Call("floor_time", (arg,), (("every", count), ("unit", _UNITS[unit])))
     _require_positive(ticks, every)
     return nodes.Call("truncate", (arg,), (("every", ticks),))
+
+
+def _offset(arg: nodes.Expr, by: object, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Move by months and days on the clock of the zone, then by a length of time."""
+    dtype = value_type(type_of(arg, schema))
+    if kind_of(dtype) not in INSTANTS:
+        raise ExpressionTypeError(f"offset_by takes a timestamp or date, not {dtype}, in: {show(arg)}")
+    months, days, rest = calendar_offset(by, _BY)
+    clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
+    ticks = to_ticks(rest, clock, _BY)
+    moved = nodes.Call("offset", (arg,), (("days", days), ("months", months))) if months or days else arg
+    unit = tick_unit(dtype) or "s"
+    if unit == "d":
+        return moved if not ticks else nodes.Call("offset", (moved,), (("days", ticks), ("months", 0)))
+    return moved if not ticks else nodes.Call("add", (moved, nodes.Literal(ticks, pa.duration(unit))))
+
+
+def _on_another_clock(arg: nodes.Expr, dtype: pa.DataType, zone: str) -> nodes.Expr:
+    if kind_of(dtype) != "timestamp":
+        raise ExpressionTypeError(f"convert_time_zone takes a timestamp, not {dtype}, in: {show(arg)}")
+    return nodes.Cast(arg, pa.timestamp(dtype.unit, zone))
+
+
+def _in_another_unit(arg: nodes.Expr, dtype: pa.DataType, unit: str) -> nodes.Expr:
+    if kind_of(dtype) not in ("timestamp", "duration"):
+        raise ExpressionTypeError(
+            f"cast_time_unit takes a timestamp or duration, not {dtype}, in: {show(arg)}"
+        )
+    return nodes.Cast(
+        arg, pa.timestamp(unit, dtype.tz) if kind_of(dtype) == "timestamp" else pa.duration(unit)
+    )
 
 
 def _require_positive(count: int, every: object) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from penstock.api.bind import flat, refuse_twice, window_fields
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
+from penstock.api.unfinished import Unfinished
 from penstock.api.windows import AnyWindow, sliding, tumbling
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field
@@ -38,7 +39,7 @@ BOUNDS = (WINDOW_START, WINDOW_END)
 MOST_KEYS = 60  # a key's nulls are bits of one word, and a window carried along takes two more
 
 
-class Windowed:
+class Windowed(Unfinished):
     """A stream cut into windows and groups: `agg` reduces them, `with_columns` keeps every row.
 
     >>> import penstock as pk
@@ -51,6 +52,8 @@ class Windowed:
     """
 
     __slots__ = ("_by", "_stream", "_window")
+    what = "a window"
+    ways = ".agg(...), .with_columns(...), .top_k(...) or .apply(...)"
 
     def __init__(self, stream: Stream, window: Window, by: tuple[str, ...]) -> None:
         self._stream = stream

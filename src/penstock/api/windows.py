@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from numbers import Integral
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -141,11 +142,13 @@ def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec
     for what, given in (("the size of a window of rows", size), ("its step (every=)", every)):
         if given is None and what.startswith("its step"):
             continue
-        if isinstance(given, bool) or not isinstance(given, int):
+        if isinstance(given, bool) or not isinstance(given, Integral):
             raise WindowError(f"{what} is {given!r}; it is a whole number of rows")
-        if given < 1:
+        if int(given) < 1:
             raise WindowError(f"{what} is {given}; it must be at least 1")
-    return RowsSpec(size, every, bool(partial))
+    if not isinstance(partial, bool):
+        raise WindowError(f"partial is {partial!r:.40}; it is True or False")
+    return RowsSpec(int(size), None if every is None else int(every), partial)
 
 
 def unbounded() -> UnboundedSpec:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import UnsupportedError
+from penstock.errors import ExpressionTypeError, UnsupportedError
 from penstock.expr.arithmetic import Setting
 from penstock.expr.calendar import UTC_NAMES, clock_of
 from penstock.expr.rules import zone_of
@@ -46,6 +46,60 @@ def floor_time(times: pa.Array, options: Options) -> pa.Array:
     clock = _clock(times.type, int(ticks.min()), int(ticks.max()))
     found = clock.last(_floored(clock.local(ticks), options, tick_unit(times.type) or "s"), ticks)
     return _spread(pa.array(found).cast(physical_type(times.type)).view(times.type), times.is_valid())
+
+
+def replace_zone(times: pa.Array, options: Options) -> pa.Array:
+    """Read what the clock shows by the clock of another zone; "" is none. Twice shown it is the first, jumped over the jump."""
+    return _moved(times, pa.timestamp(times.type.unit, options["zone"] or None), lambda local, _: local)
+
+
+def offset(times: pa.Array, options: Options) -> pa.Array:
+    """Move times by months and days on the clock of their zone; where a month is too short, to its last day."""
+
+    def moved(local: Ticks, day: int) -> Ticks:
+        date, rest = np.divmod(local, day)
+        month: Ticks = _month_of(date) + int(options["months"])
+        place = np.minimum(date - _first_of(_month_of(date)), _first_of(month + 1) - _first_of(month) - 1)
+        moved_date: Ticks = _first_of(month) + place + int(options["days"])
+        return moved_date * day + rest
+
+    return _moved(times, times.type, moved)
+
+
+def month_start(times: pa.Array, options: Options) -> pa.Array:
+    """Move times to the first day of their month; the time of day stays."""
+    return _moved(
+        times, times.type, lambda local, day: _first_of(_month_of(local // day)) * day + local % day
+    )
+
+
+def month_end(times: pa.Array, options: Options) -> pa.Array:
+    """Move times to the last day of their month; the time of day stays."""
+    return _moved(
+        times,
+        times.type,
+        lambda local, day: (_first_of(_month_of(local // day) + 1) - 1) * day + local % day,
+    )
+
+
+def _moved(times: pa.Array, goal: pa.DataType, move: Callable[[Ticks, int], Ticks]) -> pa.Array:
+    """Move what the clock of a column's zone shows, and find when that of another type's zone shows it."""
+    if len(times) == times.null_count:
+        return pa.nulls(len(times), goal)
+    unit = tick_unit(times.type) or "s"
+    ticks = physical(times.drop_null()).cast(pa.int64()).to_numpy()
+    shown = _clock(times.type, int(ticks.min()), int(ticks.max())).local(ticks)
+    local = move(shown, NANOSECONDS["d"] // NANOSECONDS[unit])
+    found = _clock(goal, int(local.min()), int(local.max())).instants(local)
+    return _spread(pa.array(found).cast(physical_type(goal)).view(goal), times.is_valid())
+
+
+def _month_of(date: Ticks) -> Ticks:
+    return date.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def _first_of(month: Ticks) -> Ticks:
+    return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
@@ -111,3 +165,18 @@ def _written(found: re.Match[str], passed: int) -> str:
             return str(seconds)
         case _:
             return found["point"] + f"{nanoseconds:09}"[: int(found["digits"] or 9)]
+
+
+def parse_time(setting: Setting, text: str) -> int | None:
+    """Read a time as it is written by a format; null where it is not, unless that is an error (`strict`)."""
+    try:
+        moment = datetime.strptime(text, str(setting.options["format"]))  # noqa: DTZ007 - it may have a zone, or none
+    except ValueError:
+        if setting.options["strict"]:
+            raise ExpressionTypeError(
+                "a text is no time of the format that was given; correct the format, or give strict=False"
+            ) from None
+        return None
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    passed = zoned - _EPOCH
+    return passed.days if setting.result == pa.date32() else passed // timedelta(microseconds=1)

@@ -98,6 +98,10 @@ _TIMES = (
     _unary("epoch_ticks", "a timestamp, date or duration", rules.ticks_of, lambda _setting, ticks: ticks),
     _unary("truncate", "a timestamp, date, duration or integer", rules.truncated, calendar.truncate),
     _unary("floor_time", "a timestamp or date", rules.floored, clock.of_one(clock.floor_time)),
+    _unary("offset", "a timestamp or date", rules.floored, clock.of_one(clock.offset)),
+    _unary("month_start", "a timestamp or date", rules.floored, clock.of_one(clock.month_start)),
+    _unary("month_end", "a timestamp or date", rules.floored, clock.of_one(clock.month_end)),
+    _unary("replace_zone", "a timestamp", rules.on_clock_of, clock.of_one(clock.replace_zone)),
     _unary("strftime", "a timestamp or date", rules.written, clock.strftime),
 )
 
@@ -125,6 +129,9 @@ _TEXTS = (
     _unary("matches", "a string", rules.string_to_bool, regex.of_one(regex.matches)),
     _unary("count_matches", "a string", rules.string_to_int, regex.of_one(regex.count_matches)),
     _unary("replace_matches", "a string", rules.string_to_string, regex.of_one(regex.replace_matches)),
+    _unary("extract", "a string", rules.string_to_string, regex.of_one(regex.extract)),
+    _unary("find", "a string", rules.string_to_int, regex.of_one(regex.find)),
+    _unary("parse_time", "a string", rules.parsed, clock.parse_time),
     Function("concat", 1, None, "strings", rules.string_to_string, text.concat),
 )
 

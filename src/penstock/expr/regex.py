@@ -122,6 +122,45 @@ def _signs_outside(texts: list[str]) -> list[str]:
     return list(islice((sign for sign in map(chr, range(0xF0000, 0x10FFFE)) if sign not in seen), 3))
 
 
+def find(texts: pa.Array, options: Options) -> pa.Array:
+    """Give the byte at which the pattern first matches; null where it does not."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+
+    found = pc.find_substring_regex(texts, pattern=options["pattern"]).cast(pa.int64())
+    return pc.if_else(pc.greater_equal(found, 0), found, pa.nulls(1, pa.int64())[0])
+
+
+def extract(texts: pa.Array, options: Options) -> pa.Array:
+    """Take what a group of the first match holds, 0 being all of it; null where nothing matches."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+
+    begin, end, _ = _signs_outside(texts.drop_null().to_pylist())
+    marked = pc.replace_substring_regex(
+        texts,
+        pattern=options["pattern"],
+        replacement=f"{begin}\\{options['group']}{end}",
+        max_replacements=1,
+    ).to_pylist()
+    taken = [
+        None if each is None or begin not in each else each.split(begin)[1].split(end)[0] for each in marked
+    ]
+    return from_physical(taken, texts.type)
+
+
+def groups_of(pattern: str) -> int:
+    """Count the groups of a pattern: the largest number that a replacement may name."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loads when a pattern is written
+
+    for group in range(1, 10):
+        try:
+            pc.replace_substring_regex(
+                from_physical([""], pa.string()), pattern=pattern, replacement=f"\\{group}"
+            )
+        except pa.ArrowInvalid:
+            return group - 1
+    return 9
+
+
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, str], Any]:
     """Define a function of one text by that of many."""
     return lambda setting, a: function(from_physical([a], pa.string()), setting.options)[0].as_py()

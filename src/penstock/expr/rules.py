@@ -269,6 +269,20 @@ def written(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
     return pa.string() if operands[0].kind in INSTANTS else None
 
 
+def on_clock_of(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    """Give the type of a timestamp that is read by the clock of another zone; "" is none."""
+    (a,) = operands
+    return pa.timestamp(a.type.unit, options["zone"] or None) if a.kind == "timestamp" else None
+
+
+def parsed(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
+    """Give the type of a text that is read as a time: with a zone where the format has one."""
+    if operands[0].kind != "string":
+        return None
+    zone = "UTC" if "%z" in str(options["format"]) else None
+    return pa.date32() if options["goal"] == "date" else pa.timestamp("us", zone)
+
+
 def _strings(result: pa.DataType) -> Rule:
     def rule(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
         return result if all(each.kind == "string" for each in operands) else None

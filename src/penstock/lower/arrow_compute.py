@@ -58,8 +58,8 @@ def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
     match expr:
         case ex.Call(function="replace", options=options) if not dict(options)["pattern"]:
             return None  # Arrow would look for nothing for ever
-        case ex.Call(function="floor_time", args=(ex.Column(name=name),), options=options):
-            return lambda batch: clock.floor_time(batch.column(name), dict(options))
+        case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if function in _CLOCK:
+            return lambda batch: _CLOCK[function](batch.column(name), dict(options))
         case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if is_text(
             schema.field(name).type
         ):
@@ -80,6 +80,14 @@ def _plain(batch: pa.RecordBatch, name: str) -> pa.Array:
     return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
+_CLOCK: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
+    "floor_time": clock.floor_time,
+    "offset": clock.offset,
+    "month_start": clock.month_start,
+    "month_end": clock.month_end,
+    "replace_zone": clock.replace_zone,
+}
+
 _TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
     "str_len_chars": lambda array, _: pc.utf8_length(array),
     "str_len_bytes": lambda array, _: pc.binary_length(array),
@@ -95,6 +103,8 @@ _TEXT: dict[str, Callable[[pa.Array, dict[str, object]], pa.Array]] = {
     "matches": regex.matches,
     "count_matches": regex.count_matches,
     "replace_matches": regex.replace_matches,
+    "extract": regex.extract,
+    "find": regex.find,
 }
 
 _COMPARE = {

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
@@ -128,6 +128,25 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     units = ["w"] * weeks + ["d", "h", "m", "s", "ms", "us", "ns"]
     unit = next((each for each in units if length % _UNITS[each] == 0), "ns")
     return int(length / _UNITS[unit]), unit
+
+
+def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
+    """Read a duration as months, days, which a clock may make longer or shorter, and the rest, which is a length.
+
+    >>> calendar_offset("-1mo2d", "by"), calendar_offset("1w36h", "by")
+    ((-1, -2, '0s'), (0, 7, '36h'))
+    """
+    if not isinstance(duration, str):
+        return 0, 0, duration
+    parts = _parts(duration, what)
+    months, weeks, days = (
+        sum((n for n, name in parts if name == each), Fraction(0)) for each in ("mo", "w", "d")
+    )
+    if months.denominator * weeks.denominator * days.denominator != 1:
+        raise DurationError(f"{what} is {duration!r}: months, weeks and days are whole numbers here")
+    rest = "".join(f"{abs(n)}{name}" for n, name in parts if name not in ("mo", "w", "d"))
+    sign = "-" if any(n < 0 for n, _ in parts) else ""
+    return int(months), int(7 * weeks + days), sign + rest if rest else "0s"
 
 
 def _of_the_clock(duration: object, unit: str, what: str) -> int:
