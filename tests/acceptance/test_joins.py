@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -106,3 +107,39 @@ def test_a_column_of_the_users_own_does_not_vanish_in_a_join(name: str) -> None:
         own.join(other, on="k", window=10)
     assert other.join(own, on="k", window=10).collect()[name + "_right"].to_pylist() == [7]
     assert own.join(other, on="k", window=10, how="semi").collect()[name].to_pylist() == [7]
+
+
+SECONDS = pa.table({"ts": pa.array([1, 2], pa.timestamp("s")), "k": ["a", "a"], "v": [1, 2]})
+NANOS = pa.table({"ts": pa.array([10**9, 15 * 10**8], pa.timestamp("ns")), "k": ["a", "a"], "w": [1, 2]})
+UNITS: dict[str, Callable[[pk.Stream, pk.Stream], pk.Stream]] = {
+    "window": lambda a, b: a.join(b, on="k", window="1s"),
+    "interval": lambda a, b: a.join(b, on="k", within=("-1s", "500ms")),
+    "as of": lambda a, b: a.join_asof(b, by="k", tolerance="1s"),
+    "rolling": lambda a, b: a.join_rolling(b, by="k", within=("-2s", "0s")).agg(n=pk.count()),
+    "filtered": lambda a, b: a.filter(pk.col("v") > 1).select("k", "v").join_asof(b, by="k"),
+    "the other way": lambda a, b: b.join_asof(a, by="k"),
+    "again": lambda a, b: a.join_asof(b, by="k").join_asof(a, by="k", suffix="_again"),
+}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_times_of_different_units_meet_in_the_finer_one(name: str) -> None:
+    cast = SECONDS.set_column(0, "ts", SECONDS["ts"].cast(pa.timestamp("ns")))
+    right = pk.from_arrow(NANOS, time="ts", name="right")
+    coarse, fine = (pk.from_arrow(each, time="ts", name="left", lateness="1s") for each in (SECONDS, cast))
+    assert UNITS[name](coarse, right).collect().equals(UNITS[name](fine, right).collect())
+    assert UNITS[name](coarse, right).schema == UNITS[name](fine, right).schema
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        lambda s: s.filter(pk.col("ts").dt.second() > 0),
+        lambda s: s.with_columns(hour=pk.col("ts").dt.truncate("1h")),
+        lambda s: s.window("1s", by="k").agg(n=pk.count()),
+    ],
+)
+def test_times_that_were_counted_with_keep_their_unit(counted: Callable[[pk.Stream], pk.Stream]) -> None:
+    left, right = (pk.from_arrow(each, time="ts", name=str(each.column_names)) for each in (SECONDS, NANOS))
+    with pytest.raises(pk.SchemaMismatchError, match="count differently"):
+        counted(left).join_asof(right, by="k")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.bind import predicate
+from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr
 from penstock.api.rows import projected
 from penstock.api.windowed import keyed, window_spec
@@ -114,7 +115,7 @@ def joined(
     tables = [not sources_of(each) for each in (first, second)]
     if any(tables):
         return _looked_up(first, second, keys, tables, options)
-    require_one_clock(first, second)
+    first, second = on_one_clock(first, second)
     pairing = _pairing(first, second, options)
     where = _condition(options.where, first, second)
     if not keys and where is None and isinstance(pairing, InWindow):
@@ -199,18 +200,6 @@ def _cast(plan: Plan, types: Mapping[str, pa.DataType]) -> Plan:
         for name in schema.names
     )
     return projected(plan, fields)
-
-
-def require_one_clock(first: Plan, second: Plan) -> None:
-    for which, plan in (("left", first), ("right", second)):
-        if time_of(plan).column not in schema_of(plan).names:
-            raise WindowError(f"the {which} rows of a join have no time any more; keep their time column")
-    one, other = time_of(first), time_of(second)
-    if (one.type, one.unit) != (other.type, other.unit):
-        raise SchemaMismatchError(
-            f"the time columns {one.column!r} ({one.type}) and {other.column!r} ({other.type}) of a join count "
-            "differently; cast one of them where its stream is declared"
-        )
 
 
 def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
@@ -364,7 +353,7 @@ def joined_asof(
     _require_suffix(suffix)
     refuse_tables(first, second, "join_asof")
     first, second, keys = common_keys(first, second, by, by)
-    require_one_clock(first, second)
+    first, second = on_one_clock(first, second)
     most = None if tolerance is None else to_ticks(tolerance, time_of(first), "the tolerance of join_asof")
     if most is not None and most < 0:
         raise WindowError(f"the tolerance of join_asof is {tolerance!r}; it cannot be negative")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.bind import bound, flat, refuse_twice, window_fields
+from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr, node_of
-from penstock.api.join import common_keys, interval, refuse_tables, require_one_clock
+from penstock.api.join import common_keys, interval, refuse_tables
 from penstock.api.unfinished import Unfinished
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
@@ -99,5 +100,5 @@ def joined_rolling(first: Plan, second: Plan, by: object, within: object, make: 
     """Prepare the join of rows with aggregates, as `Stream.join_rolling` says."""
     refuse_tables(first, second, "join_rolling")
     first, second, keys = common_keys(first, second, by, by)
-    require_one_clock(first, second)
+    first, second = on_one_clock(first, second)
     return RollingJoined(first, second, keys, interval(within, first), make)

@@ -309,7 +309,8 @@ class SignalProgram:
         time = Time(_TIME, pa.int64(), None)
 
         def kernel(nullable: frozenset[str]) -> tuple[Call, tuple[Binding, ...]]:
-            spec = FeedbackSpec(schema, time, expr, len(body.own), body.initial, nullable)
+            backs = tuple(each.back for each in body.own)
+            spec = FeedbackSpec(schema, time, expr, backs, body.initial, nullable)
             made = build_feedback(spec)
             key = (self.this.name, this.name, nullable)
             return self.workshop.call(key, lambda: made.kernel), made.bindings

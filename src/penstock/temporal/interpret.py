@@ -253,7 +253,9 @@ class Signals:
 
     @staticmethod
     def _past(own: Own, t: int, results: dict[int, Row], initial: float) -> Any:
-        before = [s for s in results if s < t] if own.back else [s for s in results if s <= t - own.shift]
+        before = [s for s in results if s <= t - own.shift]
+        if own.back:
+            before = [s for s in results if s < t and defined(results[s])]
         place = own.back or 1
         return initial if len(before) < place else next(iter(results[before[-place]].values()))
 

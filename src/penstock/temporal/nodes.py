@@ -22,7 +22,7 @@
                 | Last(rows)                    the last samples up to t, so many
                 | Window(size, every)           the samples in [g - size, g), g being t rounded down to every
                 | Per(size)                     the samples in [g, g + size), g being t rounded down to size
-    own       ::= Own(back) | Own(shift)        the result so many samples ago, or at t - shift
+    own       ::= Own(back) | Own(shift)        the result so many samples ago, which is defined, or at t - shift
     hold      ::= Hold(lasting, until, resolve) until the key's next sample, unless it lasts so many ticks, or until
                                                 the time in a column; `resolve` joins what holds at the same time
 
@@ -107,7 +107,7 @@ class Over:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The object's own result: `back` samples ago, or, that being 0, `shift` ticks ago."""
+    """The object's own result: `back` samples ago (marks where it is not defined are none), or, that being 0, `shift` ticks ago."""
 
     back: int = 0
     shift: int = 0

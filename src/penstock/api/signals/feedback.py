@@ -46,8 +46,8 @@ def feedback(function: Callable[[Past], Signal], initial: float = 0.0) -> Signal
     """Define a signal by its own past results: a recursive filter, such as exponential smoothing.
 
     `function(prev)` is called once and gives the signal. `prev` is the result at the previous sample, `prev[2]`
-    the one before that, `prev.shift(d)` the result so long ago; before the first, all are `initial`. It is sampled
-    where what else it reads is sampled, and holds until the next sample. Whole numbers need a whole `initial`.
+    the one before that, `prev.shift(d)` the result so long ago; before the first, all are `initial`. Where it is not
+    defined there is no result, so that it goes on behind a gap. It is sampled where what else it reads is sampled, and holds until the next sample. Whole numbers need a whole `initial`.
 
     >>> import pyarrow as pa, penstock as pk
     >>> x = pk.from_arrow(pa.table({"t": [0, 1, 2], "v": [8.0, 8.0, 8.0]}), time="t").signal("v")

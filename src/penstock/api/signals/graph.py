@@ -83,7 +83,7 @@ def _require_alike(first: Graph, other: Graph) -> None:
     if first.time != other.time:
         raise SignalError(
             f"signals are combined instant by instant, but one counts time as {first.time.type} and the other "
-            f"as {other.time.type}; cast one of the time columns before .signal(...)"
+            f"as {other.time.type}; cast one of the columns in its table, or declare its stream with the other's type"
         )
 
 

@@ -96,24 +96,46 @@ class FeedbackStep:
         call, bindings = self.kernel(frozenset(n for n in batch.schema.names if batch.column(n).null_count))
         head = np.zeros(WORDS, np.int64)
         given = BatchArguments(batch, {}).fill(bindings)
+        shifts = [shift for back, shift in self.own if not back]
         backs = {
-            numbered("back", i): self._back(whole, bounds, *own)[places] for i, own in enumerate(self.own)
+            numbered("back", i): self._at(whole, bounds, shift)[places] for i, shift in enumerate(shifts)
         }
         out = {"head": head, "out": whole.values, "out_valid": whole.valid, "place": places}
-        call({**given, **backs, **out, "rows": len(places), "first_row": 0})
+        defined = self._defined(whole, bounds, places)
+        call({**given, **backs, **defined, **out, "rows": len(places), "first_row": 0})
         if head[ERRORS]:
             raise OverflowError(OVERFLOW)
 
-    def _back(self, whole: Results, bounds: np.ndarray, back: int, shift: int) -> np.ndarray:
-        if not back:
-            return located(self.locate, bounds, whole.times, bounds, whole.times, shift)
-        places = np.arange(len(whole)) - back
-        return np.where(places >= bounds[whole.lane], places, -1)
+    def _at(self, whole: Results, bounds: np.ndarray, shift: int) -> np.ndarray:
+        return located(self.locate, bounds, whole.times, bounds, whole.times, shift)
+
+    @staticmethod
+    def _defined(whole: Results, bounds: np.ndarray, places: np.ndarray) -> dict[str, np.ndarray]:
+        """List, lane by lane, the places of results that are defined so far, with room for what will be."""
+        found = np.flatnonzero(whole.valid)  # of new results none is, yet
+        before = np.concatenate([[0], np.cumsum(whole.valid, dtype=np.int64)])
+        known = np.diff(before[bounds])
+        defined = np.zeros(len(whole), np.int64)
+        lanes = whole.lane[found]
+        defined[bounds[lanes] + np.arange(len(found)) - before[bounds][lanes]] = found
+        lane = whole.lane[places]
+        return {"defined": defined, "first": bounds[lane], "listed": known[lane]}
 
     def forget(self, retention: Retention, emitted: np.ndarray) -> None:
         """Drop the results that nobody will read any more."""
-        kept = retention.needed_times(self.known.times, self.known.lane, np.minimum(emitted, self.done))
-        self.known = self.known.chosen(kept)
+        known = self.known
+        kept = retention.needed_times(known.times, known.lane, np.minimum(emitted, self.done))
+        self.known = known.chosen(kept | self._last_defined())
+
+    def _last_defined(self) -> np.ndarray:
+        """Which results are the last of their lanes that are defined, as many as are read."""
+        back = max(back for back, _ in self.own)
+        defined = np.flatnonzero(self.known.valid)
+        lanes = self.known.lane[defined]
+        behind = np.searchsorted(lanes, lanes, side="right") - np.arange(len(lanes))
+        kept = np.zeros(len(self.known), np.bool_)
+        kept[defined[behind <= back]] = True
+        return kept
 
     # -- state ---------------------------------------------------------------------------------------
 

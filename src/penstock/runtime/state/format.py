@@ -24,7 +24,7 @@ import pyarrow.ipc
 from penstock.errors import StateError
 
 # Raise it whenever the same state would be saved otherwise: another form of a stage's rows counts.
-VERSION = 1
+VERSION = 2
 
 _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")

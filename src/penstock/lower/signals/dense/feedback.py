@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.kernels.cells import Cell
+from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U8, Value, Var, const
 from penstock.lower.machine import machine_type
 from penstock.lower.scope import choose
@@ -12,28 +13,25 @@ from penstock.lower.signals.dense.bodies import lowering_at
 from penstock.lower.signals.dense.memory import Array
 from penstock.lower.signals.dense.plan import Need
 from penstock.lower.signals.dense.positions import marks_of
+from penstock.lower.signals.dense.recent import Recent, recent_results
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer
-from penstock.temporal.nodes import Feedback, Object, past
+from penstock.temporal.nodes import Feedback, Object, Own, past
 
-_IN_REGISTERS = 8  # so many past results are kept there; older ones are read from memory
-
-
-@dataclass(frozen=True, slots=True)
-class _Past:
-    """Past results of a feedback: the latest ones in variables."""
-
-    values: list[Var]
-    valid: list[Var]
+_IN_REGISTERS = 8  # so many past results are kept there; where more are read, all lie in a ring
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The results that outlive a block: parameters, and how many entries before the next block's first are kept."""
+    """The results that outlive a block: parameters, and how many entries before the next block's first are kept.
+
+    In front lie the last `recent` results that are defined, the latest one last: a mark where there is none does not count.
+    """
 
     values: Array
     valid: Array
     kept: int
+    recent: int
 
 
 def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
@@ -42,12 +40,14 @@ def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
     machine = machine_type(this.schema.types[0])
     assert machine is not None
     values, valid = k.buffer("history", machine), k.buffer("history_valid", U8)
-    return History(Array(values, need.past), Array(valid, need.past), need.past + need.future)
+    recent = max(each.back for each in body.own)
+    head = recent + need.past
+    return History(Array(values, head), Array(valid, head), head + need.future, recent)
 
 
 def history_need(need: Need, body: Feedback) -> Need:
-    """What others read of the results, and what it reads of them itself."""
-    furthest = max(each.back for each in body.own)
+    """What others read of the results, what it reads of them itself by their time, and the one that holds on."""
+    furthest = max(1, *(each.shift for each in body.own))
     return Need(max(need.past, furthest - need.future), need.future)
 
 
@@ -55,7 +55,7 @@ def carry(writer: Writer, name: str, history: History) -> None:
     """Move the results that the next block reads to where it reads them."""
     k = writer.k
     moved = [history.values.buffer, *([history.valid.buffer] if writer.plan.nulls[name] else [])]
-    with k.for_(0, history.kept, "j") as j:
+    with k.for_(history.recent, history.kept, "j") as j:
         for buffer in moved:
             k.store(buffer, j, buffer[j + writer.count])
 
@@ -69,22 +69,55 @@ def write_feedback(writer: Writer, this: Object, body: Feedback, history: Histor
     k, values = writer.k, history.values
     valid = history.valid if name in writer.plan.nulls[this.name] else None
     start = const(need.future, I64)
-    recent = _recent(writer, body, start, values, valid)
+    recent = recent_results(k, values.buffer, history.recent, _IN_REGISTERS)
+    held, held_valid = _last(k, values, valid, start)
     with k.for_(start, writer.count + need.future, "e") as entry:
-        own = {past(i): _own(each.back, entry, recent, values, valid) for i, each in enumerate(body.own)}
+        own = {past(i): _own(each, entry, recent, values, valid) for i, each in enumerate(body.own)}
         states = [states_at(writer, group, Here(1, entry)) for group in writer.plan.groups[this.name]]
         lowering = lowering_at(writer, this, body, Here(1, entry), states, own)
         cell = lowering.bind(lowering.lower_as(writer.plan.fields[this.name][0].expr, this.schema.types[0]))
-        mark = writer.mark(this.name, entry)
+        mark, defined = writer.mark(this.name, entry), cell.valid
         if mark is not None:
             # Between and after its samples a feedback keeps its last result.
-            cell = choose(k.var("mark", mark), cell, _own(1, entry, recent, values, valid))
-        _remember(writer, recent, values, valid, entry, cell)
+            at_mark = k.var("mark", mark)
+            defined = at_mark if cell.valid is None else at_mark & cell.valid
+            cell = choose(at_mark, cell, Cell(held, None if held_valid is None else held_valid.ne(0)))
+        recent.push(cell.value, None if defined is None else k.var("defined", defined))
+        _remember(k, values, valid, entry, cell, (held, held_valid))
+    recent.leave()
     for group in writer.plan.groups[this.name]:
         release(writer, group)
     writer.stored[this.name] = Stored(
         {name: values}, {} if valid is None else {name: _shown(writer, this, valid)}
     )
+
+
+def _last(k: KernelBuilder, values: Array, valid: Array | None, start: Value) -> tuple[Var, Var | None]:
+    """The result that holds when a block begins."""
+    return k.var("held", values[start - 1]), None if valid is None else k.var("held_ok", valid[start - 1])
+
+
+def _own(own: Own, entry: Value, recent: Recent, values: Array, valid: Array | None) -> Cell:
+    if own.back:
+        return Cell(recent.ago(own.back))
+    return Cell(values[entry - own.shift], None if valid is None else valid[entry - own.shift].ne(0))
+
+
+def _remember(
+    k: KernelBuilder,
+    values: Array,
+    valid: Array | None,
+    entry: Value,
+    cell: Cell,
+    held: tuple[Var, Var | None],
+) -> None:
+    k.store(values.buffer, values.place(entry), cell.value)
+    k.set(held[0], cell.value)
+    if valid is None or held[1] is None:
+        return
+    flag = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
+    k.store(valid.buffer, valid.place(entry), flag)
+    k.set(held[1], flag)
 
 
 def _shown(writer: Writer, this: Object, valid: Array) -> Array:
@@ -99,35 +132,3 @@ def _shown(writer: Writer, this: Object, valid: Array) -> Array:
         there = valid[entry].ne(0) & (writer.position(entry) >= first)
         k.store(shown.buffer, shown.place(entry), there.to(U8))
     return shown
-
-
-def _recent(writer: Writer, body: Feedback, start: Value, values: Array, valid: Array | None) -> _Past:
-    k = writer.k
-    depth = min(max(1, *(each.back for each in body.own)), _IN_REGISTERS)
-    kept = [k.var("past", values[start - back]) for back in range(1, depth + 1)]
-    flags = [] if valid is None else [k.var("past_ok", valid[start - back]) for back in range(1, depth + 1)]
-    return _Past(kept, flags)
-
-
-def _own(back: int, entry: Value, recent: _Past, values: Array, valid: Array | None) -> Cell:
-    if back <= len(recent.values):
-        flag = recent.valid[back - 1].ne(0) if recent.valid else None
-        return Cell(recent.values[back - 1], flag)
-    return Cell(values[entry - back], None if valid is None else valid[entry - back].ne(0))
-
-
-def _remember(
-    writer: Writer, recent: _Past, values: Array, valid: Array | None, entry: Value, cell: Cell
-) -> None:
-    k = writer.k
-    k.store(values.buffer, values.place(entry), cell.value)
-    for newer, older in zip(reversed(recent.values[:-1]), reversed(recent.values[1:]), strict=True):
-        k.set(older, newer)
-    k.set(recent.values[0], cell.value)
-    if valid is None:
-        return
-    flag = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
-    k.store(valid.buffer, valid.place(entry), flag)
-    for newer, older in zip(reversed(recent.valid[:-1]), reversed(recent.valid[1:]), strict=True):
-        k.set(older, newer)
-    k.set(recent.valid[0], flag)

@@ -173,7 +173,10 @@ class Plan:
         types = reduced_types(body, self.schemas)
         cells = self._scratch_reduced(KernelBuilder("scratch"), this.name, len(types))
         nullable = [at(i, name) for i, each in enumerate(body.accesses) for name in self.nulls[each.source]]
-        nullable += [past(i) for i in range(len(body.own))] if isinstance(body, Feedback) else []
+        if isinstance(
+            body, Feedback
+        ):  # the result at some time may be none; so many samples ago there is one
+            nullable += [past(i) for i, each in enumerate(body.own) if not each.back]
         known = Certain(
             scope(body, self.schemas, this.schema.types[0]),
             frozenset(nullable),
@@ -208,7 +211,7 @@ class Plan:
                 known[at(i, column.name)] = column.type, column.name in self.nulls[access.source]
         if isinstance(body, Feedback):
             dtype = pa.float64() if isinstance(body.initial, float) else pa.int64()
-            known |= {past(i): (dtype, own_null) for i in range(len(body.own))}
+            known |= {past(i): (dtype, own_null and not each.back) for i, each in enumerate(body.own)}
         return _ScratchCells(known)
 
     def _scratch_reduced(self, k: KernelBuilder, name: str, count: int) -> list[Cell]:

@@ -136,7 +136,7 @@ class _Scale:
                 return Expression(self._accesses(accesses), self._reductions(reductions), fields)
             case Feedback(accesses=accesses, reductions=reductions, fields=fields, own=own, initial=initial):
                 past = tuple(
-                    Own(each.back or self._whole(each.shift, "a shift of past results")) for each in own
+                    Own(each.back, self._whole(each.shift, "a shift of past results")) for each in own
                 )
                 return Feedback(self._accesses(accesses), self._reductions(reductions), fields, past, initial)
             case Resample() as body:

@@ -1,0 +1,87 @@
+"""One clock for both sides of a join: times of a coarser unit are read in the finer one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from penstock.errors import SchemaMismatchError, WindowError
+from penstock.expr import nodes as ex
+from penstock.plan.nodes import Filter, Plan, Project, Source
+from penstock.plan.schema import schema_of, time_of
+from penstock.types.time import NANOSECONDS, Time
+
+
+def on_one_clock(first: Plan, second: Plan) -> tuple[Plan, Plan]:
+    """Let both sides count time alike: in the finer unit, where one side only says so in the type of its column.
+
+    What has counted in its own unit already, windows for example, stays as it is and is refused.
+    """
+    for which, plan in (("left", first), ("right", second)):
+        if time_of(plan).column not in schema_of(plan).names:
+            raise WindowError(f"the {which} rows of a join have no time any more; keep their time column")
+    one, other = time_of(first), time_of(second)
+    if _alike(one, other):
+        return first, second
+    finer = min(one, other, key=_length)
+    both = [_read_as(each, finer.type) for each in (first, second)]
+    if both[0] is None or both[1] is None or not _alike(time_of(both[0]), time_of(both[1])):
+        raise SchemaMismatchError(
+            f"the time columns {one.column!r} ({one.type}) and {other.column!r} ({other.type}) of a join count "
+            "differently; cast one of them in its table, or where its stream is declared"
+        )
+    return both[0], both[1]
+
+
+def _alike(one: Time, other: Time) -> bool:
+    return (one.type, one.unit) == (other.type, other.unit)
+
+
+def _length(time: Time) -> int:
+    return NANOSECONDS.get(time.unit or "", 0)
+
+
+def _read_as(plan: Plan, dtype: pa.DataType) -> Plan | None:
+    """Read a plan's times in a finer type of the same zone, if nobody has looked at them."""
+    time = time_of(plan)
+    if time.type == dtype:
+        return plan
+    match plan:
+        case Source() if not time.implied and _is_finer(dtype, time.type):
+            return _finer(plan, dtype)
+        case Filter(input=below, predicate=predicate) if not _reads(predicate, time.column):
+            inner = _read_as(below, dtype)
+            return inner and replace(plan, input=inner)
+        case Project(input=below, fields=fields) if _passes(fields, time_of(below).column, time.column):
+            inner = _read_as(below, dtype)
+            return inner and replace(plan, input=inner)
+        case _:
+            return None
+
+
+def _is_finer(dtype: pa.DataType, other: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(dtype) and pa.types.is_timestamp(other) and dtype.tz == other.tz)
+
+
+def _finer(source: Source, dtype: pa.DataType) -> Source:
+    time, place = source.time, source.schema.get_field_index(source.time.column)
+    assert time.unit is not None
+    return replace(
+        source,
+        schema=source.schema.set(place, pa.field(time.column, dtype)),
+        time=replace(time, type=dtype, unit=dtype.unit),
+        lateness=source.lateness * (NANOSECONDS[time.unit] // NANOSECONDS[dtype.unit]),
+    )
+
+
+def _reads(expr: ex.Expr, name: str) -> bool:
+    return ex.Column(name) in ex.walk(expr)
+
+
+def _passes(fields: tuple[ex.Field, ...], before: str, after: str) -> bool:
+    """Tell whether the time goes through as it is, and nothing else is made of it."""
+    return all(
+        each.expr == ex.Column(before) if each.name == after else not _reads(each.expr, before)
+        for each in fields
+    )
