@@ -35,13 +35,15 @@ from penstock.kernels.swag.count_rows import (
     short_rows,
     two_passes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, light
-from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
+from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, fold_streams, light
+from penstock.kernels.swag.slide import CountSlide, Emit, Scratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 
 # Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
 _SHORTEST, _MOST_PANES = 4, 2048
+# Panes read at once, each of at least so many rows: see docs/decisions/0078.
+STREAMS, _WORTH_STREAMS = 4, 32
 
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -123,9 +125,35 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames that share no rows."""
-    with slide.k.for_(slide.begin, slide.end, "f") as f:
-        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+    k = slide.k
+    _each_reduced(slide, slide.begin, k.var("count", slide.end - slide.begin), slide.size, slide.emit)
     return ()
+
+
+def _each_reduced(slide: CountSlide, first: Value, count: Value, rows: int, use: Emit) -> None:
+    """Reduce the first `rows` of each pane, of several at once that lie far apart; then of the few panes left."""
+    k, streams = slide.k, _streams(slide, rows)
+    each = k.var("each", count.div(streams))
+    with k.for_(0, each, "i", scalar=True) as i:
+        panes = [k.var("pane", first + (i + each * stream)) for stream in range(streams)]
+        for pane, states in zip(panes, _side_by_side(slide, panes, rows), strict=True):
+            use(pane, states)
+    if streams > 1:
+        with k.for_(first + each * streams, first + count, "pane", scalar=True) as pane:
+            use(pane, *_side_by_side(slide, [pane], rows))
+
+
+def _side_by_side(slide: CountSlide, panes: Sequence[Value], rows: int) -> Sequence[States]:
+    """Reduce the first rows of panes, in turns, in an order that is the same for one pane as for several."""
+    k = slide.k
+    streams = [(slide.identities("reduced"), k.var("start", pane * slide.every)) for pane in panes]
+    fold_streams(slide, streams, rows)
+    return [states for states, _ in streams]
+
+
+def _streams(slide: CountSlide, rows: int) -> int:
+    """How many panes are read at once: processors read several streams faster than one, if they wait for memory."""
+    return STREAMS if rows >= _WORTH_STREAMS and light(slide.monoids) else 1
 
 
 def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -229,16 +257,34 @@ class _PaneChunk:
     def __init__(self, slide: CountSlide, frames: int) -> None:
         self.slide, self.frames, k = slide, frames, slide.k
         self.many, self.rest = divmod(slide.size, slide.every)
+        self.streams = not self.rest and _streams(slide, slide.every) > 1
         self.whole = slide.local("pane", frames + self.many + VECTORS)
         self.heads = slide.local("head", frames + 1)
         with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, _reduced(slide, (slide.begin + p) * slide.every, slide.every))
+            slide.store(self.whole, p, self._pane(slide.begin + p))
         if self.rest:
             last = k.var("last", slide.begin + (self.many - 1))
             slide.store(self.heads, 0, _reduced(slide, last * slide.every, self.rest))
 
+    def _pane(self, pane: Value) -> States:
+        slide = self.slide
+        if self.streams:
+            return _side_by_side(slide, [pane], slide.every)[0]
+        return _reduced(slide, pane * slide.every, slide.every)
+
     def filled(self, first: Value, count: Value) -> CountSlide:
         """Reduce `count` panes, those that enter frame by frame, and move over all as over rows."""
+        self._enter_far_apart(first, count) if self.streams else self._enter(first, count)
+        over = self.slide.over(self.whole, self.many, lambda i, states: self._frame(first, i, states))
+        return replace(over, begin=const(0, I64), end=count)
+
+    def _enter_far_apart(self, first: Value, count: Value) -> None:
+        slide = self.slide
+        entering = slide.k.var("entering", first + (self.many - 1))
+        keep = lambda pane, states: slide.store(self.whole, pane - first, states)  # noqa: E731 - a closure of one line
+        _each_reduced(slide, entering, count, slide.every, keep)
+
+    def _enter(self, first: Value, count: Value) -> None:
         k, slide, many = self.slide.k, self.slide, self.many
         reduced = few_rows if slide.every <= LANES else _reduced  # short panes make vectors side by side
         with k.for_(0, count, "i", scalar=slide.every > LANES) as i:
@@ -248,8 +294,6 @@ class _PaneChunk:
                 states = slide.merged(slide.load(self.heads, i), states)
                 slide.store(self.heads, i + 1, reduced(slide, row + (slide.every - self.rest), self.rest))
             slide.store(self.whole, i + (many - 1), states)
-        over = slide.over(self.whole, many, lambda i, states: self._frame(first, i, states))
-        return replace(over, begin=const(0, I64), end=count)
 
     def _frame(self, first: Value, i: Value, states: Sequence[Values]) -> None:
         slide = self.slide
