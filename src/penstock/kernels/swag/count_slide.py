@@ -38,7 +38,7 @@ from penstock.kernels.swag.count_rows import (
 from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, fold_streams, light
 from penstock.kernels.swag.slide import CountSlide, Emit, Scratch, States, scratch
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I64, Value, Var, const, minimum, select
+from penstock.loop.nodes import I64, Const, Value, Var, const, minimum, select
 
 # Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
 _SHORTEST, _MOST_PANES = 4, 2048
@@ -138,9 +138,13 @@ def _each_reduced(slide: CountSlide, first: Value, count: Value, rows: int, use:
         panes = [k.var("pane", first + (i + each * stream)) for stream in range(streams)]
         for pane, states in zip(panes, _side_by_side(slide, panes, rows), strict=True):
             use(pane, states)
-    if streams > 1:
-        with k.for_(first + each * streams, first + count, "pane", scalar=True) as pane:
-            use(pane, *_side_by_side(slide, [pane], rows))
+    if streams > 1 and not (isinstance(count, Const) and int(count.value) % streams == 0):
+        _one_by_one(slide, first + each * streams, first + count, rows, use)
+
+
+def _one_by_one(slide: CountSlide, begin: Value, end: Value, rows: int, use: Emit) -> None:
+    with slide.k.for_(begin, end, "pane", scalar=True) as pane:
+        use(pane, *_side_by_side(slide, [pane], rows))
 
 
 def _side_by_side(slide: CountSlide, panes: Sequence[Value], rows: int) -> Sequence[States]:
@@ -282,7 +286,10 @@ class _PaneChunk:
         slide = self.slide
         entering = slide.k.var("entering", first + (self.many - 1))
         keep = lambda pane, states: slide.store(self.whole, pane - first, states)  # noqa: E731 - a closure of one line
-        _each_reduced(slide, entering, count, slide.every, keep)
+        if isinstance(count, Const):
+            _each_reduced(slide, entering, count, slide.every, keep)
+        else:  # the last chunk: so few panes are not worth what streams cost to compile
+            _one_by_one(slide, entering, entering + count, slide.every, keep)
 
     def _enter(self, first: Value, count: Value) -> None:
         k, slide, many = self.slide.k, self.slide, self.many

@@ -191,11 +191,20 @@ def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, sh
     check(subject, shape, count_slide, 2 * STREAMS + 3, begin=2)
 
 
-@pytest.mark.parametrize("shape", [(160, 160), (320, 160), (66, 33)], ids=str)
-def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("name", ["least", "least float", "float sum"])
+def test_chunks_of_panes_are_read_side_by_side(name: str) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    check(subject, (64, 32), count_slide, CHUNK + STREAMS + 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "many"), [((160, 160), 11), ((320, 160), 11), ((64, 32), CHUNK + 11)], ids=str
+)
+def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(
+    shape: tuple[int, int], many: int
+) -> None:
     subject = next(each for each in SUBJECTS if each.name == "float sum")
     size, every = shape
-    many = 2 * STREAMS + 3
     values = subject.rows((many - 1) * every + size, seed=1)
     whole = totals(subject, shape, values, 0, many)
     for begin, end in ((0, 1), (1, many), (STREAMS, many - 1), (many - 1, many)):
