@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.count_panes import PaneChunk, each_reduced, reduced
 from penstock.kernels.swag.count_rows import (
     CHUNK,
     VECTORS,
@@ -35,15 +36,13 @@ from penstock.kernels.swag.count_rows import (
     short_rows,
     two_passes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, fold_streams, light
-from penstock.kernels.swag.slide import CountSlide, Emit, Scratch, States, scratch
+from penstock.kernels.swag.fold import LONGEST_CHAIN, light
+from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I64, Const, Value, Var, const, minimum, select
+from penstock.loop.nodes import I64, Value, Var, const, minimum, select
 
 # Panes of so few rows cost as much as what is done with them, and so many of a frame stay in the cache.
 _SHORTEST, _MOST_PANES = 4, 2048
-# Panes read at once, each of at least so many rows: see docs/decisions/0078.
-STREAMS, _WORTH_STREAMS = 4, 32
 
 
 def count_slide(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -125,39 +124,10 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames that share no rows."""
-    k = slide.k
-    _each_reduced(slide, slide.begin, k.var("count", slide.end - slide.begin), slide.size, slide.emit)
+    count = slide.k.var("count", slide.end - slide.begin)
+    emit = lambda f, parts: slide.emit(f, parts[0])  # noqa: E731 - a closure of one line
+    each_reduced(slide, slide.begin, count, [(0, slide.size)], emit)
     return ()
-
-
-def _each_reduced(slide: CountSlide, first: Value, count: Value, rows: int, use: Emit) -> None:
-    """Reduce the first `rows` of each pane, of several at once that lie far apart; then of the few panes left."""
-    k, streams = slide.k, _streams(slide, rows)
-    each = k.var("each", count.div(streams))
-    with k.for_(0, each, "i", scalar=True) as i:
-        panes = [k.var("pane", first + (i + each * stream)) for stream in range(streams)]
-        for pane, states in zip(panes, _side_by_side(slide, panes, rows), strict=True):
-            use(pane, states)
-    if streams > 1 and not (isinstance(count, Const) and int(count.value) % streams == 0):
-        _one_by_one(slide, first + each * streams, first + count, rows, use)
-
-
-def _one_by_one(slide: CountSlide, begin: Value, end: Value, rows: int, use: Emit) -> None:
-    with slide.k.for_(begin, end, "pane", scalar=True) as pane:
-        use(pane, *_side_by_side(slide, [pane], rows))
-
-
-def _side_by_side(slide: CountSlide, panes: Sequence[Value], rows: int) -> Sequence[States]:
-    """Reduce the first rows of panes, in turns, in an order that is the same for one pane as for several."""
-    k = slide.k
-    streams = [(slide.identities("reduced"), k.var("start", pane * slide.every)) for pane in panes]
-    fold_streams(slide, streams, rows)
-    return [states for states, _ in streams]
-
-
-def _streams(slide: CountSlide, rows: int) -> int:
-    """How many panes are read at once: processors read several streams faster than one, if they wait for memory."""
-    return STREAMS if rows >= _WORTH_STREAMS and light(slide.monoids) else 1
 
 
 def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -180,7 +150,7 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over chunks of frames: reduce the panes that enter, then join the few panes of each frame."""
     k = slide.k
-    chunk = _PaneChunk(slide, CHUNK)
+    chunk = PaneChunk(slide, CHUNK)
     runs = Runs(slide, chunk.many)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first > CHUNK):
@@ -212,7 +182,7 @@ def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
         entering.hand_on()
         k.set(block, block + count)
     with k.for_(block, slide.end, "f") as f:
-        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+        slide.emit(f, reduced(slide, f * slide.every, slide.size))
     return blocks.needs
 
 
@@ -253,67 +223,6 @@ class _Entering:
         with k.for_(0, ahead, "i") as i:
             slide.store(self.memory, i, slide.load(self.memory, i + self.span))
         k.set(self.ready, ahead)
-
-
-class _PaneChunk:
-    """The panes of a chunk of frames, and the heads of those after them, each one place on."""
-
-    def __init__(self, slide: CountSlide, frames: int) -> None:
-        self.slide, self.frames, k = slide, frames, slide.k
-        self.many, self.rest = divmod(slide.size, slide.every)
-        self.streams = not self.rest and _streams(slide, slide.every) > 1
-        self.whole = slide.local("pane", frames + self.many + VECTORS)
-        self.heads = slide.local("head", frames + 1)
-        with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, self._pane(slide.begin + p))
-        if self.rest:
-            last = k.var("last", slide.begin + (self.many - 1))
-            slide.store(self.heads, 0, _reduced(slide, last * slide.every, self.rest))
-
-    def _pane(self, pane: Value) -> States:
-        slide = self.slide
-        if self.streams:
-            return _side_by_side(slide, [pane], slide.every)[0]
-        return _reduced(slide, pane * slide.every, slide.every)
-
-    def filled(self, first: Value, count: Value) -> CountSlide:
-        """Reduce `count` panes, those that enter frame by frame, and move over all as over rows."""
-        self._enter_far_apart(first, count) if self.streams else self._enter(first, count)
-        over = self.slide.over(self.whole, self.many, lambda i, states: self._frame(first, i, states))
-        return replace(over, begin=const(0, I64), end=count)
-
-    def _enter_far_apart(self, first: Value, count: Value) -> None:
-        slide = self.slide
-        entering = slide.k.var("entering", first + (self.many - 1))
-        keep = lambda pane, states: slide.store(self.whole, pane - first, states)  # noqa: E731 - a closure of one line
-        if isinstance(count, Const):
-            _each_reduced(slide, entering, count, slide.every, keep)
-        else:  # the last chunk: so few panes are not worth what streams cost to compile
-            _one_by_one(slide, entering, entering + count, slide.every, keep)
-
-    def _enter(self, first: Value, count: Value) -> None:
-        k, slide, many = self.slide.k, self.slide, self.many
-        reduced = few_rows if slide.every <= LANES else _reduced  # short panes make vectors side by side
-        with k.for_(0, count, "i", scalar=slide.every > LANES) as i:
-            row = k.var("row", (first + i + (many - 1)) * slide.every + self.rest)
-            states = reduced(slide, row, slide.every - self.rest)
-            if self.rest:
-                states = slide.merged(slide.load(self.heads, i), states)
-                slide.store(self.heads, i + 1, reduced(slide, row + (slide.every - self.rest), self.rest))
-            slide.store(self.whole, i + (many - 1), states)
-
-    def _frame(self, first: Value, i: Value, states: Sequence[Values]) -> None:
-        slide = self.slide
-        whole = slide.merged(states, slide.load(self.heads, i + 1)) if self.rest else states
-        slide.emit(slide.k.var("f", first + i), whole)
-
-    def hand_on(self) -> None:
-        """Put what the next chunk begins with where it looks for it."""
-        k, slide = self.slide.k, self.slide
-        with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, slide.load(self.whole, p + self.frames))
-        if self.rest:
-            slide.store(self.heads, 0, slide.load(self.heads, self.frames))
 
 
 def panes(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -361,14 +270,14 @@ class _Panes:
 
     def fill(self, place: Value, pane: Value) -> States:
         """Reduce a pane into a slot."""
-        states = _reduced(self.slide, pane * self.slide.every, self.slide.every)
+        states = reduced(self.slide, pane * self.slide.every, self.slide.every)
         self.slide.store(self.slots, place, states)
         return states
 
     def take_head(self, pane: Value) -> None:
         """Reduce the first rows of a pane, those that end a frame."""
         if self.rest:
-            self.slide.assign(self.head, _reduced(self.slide, pane * self.slide.every, self.rest))
+            self.slide.assign(self.head, reduced(self.slide, pane * self.slide.every, self.rest))
 
     def with_head(self, states: Sequence[Values]) -> Sequence[Values]:
         return self.slide.merged(states, self.head) if self.rest else states
@@ -376,7 +285,7 @@ class _Panes:
     def complete(self, place: Value | int, pane: Value) -> States:
         """Reduce the rows of a pane after its head, and put the whole pane into a slot."""
         every = self.slide.every
-        states = _reduced(self.slide, pane * every + self.rest, every - self.rest)
+        states = reduced(self.slide, pane * every + self.rest, every - self.rest)
         if self.rest:
             states = self.slide.merged(self.head, states)
         self.slide.store(self.slots, place, states)
@@ -390,10 +299,3 @@ class _Panes:
             place = k.var("place", const(self.many - 1, I64) - distance)
             slide.assign(front, slide.merged(slide.load(self.slots, place), front))
             slide.store(self.slots, place, front)
-
-
-def _reduced(slide: CountSlide, start: Value, count: int) -> States:
-    """Reduce rows to new states."""
-    states = slide.identities("reduced")
-    fold_known(slide, states, slide.k.var("start", start), count)
-    return states

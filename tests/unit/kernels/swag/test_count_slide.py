@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.kernels.swag import count_rows, plain
+from penstock.kernels.swag.count_panes import STREAMS
 from penstock.kernels.swag.count_rows import CHUNK, lanes, longest_chain, running, short_rows, two_passes
 from penstock.kernels.swag.count_slide import (
-    STREAMS,
     apart,
     count_slide,
     form_of,
@@ -192,13 +192,16 @@ def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, sh
 
 
 @pytest.mark.parametrize("name", ["least", "least float", "float sum"])
-def test_chunks_of_panes_are_read_side_by_side(name: str) -> None:
+@pytest.mark.parametrize("shape", [(64, 32), (90, 36)], ids=str)
+def test_chunks_of_panes_are_read_side_by_side(name: str, shape: tuple[int, int]) -> None:
     subject = next(each for each in SUBJECTS if each.name == name)
-    check(subject, (64, 32), count_slide, CHUNK + STREAMS + 1)
+    check(subject, shape, count_slide, CHUNK + STREAMS + 1)
 
 
 @pytest.mark.parametrize(
-    ("shape", "many"), [((160, 160), 11), ((320, 160), 11), ((64, 32), CHUNK + 11)], ids=str
+    ("shape", "many"),
+    [((160, 160), 11), ((320, 160), 11), ((64, 32), CHUNK + 11), ((90, 36), CHUNK + 11)],
+    ids=str,
 )
 def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(
     shape: tuple[int, int], many: int
