@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.kernels.monoids import Values
-from penstock.kernels.swag.count_rows import VECTORS, few_rows
+from penstock.kernels.swag.count_rows import LONG_PANE, VECTORS, few_rows
 from penstock.kernels.swag.fold import fold_known, fold_streams, light
 from penstock.kernels.swag.slide import CountSlide, States
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Const, Value, const
 
-# Panes read at once, each of at least so many rows: see docs/decisions/0078.
-STREAMS, _WORTH_STREAMS = 4, 16
+STREAMS = 4  # panes that are read at once, if they are long
 Pieces = Sequence[tuple[int, int]]  # of a pane: after how many rows, and how many
 Use = Callable[[Value, Sequence[States]], None]
 
@@ -61,7 +60,7 @@ def _streamed(slide: CountSlide, panes: Sequence[Value], offset: int, rows: int)
 def _streams(slide: CountSlide) -> int:
     """How many panes are read at once: processors read several streams faster than one, if they wait for memory."""
     rows = min(slide.size, slide.every)
-    return STREAMS if rows >= _WORTH_STREAMS and light(slide.monoids) else 1
+    return STREAMS if rows >= LONG_PANE and light(slide.monoids) else 1
 
 
 class PaneChunk:

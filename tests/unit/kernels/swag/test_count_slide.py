@@ -250,6 +250,8 @@ def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> Non
         ("least", (1024, 2), long_panes),
         ("least", (1026, 4), panes),
         ("least", (2048, 8), panes),
+        ("float sum", (1024, 16), short_panes),
+        ("float sum", (1040, 16), panes),
         ("last float", (8, 3), panes),
     ],
 )
