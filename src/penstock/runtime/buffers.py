@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
+from penstock.runtime.recycled import LARGEST, SMALLEST, block_of
 
 _LARGE, _TOO_LARGE = 1 << 16, 1 << 25  # bytes
 
@@ -56,9 +57,12 @@ def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
     from the system cost more than what most kernels do with them.
     """
     dtype = np.dtype(dtype)
-    if count * dtype.itemsize < _LARGE:
+    size = count * dtype.itemsize
+    if size < _LARGE:
         return np.empty(count, dtype)
-    return np.frombuffer(pa.allocate_buffer(count * dtype.itemsize), dtype)
+    if SMALLEST <= size <= LARGEST:
+        return block_of(size).view(dtype)
+    return np.frombuffer(pa.allocate_buffer(size), dtype)
 
 
 def packed(flags: np.ndarray) -> pa.Buffer:

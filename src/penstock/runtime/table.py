@@ -17,6 +17,12 @@ from penstock.runtime.buffers import filled, words_per_cell
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
 
+_FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
+
+# Bytes, besides what allocators put between arrays: large arrays begin at the same place of a page. The states of a key would
+# lie in the same set of the nearest cache, where processors that guess the way from the address take one for another.
+_APART = 25 * 64
+
 
 @dataclass(frozen=True)
 class StateSpec:
@@ -84,7 +90,7 @@ class PaneTable:
         self.capacity = slots
         self.panes = np.zeros(slots, np.int64)
         self.pane_buckets = np.zeros(bucket_count(slots), np.int32)
-        self.states = [filled(each.type, each.identity, slots * keys.columns) for each in specs]
+        self.states = [_cells(place, each, slots * keys.columns) for place, each in enumerate(specs)]
         if self.sparse:
             self.head[SLOTS] = 1  # one row, whose columns are (pane, key) pairs
 
@@ -159,6 +165,11 @@ class PaneTable:
 
     def append(self, other: PaneTable, slots: np.ndarray) -> None:
         """Copy rows from a table with the same columns, of panes that we do not have."""
+        self.put_behind(other, slots)
+        self._resize_panes(self.capacity)
+
+    def put_behind(self, other: PaneTable, slots: np.ndarray) -> None:
+        """Copy rows as `append` does, but so that they are not found by their panes."""
         begin, end, columns = self.slots, self.slots + len(slots), self.keys.columns
         if end > self.capacity:
             self._reshape(self.keys, 1 << end.bit_length(), lambda old, new: _copy_rows(old, new, begin))
@@ -168,7 +179,6 @@ class PaneTable:
             its.reshape(-1, cells).take(slots, 0, own.reshape(-1, cells)[begin:end], "clip")
         self.panes[begin:end] = other.panes[slots]
         self.head[SLOTS] = end
-        self._resize_panes(self.capacity)
 
     def _reshape(
         self,
@@ -181,9 +191,7 @@ class PaneTable:
         for place, spec in enumerate(self.specs):
             words = words_per_cell(spec.type)
             before = self.states[place].reshape(self.capacity, before_columns, words)
-            after = filled(spec.type, spec.identity, capacity * keys.columns).reshape(
-                capacity, keys.columns, words
-            )
+            after = _cells(place, spec, capacity * keys.columns).reshape(capacity, keys.columns, words)
             move(before[: self.slots], after[: self.slots])
             self.states[place] = after.ravel()
         self.keys = keys
@@ -197,12 +205,30 @@ class PaneTable:
 
     def drop(self, finished: np.ndarray) -> None:
         """Forget the slots for which `finished` is true."""
-        kept = np.flatnonzero(~finished)
+        gone = np.flatnonzero(finished)
+        if _FEW * len(gone) <= self.slots and self.capacity <= _FEW * self.slots:
+            self._drop_few(gone)
+        else:
+            self._drop_many(np.flatnonzero(~finished))
+
+    def _drop_few(self, gone: np.ndarray) -> None:
+        """Let the last slots take the places of those that go: a copy of all others would be mostly of fresh pages."""
+        end = self.slots - len(gone)
+        holes, movers = gone[gone < end], np.setdiff1d(np.arange(end, self.slots), gone)
+        for state, spec in zip(self.states, self.specs, strict=True):
+            rows = state.reshape(self.capacity, -1)
+            rows[holes] = rows[movers]
+            rows[end : self.slots] = spec.identity
+        self.panes[holes] = self.panes[movers]
+        self.head[SLOTS] = end
+        self._resize_panes(self.capacity)
+
+    def _drop_many(self, kept: np.ndarray) -> None:
         capacity = max(2, 1 << len(kept).bit_length())
         for place, spec in enumerate(self.specs):
             words = words_per_cell(spec.type)
             before = self.states[place].reshape(self.capacity, self.keys.columns, words)
-            after = filled(spec.type, spec.identity, capacity * self.keys.columns)
+            after = _cells(place, spec, capacity * self.keys.columns)
             after.reshape(capacity, self.keys.columns, words)[: len(kept)] = before[kept]
             self.states[place] = after
         panes = self.panes[kept]
@@ -288,6 +314,13 @@ def continued(old: np.ndarray, spec: StateSpec) -> np.ndarray:
 
 def _word_type(spec: StateSpec) -> np.dtype:
     return filled(spec.type if spec.type != I128 else I64, 0, 0).dtype
+
+
+def _cells(place: int, spec: StateSpec, many: int) -> np.ndarray:
+    """Memory for the cells of the table's state at a place among all states."""
+    dtype = _word_type(spec)
+    apart = place * _APART // dtype.itemsize
+    return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 
 
 def _take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.ndarray:

@@ -328,7 +328,7 @@ def _lend(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] | None:
         return None
     for worker, other, slots in lent:
         if len(slots):
-            worker.absorb_slots(other, slots)
+            worker.borrow(other, slots)
     return held
 
 

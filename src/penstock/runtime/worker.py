@@ -222,6 +222,14 @@ class Worker:
         self.translate(fragments, other)
         self.add_fragments(fragments)
 
+    def borrow(self, other: Worker, slots: np.ndarray) -> None:
+        """Copy panes of another worker's that we do not have, until they are dropped: no row is looked up meanwhile."""
+        assert self.table is not None and other.table is not None
+        if self.same_columns(other):
+            self.table.put_behind(other.table, slots)
+        else:
+            self.absorb_slots(other, slots)
+
     def reset(self) -> None:
         """Start again with nothing: tables and texts of the past are let go."""
         self.table, self.rows = None, 0

@@ -26,6 +26,7 @@ from penstock.loop.nodes import I32, I64, Value, const, minimum
 
 CHUNK = 512  # frames of a chunk of short ones: their runs stay in the cache
 VECTORS = 32  # loops of a multiple of this many turns leave no rest to do one by one
+LONG_PANE = 16  # rows: so many are read faster in several streams than in one, see docs/decisions/0078
 _NARROWEST, _WIDEST = 4, 8  # groups of a pane
 STRETCH = 2048  # panes, a power of two: long enough to cost nothing, short enough for sums of floats
 _CACHE = 1 << 18  # bytes that stay near
@@ -39,10 +40,9 @@ def width_of(monoids: Sequence[Monoid]) -> int:
 
 def few_runs(slide: CountSlide, size: int) -> bool:
     """Whether frames have so few runs that joining them costs no more than stacks do, `size` being their rows or panes."""
-    width = width_of(slide.monoids)
-    most = (
-        5 * width * width // 4 if slide.every == 1 else 2 * width * width
-    )  # measured; panes take work of their own
+    square = width_of(slide.monoids) ** 2
+    # Measured. Panes take work of their own; those that wait for memory leave time to join more.
+    most = 5 * square // 4 if slide.every == 1 else 2 * square if slide.every < LONG_PANE else 4 * square
     return size <= most
 
 

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.count_panes import PaneChunk, each_reduced, reduced
 from penstock.kernels.swag.count_rows import (
     CHUNK,
     VECTORS,
@@ -35,7 +36,7 @@ from penstock.kernels.swag.count_rows import (
     short_rows,
     two_passes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, fold_known, light
+from penstock.kernels.swag.fold import LONGEST_CHAIN, light
 from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, Var, const, minimum, select
@@ -123,8 +124,9 @@ def _row_by_row(slide: CountSlide) -> Callable[[CountSlide], tuple[Scratch, ...]
 
 def apart(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over frames that share no rows."""
-    with slide.k.for_(slide.begin, slide.end, "f") as f:
-        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+    count = slide.k.var("count", slide.end - slide.begin)
+    emit = lambda f, parts: slide.emit(f, parts[0])  # noqa: E731 - a closure of one line
+    each_reduced(slide, slide.begin, count, [(0, slide.size)], emit)
     return ()
 
 
@@ -148,7 +150,7 @@ def running_panes(slide: CountSlide) -> tuple[Scratch, ...]:
 def short_panes(slide: CountSlide) -> tuple[Scratch, ...]:
     """Write the loop over chunks of frames: reduce the panes that enter, then join the few panes of each frame."""
     k = slide.k
-    chunk = _PaneChunk(slide, CHUNK)
+    chunk = PaneChunk(slide, CHUNK)
     runs = Runs(slide, chunk.many)
     first = k.var("first", slide.begin)
     with k.while_(slide.end - first > CHUNK):
@@ -180,7 +182,7 @@ def long_panes(slide: CountSlide) -> tuple[Scratch, ...]:
         entering.hand_on()
         k.set(block, block + count)
     with k.for_(block, slide.end, "f") as f:
-        slide.emit(f, _reduced(slide, f * slide.every, slide.size))
+        slide.emit(f, reduced(slide, f * slide.every, slide.size))
     return blocks.needs
 
 
@@ -221,48 +223,6 @@ class _Entering:
         with k.for_(0, ahead, "i") as i:
             slide.store(self.memory, i, slide.load(self.memory, i + self.span))
         k.set(self.ready, ahead)
-
-
-class _PaneChunk:
-    """The panes of a chunk of frames, and the heads of those after them, each one place on."""
-
-    def __init__(self, slide: CountSlide, frames: int) -> None:
-        self.slide, self.frames, k = slide, frames, slide.k
-        self.many, self.rest = divmod(slide.size, slide.every)
-        self.whole = slide.local("pane", frames + self.many + VECTORS)
-        self.heads = slide.local("head", frames + 1)
-        with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, _reduced(slide, (slide.begin + p) * slide.every, slide.every))
-        if self.rest:
-            last = k.var("last", slide.begin + (self.many - 1))
-            slide.store(self.heads, 0, _reduced(slide, last * slide.every, self.rest))
-
-    def filled(self, first: Value, count: Value) -> CountSlide:
-        """Reduce `count` panes, those that enter frame by frame, and move over all as over rows."""
-        k, slide, many = self.slide.k, self.slide, self.many
-        reduced = few_rows if slide.every <= LANES else _reduced  # short panes make vectors side by side
-        with k.for_(0, count, "i", scalar=slide.every > LANES) as i:
-            row = k.var("row", (first + i + (many - 1)) * slide.every + self.rest)
-            states = reduced(slide, row, slide.every - self.rest)
-            if self.rest:
-                states = slide.merged(slide.load(self.heads, i), states)
-                slide.store(self.heads, i + 1, reduced(slide, row + (slide.every - self.rest), self.rest))
-            slide.store(self.whole, i + (many - 1), states)
-        over = slide.over(self.whole, many, lambda i, states: self._frame(first, i, states))
-        return replace(over, begin=const(0, I64), end=count)
-
-    def _frame(self, first: Value, i: Value, states: Sequence[Values]) -> None:
-        slide = self.slide
-        whole = slide.merged(states, slide.load(self.heads, i + 1)) if self.rest else states
-        slide.emit(slide.k.var("f", first + i), whole)
-
-    def hand_on(self) -> None:
-        """Put what the next chunk begins with where it looks for it."""
-        k, slide = self.slide.k, self.slide
-        with k.for_(0, self.many - 1, "p") as p:
-            slide.store(self.whole, p, slide.load(self.whole, p + self.frames))
-        if self.rest:
-            slide.store(self.heads, 0, slide.load(self.heads, self.frames))
 
 
 def panes(slide: CountSlide) -> tuple[Scratch, ...]:
@@ -310,14 +270,14 @@ class _Panes:
 
     def fill(self, place: Value, pane: Value) -> States:
         """Reduce a pane into a slot."""
-        states = _reduced(self.slide, pane * self.slide.every, self.slide.every)
+        states = reduced(self.slide, pane * self.slide.every, self.slide.every)
         self.slide.store(self.slots, place, states)
         return states
 
     def take_head(self, pane: Value) -> None:
         """Reduce the first rows of a pane, those that end a frame."""
         if self.rest:
-            self.slide.assign(self.head, _reduced(self.slide, pane * self.slide.every, self.rest))
+            self.slide.assign(self.head, reduced(self.slide, pane * self.slide.every, self.rest))
 
     def with_head(self, states: Sequence[Values]) -> Sequence[Values]:
         return self.slide.merged(states, self.head) if self.rest else states
@@ -325,7 +285,7 @@ class _Panes:
     def complete(self, place: Value | int, pane: Value) -> States:
         """Reduce the rows of a pane after its head, and put the whole pane into a slot."""
         every = self.slide.every
-        states = _reduced(self.slide, pane * every + self.rest, every - self.rest)
+        states = reduced(self.slide, pane * every + self.rest, every - self.rest)
         if self.rest:
             states = self.slide.merged(self.head, states)
         self.slide.store(self.slots, place, states)
@@ -339,10 +299,3 @@ class _Panes:
             place = k.var("place", const(self.many - 1, I64) - distance)
             slide.assign(front, slide.merged(slide.load(self.slots, place), front))
             slide.store(self.slots, place, front)
-
-
-def _reduced(slide: CountSlide, start: Value, count: int) -> States:
-    """Reduce rows to new states."""
-    states = slide.identities("reduced")
-    fold_known(slide, states, slide.k.var("start", start), count)
-    return states

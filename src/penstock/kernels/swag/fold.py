@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from penstock.kernels.monoids import Monoid
 from penstock.kernels.swag.slide import Aggregation, States
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import Operand, Value, minimum
+from penstock.loop.nodes import I64, Operand, Value, const, minimum
+
+Streams = Sequence[tuple[States, Value]]  # states, and the first of the rows that enter them
 
 _LANE_BITS = 3
 LONGEST_CHAIN = 8192  # plain additions of floats, one after another: off by at most 1e-12 of what is added
@@ -35,7 +37,7 @@ def fold_rows(part: Aggregation, states: States, start: Value, count: Value) -> 
     if _in_lanes(part.monoids):
         with k.while_(count - done >= _WORTH_LANES):
             groups = k.var("groups", minimum((count - done) >> _LANE_BITS, _CHUNK // LANES))
-            _lanes(part, states, k.var("first", start + done), groups)
+            _lanes(part, [(states, k.var("first", start + done))], groups)
             k.set(done, done + groups * LANES)
     with k.for_(done, count, "r") as r:
         part.step(states, k.var("row", start + r))
@@ -43,18 +45,28 @@ def fold_rows(part: Aggregation, states: States, start: Value, count: Value) -> 
 
 def fold_known(part: Aggregation, states: States, start: Value, count: int) -> None:
     """Add a number of rows known when the kernel is written."""
+    many = _MORE_LANES if count >= _WORTH_MORE and light(part.monoids) else LANES
+    fold_streams(part, [(states, start)], count, many)
+
+
+def fold_streams(part: Aggregation, streams: Streams, count: int, many: int = LANES) -> None:
+    """Add as many rows to each of several states, in turns. The lanes of each are as `many`, however many streams there are."""
     k, done = part.k, 0
     if _in_lanes(part.monoids):
-        many = _MORE_LANES if count >= _WORTH_MORE and light(part.monoids) else LANES
         with k.for_(0, count // _CHUNK, "chunk") as chunk:
-            _lanes(part, states, k.var("first", start + chunk * _CHUNK), _CHUNK // many, many=many)
+            _lanes(part, _moved(part, streams, chunk * _CHUNK), _CHUNK // many, many=many)
         done = count // _CHUNK * _CHUNK
         groups, rest = divmod(count - done, many)
         if groups * many >= _WORTH_LANES:
-            _lanes(part, states, k.var("first", start + done), groups, rest, many)
+            _lanes(part, _moved(part, streams, const(done, I64)), groups, rest, many)
             return
     with k.for_(done, count, "r") as r:
-        part.step(states, k.var("row", start + r))
+        for states, start in streams:
+            part.step(states, k.var("row", start + r))
+
+
+def _moved(part: Aggregation, streams: Streams, by: Value) -> Streams:
+    return [(states, part.k.var("first", start + by)) for states, start in streams]
 
 
 def _in_lanes(monoids: Sequence[Monoid]) -> bool:
@@ -73,23 +85,30 @@ def light(monoids: Sequence[Monoid]) -> bool:
     return len(monoids) <= _MOST_MONOIDS and all(len(monoid.states) == 1 for monoid in monoids)
 
 
-def _lanes(
-    part: Aggregation, states: States, first: Value, groups: Operand, rest: int = 0, many: int = LANES
-) -> None:
-    """Add `groups` times `many` rows and the `rest` after them."""
+def _lanes(part: Aggregation, streams: Streams, groups: Operand, rest: int = 0, many: int = LANES) -> None:
+    """Add `groups` times `many` rows and the `rest` after them, to each stream's states."""
     k = part.k
     lighter = part.of([monoid.in_chunk or monoid for monoid in part.monoids])
-    lanes = [lighter.identities("lane") for _ in range(many)]
+    several = [[lighter.identities("lane") for _ in range(many)] for _ in streams]
     with k.for_(0, groups, "g") as g:
-        row = k.var("row", first + g * many)
-        for place, lane in enumerate(lanes):
-            lighter.step(lane, k.var("row", row + place))
-    for place, lane in enumerate(lanes[:rest]):
-        lighter.step(lane, k.var("row", first + (groups * many + place)))
+        for lanes, (_, first) in zip(several, streams, strict=True):
+            _step_lanes(lighter, lanes, k.var("row", first + g * many))
+    for lanes, (states, first) in zip(several, streams, strict=True):
+        _step_lanes(lighter, lanes[:rest], k.var("row", first + groups * many))
+        _joined(part, lighter, states, lanes)
+
+
+def _step_lanes(part: Aggregation, lanes: Sequence[States], row: Value) -> None:
+    for place, lane in enumerate(lanes):
+        part.step(lane, part.k.var("row", row + place))
+
+
+def _joined(part: Aggregation, lighter: Aggregation, states: States, lanes: Sequence[States]) -> None:
+    """Join lanes, and states with what comes of it."""
     (total,) = _halved(lighter, _written(lighter, lanes))
     for monoid, several, added in zip(part.monoids, states, total, strict=True):
         join = monoid.step if monoid.in_chunk else monoid.merge
-        part.put(several, join(k, several, added))
+        part.put(several, join(part.k, several, added))
 
 
 def _written(part: Aggregation, lanes: Sequence[States]) -> Sequence[States]:

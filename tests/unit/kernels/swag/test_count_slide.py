@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.kernels.swag import count_rows, plain
+from penstock.kernels.swag.count_panes import STREAMS
 from penstock.kernels.swag.count_rows import CHUNK, lanes, longest_chain, running, short_rows, two_passes
 from penstock.kernels.swag.count_slide import (
     apart,
@@ -181,6 +182,49 @@ def test_chunks_of_short_frames_hand_on_what_they_know(name: str, shape: tuple[i
         check(subject, shape, count_slide, many)
 
 
+@pytest.mark.parametrize("name", ["least", "least float", "float sum", "wide sum"])
+@pytest.mark.parametrize("shape", [(33, 33), (40, 41), (66, 33), (160, 160)], ids=str)
+def test_panes_that_are_read_side_by_side_are_each_of_its_own_rows(name: str, shape: tuple[int, int]) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    for many in (1, STREAMS - 1, STREAMS, 2 * STREAMS + 3):
+        check(subject, shape, count_slide, many)
+    check(subject, shape, count_slide, 2 * STREAMS + 3, begin=2)
+
+
+@pytest.mark.parametrize("name", ["least", "least float", "float sum"])
+@pytest.mark.parametrize("shape", [(64, 32), (90, 36)], ids=str)
+def test_chunks_of_panes_are_read_side_by_side(name: str, shape: tuple[int, int]) -> None:
+    subject = next(each for each in SUBJECTS if each.name == name)
+    check(subject, shape, count_slide, CHUNK + STREAMS + 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "many"),
+    [((160, 160), 11), ((320, 160), 11), ((64, 32), CHUNK + 11), ((90, 36), CHUNK + 11)],
+    ids=str,
+)
+def test_a_sum_of_floats_is_the_same_in_every_bit_wherever_a_call_begins(
+    shape: tuple[int, int], many: int
+) -> None:
+    subject = next(each for each in SUBJECTS if each.name == "float sum")
+    size, every = shape
+    values = subject.rows((many - 1) * every + size, seed=1)
+    whole = totals(subject, shape, values, 0, many)
+    for begin, end in ((0, 1), (1, many), (STREAMS, many - 1), (many - 1, many)):
+        assert totals(subject, shape, values, begin, end)[begin:end] == whole[begin:end]
+
+
+def totals(subject: Subject, shape: tuple[int, int], values: list[Any], begin: int, end: int) -> list[Any]:
+    """What a call writes, by frame."""
+    kernel, scratch = kernel_of(subject, shape, count_slide)
+    states = outputs(subject.make())
+    memory = exact(subject.columns(values)) | {"begin": begin, "end": end}
+    memory |= {name: zeros(type, end) for name, type in states}
+    memory |= {each.buffer.name: zeros(each.buffer.type, each.length or 0) for each in scratch}
+    after = run(kernel, memory)[1]
+    return [tuple(read(after[name], f, type) for name, type in states) for f in range(end)]
+
+
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape[0] > shape[1]], ids=str)
 def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> None:
     size, every = shape
@@ -206,6 +250,8 @@ def test_the_plain_forms_agree_with_recomputation(shape: tuple[int, int]) -> Non
         ("least", (1024, 2), long_panes),
         ("least", (1026, 4), panes),
         ("least", (2048, 8), panes),
+        ("float sum", (1024, 16), short_panes),
+        ("float sum", (1040, 16), panes),
         ("last float", (8, 3), panes),
     ],
 )

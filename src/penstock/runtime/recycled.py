@@ -1,0 +1,84 @@
+"""Memory that is used again: blocks that nobody holds any more wait here for the next query.
+
+Allocators give pages back to the system some milliseconds after they were freed, and pages from the system cost more
+than most kernels do with them. So blocks of a size that queries use again and again are kept, up to some megabytes.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+
+SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: smaller ones allocators keep, larger ones we do not
+MOST = 1 << 26  # bytes that wait, of all blocks together
+_PAGE = 4096
+# Where arrays begin in a page, one after the other: kernels that go through several side by side find them in different sets of
+# the nearest cache.
+_STEPS = cycle([25 * 64 * place % _PAGE for place in range(64)])
+# A block that is larger than what is asked for by more than this would be missed elsewhere.
+_LOOSEST = 2
+
+
+class Shelf:
+    """Blocks that wait, the one that has waited longest first.
+
+    Blocks come back when the garbage collector says so, which may be while this very thread holds the lock: then they
+    are not kept.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most, self.held = most, 0
+        self._blocks: list[pa.Buffer] = []
+        self._lock = Lock()
+
+    def take(self, size: int) -> pa.Buffer:
+        """Give a block of at least so many bytes: the smallest that waits, or a new one."""
+        with self._lock:
+            fitting = [block for block in self._blocks if size <= block.size <= _LOOSEST * size]
+            if fitting:
+                block = min(fitting, key=len)
+                self._blocks.remove(block)
+                self.held -= block.size
+                return block
+        return pa.allocate_buffer(size)
+
+    def give(self, block: pa.Buffer) -> None:
+        """Let a block wait, and let go of those that have waited longest if it is too much."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._blocks.append(block)
+            self.held += block.size
+            while self.held > self.most:
+                self.held -= self._blocks.pop(0).size
+        finally:
+            self._lock.release()
+
+
+class _Lease:
+    """What an array over a block keeps alive; when it goes, the block may be used again."""
+
+    __slots__ = ("__array_interface__", "block", "shelf")
+
+    def __init__(self, shelf: Shelf, size: int) -> None:
+        self.shelf, self.block = shelf, shelf.take(size + _PAGE)
+        self.__array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (self.block.address + next(_STEPS), False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        self.shelf.give(self.block)
+
+
+_SHELF = Shelf()
+
+
+def block_of(size: int, shelf: Shelf = _SHELF) -> np.ndarray:
+    """So many bytes, their contents undefined, in a block that is kept for others when no array is left that views it."""
+    return np.asarray(_Lease(shelf, size))
