@@ -37,12 +37,15 @@ class Shelf:
     def take(self, size: int) -> pa.Buffer:
         """Give a block of at least so many bytes: the smallest that waits, or a new one."""
         with self._lock:
-            fitting = [block for block in self._blocks if size <= block.size <= _LOOSEST * size]
+            fitting = [
+                (block.size, place)
+                for place, block in enumerate(self._blocks)
+                if size <= block.size <= _LOOSEST * size
+            ]
             if fitting:
-                block = min(fitting, key=len)
-                self._blocks.remove(block)
-                self.held -= block.size
-                return block
+                found, place = min(fitting)
+                self.held -= found
+                return self._blocks.pop(place)
         return pa.allocate_buffer(size)
 
     def give(self, block: pa.Buffer) -> None:
