@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.runtime.state.chunks import cut
+from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.format import (
     Manifest,
     decode_file,
@@ -57,12 +57,12 @@ class State:
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
-    def of(query: Mapping[str, str], kept: Mapping[str, Kept]) -> State:
-        """Make the state of kept rows, each table by its name."""
+    def of(query: Mapping[str, str], kept: Mapping[str, Kept], most: int = MOST_BYTES) -> State:
+        """Make the state of kept rows, each table by its name, in chunks of at most so many bytes."""
         chunks = {
             f"{name}:{bits}" if bits else name: encode_table(part)
             for name, each in kept.items()
-            for bits, part in cut(each).items()
+            for bits, part in cut(each, most).items()
         }
         return State(query, chunks)
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
-from penstock.runtime.state.format import decode_table, encode_table
 from penstock.runtime.state.state import State
-from penstock.spark.exchange import COMPRESSION, Parcel
+from penstock.spark.exchange import Parcel
+from penstock.spark.packing import pack, unpack
 from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle
@@ -60,7 +60,7 @@ def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
     for batch in step.results:
         for begin in range(0, batch.num_rows, RESULT_ROWS):
             part = pa.Table.from_batches([batch.slice(begin, RESULT_ROWS)])
-            yield (encode_table(part, COMPRESSION), *none, 0, step.watermark)
+            yield (pack(part), *none, 0, step.watermark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,6 @@ class Unpack:
         deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
         for payload in (each for batch in batches for each in batch.column(0).to_pylist()):
             if payload is not None:
-                table = decode_table(payload, "what a shard gave")
+                table = unpack(payload, "what a shard gave")
                 yield from map(deliver, table.combine_chunks().to_batches())
         settle("results")
