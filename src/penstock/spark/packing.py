@@ -21,6 +21,8 @@ from penstock.runtime.state.format import decode_table, encode_table
 # Between two tasks the JVM copies a payload some ten times, one value at a time: what is smaller is sooner there.
 COMPRESSION = "lz4"
 
+WORTH = 1 << 12  # rows from which looking at each column takes less than compressing all
+
 _SCHEMA, _BASES = b"penstock schema", b"penstock bases"
 _PAIR = 16  # bytes of a number of 128 bits, which is two columns of 64 here
 _RUN = 16  # rows that runs must have on average to be worth writing down …
@@ -32,7 +34,8 @@ def pack(table: pa.Table) -> bytes:
     """Write a table; `unpack` reads it."""
     whole = table.combine_chunks()
     columns = [column.chunk(0) for column in whole.columns if column.num_chunks == 1]
-    if not columns or len(columns) < table.num_columns or not all(map(_packable, columns)):
+    few = table.num_rows < WORTH or len(columns) < table.num_columns
+    if few or not columns or not all(map(_packable, columns)):
         return encode_table(table, COMPRESSION)
     made = [_packed(lane) for column in columns for lane in _lanes(column)]
     about = {

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.errors import StateError
 from penstock.runtime.state.format import encode_table
+from penstock.spark import packing
 from penstock.spark.packing import _BASES, _SCHEMA, pack, unpack
 from tests.oracle.effort import effort
 
@@ -27,6 +28,12 @@ TIMES = [
     pa.time64("us"),
 ]
 OTHERS = [pa.string(), pa.large_string(), pa.float64(), pa.bool_(), pa.binary(16), pa.list_(pa.int64())]
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pack few rows too."""
+    monkeypatch.setattr(packing, "WORTH", 0)
 
 
 def bounds(kind: pa.DataType) -> tuple[int, int]:
@@ -61,6 +68,14 @@ def tables(draw: st.DrawFn) -> pa.Table:
 def test_a_table_arrives_as_it_was(table: pa.Table, skipped: int) -> None:
     part = table.slice(skipped)
     assert unpack(pack(part), "it") == part
+
+
+def test_few_rows_are_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "WORTH", 10)
+    few, many = (pa.table({"v": range(rows)}) for rows in (9, 10))
+    assert pack(few) == encode_table(few, "lz4")
+    assert pack(many) != encode_table(many, "lz4")
+    assert unpack(pack(few), "it") == few
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
