@@ -3,7 +3,7 @@
     file     ::= manifest chunk*                      the chunks in the order in which the manifest lists them
     manifest ::= magic · version · length · JSON · SHA-256 of all before
     JSON     ::= {"query": {what: how}, "chunks": [[name, length, SHA-256], …]}
-    chunk    ::= an Arrow IPC stream                  of one table's rows (or some of them)
+    chunk    ::= an Arrow IPC stream                  of one table's rows (or some of them), plain or packed (packing.py)
 
 The manifest's checksum covers the checksums of all chunks, and so the whole. Nothing is handed to Arrow before
 its checksum agrees. Checksums guard against damage, not against an enemy who can write them too: of his files no
@@ -24,7 +24,9 @@ import pyarrow.ipc
 from penstock.errors import StateError
 
 # Raise it whenever the same state would be saved otherwise: another form of a stage's rows counts.
-VERSION = 1
+VERSION = 2
+# Version 1 had no packed chunks; a plain one means the same in both.
+_READABLE = (1, VERSION)
 
 _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")
@@ -78,7 +80,7 @@ def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise StateError(f"{where} is not a saved state, or is cut short")
     _, version, length = _HEAD.unpack_from(data)
-    if version != VERSION:
+    if version not in _READABLE:
         raise StateError(
             f"{where} has version {version} of the format, and this Penstock reads version {VERSION}; "
             "go on with the Penstock that saved it, or start the query anew"

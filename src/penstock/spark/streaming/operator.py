@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
+from penstock.runtime.state.packing import pack, unpack
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
-from penstock.spark.packing import pack, unpack
 from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle

@@ -30,13 +30,13 @@ _LOOKED_AT = 1 << 12  # … where a column begins: all of it is looked at only t
 _NARROW = (np.uint8, np.uint16, np.uint32)
 
 
-def pack(table: pa.Table) -> bytes:
-    """Write a table; `unpack` reads it."""
+def pack(table: pa.Table, compression: str | None = COMPRESSION) -> bytes:
+    """Write a table; `unpack` reads it. What is not packed is compressed, or not."""
     whole = table.combine_chunks()
     columns = [column.chunk(0) for column in whole.columns if column.num_chunks == 1]
     few = table.num_rows < WORTH or len(columns) < table.num_columns
     if few or not columns or not all(map(_packable, columns)):
-        return encode_table(table, COMPRESSION)
+        return encode_table(table, compression)
     made = [_packed(lane) for column in columns for lane in _lanes(column)]
     about = {
         _SCHEMA: whole.schema.remove_metadata().serialize().to_pybytes(),
