@@ -289,9 +289,10 @@ def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
 def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray:
     """A state's cells, or a copy of them, as another state that goes on from them (a count may become a flag)."""
     goal = _word_type(spec)
-    if old.dtype != goal:
-        return (old != 0).astype(goal)
-    return old.copy() if copy else old
+    if old.dtype == goal:
+        return old.copy() if copy else old
+    flags: np.ndarray = (old != 0).astype(goal)
+    return flags
 
 
 def _word_type(spec: StateSpec) -> np.dtype:
