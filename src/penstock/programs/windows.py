@@ -42,6 +42,7 @@ class CompiledWindow:
         self.columns = self._columns()
         self._null_keys: dict[frozenset[str], bool] = {}
         self._layouts: dict[tuple[frozenset[str], bool], tuple[StateSpec, ...]] = {}
+        self._sources: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
         self._folds: dict[Variant, RowsCall] = {}
         self._emits: dict[tuple[Variant, bool], OutputCall] = {}
         self._absorbs: dict[tuple[frozenset[str], bool], RowsCall] = {}
@@ -84,7 +85,7 @@ class CompiledWindow:
         )
 
     def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
-        return self._window.sources(old, new)
+        return once(self._sources, (old, new), lambda: self._window.sources(old, new))
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
         return once(self._null_keys, nullable, lambda: self._window.keys_nullable(nullable))

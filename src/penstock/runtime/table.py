@@ -55,8 +55,14 @@ class Fragments:
         return not any(each.guarded for each in self.specs)
 
     def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
-        """The same fragments with other states: the i-th new one continues old one `sources[i]`."""
-        states = [continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)]
+        """The same fragments with other states: the i-th new one continues old one `sources[i]`.
+
+        It is the old one itself unless several go on from that, each of which may be written to.
+        """
+        states = [
+            continued(self.states[source], spec, copy=sources.count(source) > 1)
+            for spec, source in zip(specs, sources, strict=True)
+        ]
         return Fragments(self.panes, self.words, self.nulls, states, tuple(specs))
 
     def keys_there(self) -> list[np.ndarray]:
@@ -306,10 +312,13 @@ def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
     return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
 
 
-def continued(old: np.ndarray, spec: StateSpec) -> np.ndarray:
-    """A copy of a state's cells as another state that goes on from them (a count may become a flag)."""
+def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray:
+    """A state's cells, or a copy of them, as another state that goes on from them (a count may become a flag)."""
     goal = _word_type(spec)
-    return old.copy() if old.dtype == goal else (old != 0).astype(goal)
+    if old.dtype == goal:
+        return old.copy() if copy else old
+    flags: np.ndarray = (old != 0).astype(goal)
+    return flags
 
 
 def _word_type(spec: StateSpec) -> np.dtype:

@@ -105,13 +105,13 @@ def _row_groups(
     ours = {theirs: name for name, theirs in names.items()}
     numbers = list(passing(fragment, schema, predicate, metadata))
     most, unit = most_rows(schema, columns), _legacy_unit(schema)
-    for run, time in in_steps(numbers, metadata, schema, columns, names, steps):
+    for run, time in in_steps(numbers, metadata, schema, columns, names, steps, fragment.path):
         wanted = [names.get(name, name) for name in columns if time is None or name != time.name]
         for start, batch in decode(fragment.path, metadata, run, wanted, decoder, most, unit):
             named = (
                 batch.rename_columns([ours.get(name, name) for name in batch.schema.names]) if ours else batch
             )
-            yield left(named if time is None else time.added(named), start, gone)
+            yield left(named if time is None else time.added(named, start), start, gone)
 
 
 def _legacy_unit(schema: pa.Schema) -> str | None:

@@ -6,6 +6,7 @@ and what it gives is compared with what the file declares: anything odd, any err
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,7 +38,7 @@ def decode(
     legacy_unit: str | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read columns of some row groups, in order, at most so many rows at a time, each with its first row's number."""
-    starts = _starts(metadata)
+    starts = starts_of(metadata)
     polars = decoder == "polars" and _readable(metadata, columns)
     with open_parquet(path, metadata, legacy_unit) as file:
         for run in _runs(metadata, numbers, min(RUN, most)):
@@ -49,6 +50,19 @@ def decode(
             ):
                 yield start, batch
                 start += batch.num_rows
+
+
+def stretch_of(path: str, metadata: Any, column: str, begin: int, end: int) -> pa.Array:
+    """Read one column of some rows, which lie in one row group."""
+    starts = starts_of(metadata)
+    number = bisect_right(starts, begin) - 1
+    with open_parquet(path, metadata) as file:
+        fast = find_spec("polars") is not None and _readable(metadata, [column])
+        made = _by_polars(path, begin, end - begin, file.schema_arrow, [column]) if fast else None
+        if made is not None:
+            return pa.Table.from_batches(made).column(0).combine_chunks()
+        whole = file.read_row_groups([number], columns=[column], use_threads=False).column(0)
+        return whole.slice(begin - starts[number], end - begin).combine_chunks()
 
 
 def _by_arrow(
@@ -84,8 +98,8 @@ def decoder_for(rows: int | None, worth: int = WORTH) -> str:
     return "polars" if pays and find_spec("polars") is not None else "arrow"
 
 
-def _starts(metadata: Any) -> list[int]:
-    """The number of the first row of each row group, and of the file's end."""
+def starts_of(metadata: Any) -> list[int]:
+    """Number the first row of each row group, and of the file's end."""
     starts = [0]
     for number in range(metadata.num_row_groups):
         starts.append(starts[-1] + metadata.row_group(number).num_rows)

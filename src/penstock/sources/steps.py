@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.sources import footers
+from penstock.sources.decode import WORTH_ALONE, starts_of, stretch_of
+from penstock.sources.pages import Page, Ticks, pages_of, values_of
 from penstock.sources.ranges import Range
+from penstock.types.arrow import kind_of
 from penstock.types.windows import Steps
+
+_WIDTH = 8
+_KINDS = ("int", "timestamp")
+# Where more of a row group's rows lie in pages that have to be read, all of it is decoded as usual.
+MOST_UNKNOWN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +33,9 @@ class OneTime:
     tick: int
     _made: list[pa.Array] = field(default_factory=list, compare=False, repr=False)
 
-    def added(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def added(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
         """Put the column behind the others; whoever takes the batch finds columns by their names."""
+        del start  # the same everywhere
         column = self._column(batch.num_rows)
         return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
 
@@ -39,6 +49,42 @@ class OneTime:
         return self._made[0].slice(0, rows)
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of a file from `begin` to `end` that have one time, to the query; or a page whose times have to be read."""
+
+    begin: int
+    end: int
+    tick: int
+    page: Page | None
+
+
+@dataclass(frozen=True, slots=True)
+class PagedTimes:
+    """A column of times of some row groups that is known but for a few pages, in the ticks of its type."""
+
+    name: str
+    type: pa.DataType
+    stretches: Sequence[Stretch]
+    read: Callable[[Stretch], Ticks]
+
+    def added(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
+        """Put the column behind the others, the first row of the batch being that of the file numbered `start`."""
+        room = pa.allocate_buffer(batch.num_rows * _WIDTH)
+        ticks = np.frombuffer(room, np.int64)
+        at = bisect_right(self.stretches, start, key=lambda each: each.end)
+        while at < len(self.stretches) and self.stretches[at].begin < start + batch.num_rows:
+            each, at = self.stretches[at], at + 1
+            begin, end = max(each.begin, start), min(each.end, start + batch.num_rows)
+            found = each.tick if each.page is None else self.read(each)[begin - each.begin : end - each.begin]
+            ticks[begin - start : end - start] = found
+        column = pa.Array.from_buffers(self.type, batch.num_rows, [None, room])
+        return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
+
+
+Times = OneTime | PagedTimes
+
+
 def in_steps(
     numbers: Sequence[int],
     metadata: Any,
@@ -46,11 +92,13 @@ def in_steps(
     columns: Sequence[str],
     names: Mapping[str, str],
     steps: Steps | None,
-) -> Iterator[tuple[list[int], OneTime | None]]:
+    path: str | None = None,
+) -> Iterator[tuple[list[int], Times | None]]:
     """Cut row groups into runs whose times lie in one step, which is given, and others.
 
     Something has to be read, to know how many rows there are: a query that reads nothing but times reads them. The time that
-    is given is the latest of a run: whoever asks how far time has come is told the truth.
+    is given is the latest of a run: whoever asks how far time has come is told the truth. Of the file at `path`, if it
+    is given, pages are asked where row groups do not lie in one step.
     """
     if steps is None or steps.column not in columns or len(columns) < 2:
         yield list(numbers), None
@@ -58,10 +106,75 @@ def in_steps(
     field = schema.field(steps.column)
     leaves = footers.leaves(metadata, schema, {field.name: names.get(field.name, field.name)})
     found = {number: footers.ranges(metadata, number, leaves).get(field.name) for number in numbers}
+    paged = None if path is None else Paged.of(path, metadata, field, leaves.get(field.name), steps)
     for step, run in groupby(numbers, key=lambda number: _step(found[number], steps)):
         held = list(run)
-        latest = None if step is None else max(_high(found[number]) for number in held)
-        yield held, None if latest is None else OneTime(field.name, field.type, latest)
+        if step is not None:
+            yield held, OneTime(field.name, field.type, max(_high(found[number]) for number in held))
+        elif paged is None:
+            yield held, None
+        else:
+            yield from paged.runs(held)
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """A column of times in a file, whose pages may tell their times."""
+
+    path: str
+    metadata: Any
+    field: pa.Field
+    leaf: int
+    steps: Steps
+
+    @staticmethod
+    def of(
+        path: str,
+        metadata: Any,
+        field: pa.Field,
+        leaf: tuple[int | None, pa.DataType, pa.DataType] | None,
+        steps: Steps,
+    ) -> Paged | None:
+        """Look at columns that are stored as they are declared alone."""
+        if leaf is None or leaf[0] is None or leaf[1] != leaf[2] or kind_of(leaf[1]) not in _KINDS:
+            return None
+        return Paged(path, metadata, field, leaf[0], steps)
+
+    def runs(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], PagedTimes | None]]:
+        """Cut row groups into runs of which pages tell nearly all times, and others."""
+        starts = starts_of(self.metadata)
+        told = {number: self._stretches(number, starts[number]) for number in numbers}
+        for known, run in groupby(numbers, key=lambda number: told[number] is not None):
+            held = list(run)
+            stretches = [each for number in held for each in told[number] or ()]
+            yield (
+                held,
+                PagedTimes(self.field.name, self.field.type, stretches, self._times) if known else None,
+            )
+
+    def _stretches(self, number: int, start: int) -> list[Stretch] | None:
+        group = self.metadata.row_group(number)
+        pages = pages_of(self.path, group, self.leaf) if group.num_rows >= WORTH_ALONE else None
+        if pages is None:
+            return None
+        starts = accumulate((page.rows for page in pages), initial=start)
+        found = [self._stretch(page, begin) for page, begin in zip(pages, starts, strict=False)]
+        unknown = sum(each.end - each.begin for each in found if each.page is not None)
+        return found if unknown <= MOST_UNKNOWN * group.num_rows else None
+
+    def _stretch(self, page: Page, begin: int) -> Stretch:
+        known = self.steps.number(page.low) == self.steps.number(page.high)
+        return Stretch(begin, begin + page.rows, page.high, None if known else page)
+
+    def _times(self, stretch: Stretch) -> Ticks:
+        """Read a page, or let those who know all of the format read the rows it has."""
+        assert stretch.page is not None
+        found = values_of(self.path, stretch.page)
+        if found is not None:
+            return found
+        name = self.metadata.schema.column(self.leaf).path
+        read = stretch_of(self.path, self.metadata, name, stretch.begin, stretch.end)
+        return np.frombuffer(read.buffers()[1], np.int64, len(read), read.offset * _WIDTH)
 
 
 def _high(times: Range | None) -> int:

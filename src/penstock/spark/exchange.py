@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.runtime.state.format import decode_table, encode_table
+from penstock.runtime.state.packing import pack, unpack
 
 SCHEMA = pa.schema(
     {"shard": pa.int32(), "task": pa.int32(), "part": pa.int32(), "name": pa.string(), "payload": pa.binary()}
@@ -19,8 +19,6 @@ SCHEMA = pa.schema(
 SPARK_SCHEMA = "shard int, task int, part int, name string, payload binary"
 # A batch of Spark's holds many rows: each must be small, yet large enough to be worth its way.
 PAYLOAD_ROWS = 1 << 18
-# Between two tasks the JVM copies a payload some ten times, one value at a time: what is smaller is sooner there.
-COMPRESSION = "lz4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,11 @@ class Parcel:
 
     @staticmethod
     def of(shard: int, task: int, part: int, name: str, table: pa.Table) -> Parcel:
-        return Parcel(shard, task, part, name, encode_table(table, COMPRESSION))
+        return Parcel(shard, task, part, name, pack(table))
 
     @property
     def table(self) -> pa.Table:
-        return decode_table(self.payload, f"what a task sent for {self.name!r}")
+        return unpack(self.payload, f"what a task sent for {self.name!r}")
 
     @property
     def place(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.runtime.state import packing
 from penstock.runtime.state.format import _HEAD, _MAGIC, VERSION, encode_file, encode_table
 from penstock.runtime.state.state import MANIFEST
 
@@ -58,10 +59,25 @@ def test_more_behind_the_end_is_found() -> None:
     assert "more behind its end" in refused(lambda: pk.State.from_bytes(saved() + b"\0"))
 
 
-def test_another_version_is_named() -> None:
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_another_version_is_named(version: int) -> None:
     data = bytearray(saved())
-    data[len(_MAGIC)] = VERSION + 1
-    assert f"version {VERSION + 1} of the format" in refused(lambda: pk.State.from_bytes(bytes(data)))
+    data[len(_MAGIC)] = version
+    assert f"version {version} of the format" in refused(lambda: pk.State.from_bytes(bytes(data)))
+
+
+def test_large_states_take_few_bytes_and_go_on() -> None:
+    rows = 3 * packing.WORTH
+    table = pa.table({"t": [0] * rows, "k": range(rows), "v": [7] * rows})
+    totals = pk.stream("events", table.schema, time="t").window(10, by="k").agg(total=pk.sum("v"))
+    with totals.open() as live:
+        live.push(table)
+        state = live.state()
+    assert len(state.to_bytes()) < 12 * rows
+    with totals.open(state=pk.State.from_bytes(state.to_bytes())) as live:
+        assert live.state() == state
+        results = pa.Table.from_batches(live.finish())
+    assert results.sort_by("k").select(["k", "total"]) == pa.table({"k": range(rows), "total": [7] * rows})
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PENSTOCK\x00KERNEL\n" * 9, b"\x80\x04\x95" + b"." * 99])

@@ -19,7 +19,7 @@ from penstock.runtime.hashing import hash_keys
 from penstock.runtime.key_ranges import may_be_dense
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Key, WindowProgram
-from penstock.runtime.state.kept import Kept, array_of, complete, integers, typed
+from penstock.runtime.state.kept import Kept, of_type, seen, without_nulls
 from penstock.runtime.table import Fragments, StateSpec, narrowed, pane_count, widened
 from penstock.runtime.words import values_of, words_of
 from penstock.runtime.worker import LARGE_GRID, Worker
@@ -68,12 +68,12 @@ def _general(worker: Worker) -> Fragments:
 
 def panes_of(table: pa.Table) -> np.ndarray:
     """Number the panes of kept cells."""
-    return integers(table, _PANE)
+    return _integers(table, _PANE)
 
 
 def rows_in(table: pa.Table, chosen: np.ndarray) -> int:
     """Count the rows of chosen cells, which have been told to count them: it is their first state."""
-    return int(integers(table, numbered("state", 0))[chosen].sum()) if chosen.any() else 0
+    return int(_integers(table, numbered("state", 0))[chosen].sum()) if chosen.any() else 0
 
 
 # --- to Arrow and back ------------------------------------------------------------------------------------------
@@ -117,26 +117,34 @@ def _fragments(table: pa.Table, worker: Worker, specs: tuple[StateSpec, ...]) ->
     for place, key in enumerate(worker.program.keys):
         name = numbered("key", place)
         words.append(_key_words(table, name, key, worker))
-        array = array_of(table, name)
+        array = seen(table, name)
         if array.null_count:
             null = array.is_null().to_numpy(zero_copy_only=False)
             words[place] = np.where(null, np.int64(0), words[place])
             nulls |= null.astype(np.int64) << place
     states = [_state_cells(table, numbered("state", place), spec, worker) for place, spec in enumerate(specs)]
-    return Fragments(integers(table, _PANE).copy(), words, nulls, states, specs)
+    return Fragments(_integers(table, _PANE), words, nulls, states, specs)
+
+
+def _integers(table: pa.Table, name: str) -> np.ndarray:
+    return values_view(without_nulls(of_type(seen(table, name), name, pa.int64()), name))
 
 
 def _key_words(table: pa.Table, name: str, key: Key, worker: Worker) -> np.ndarray:
     if key.text:
         assert key.column is not None
-        return worker.interners[key.column].encode(typed(table, name, pa.large_string())).astype(np.int64)
-    return words_of(typed(table, name, key.type))
+        return (
+            worker.interners[key.column]
+            .encode(of_type(seen(table, name), name, pa.large_string()))
+            .astype(np.int64)
+        )
+    return words_of(of_type(seen(table, name), name, key.type))
 
 
 def _state_cells(table: pa.Table, name: str, spec: StateSpec, worker: Worker) -> np.ndarray:
     if spec.text is not None:
-        return worker.interners[spec.text].encode(typed(table, name, pa.large_string()))
-    array = complete(table, name, _arrow_type(spec))
+        return worker.interners[spec.text].encode(of_type(seen(table, name), name, pa.large_string()))
+    array = without_nulls(of_type(seen(table, name), name, _arrow_type(spec)), name)
     if spec.type == I128:
         return np.frombuffer(array.buffers()[1], np.int64, 2 * len(array), 16 * array.offset)
     return values_view(array)

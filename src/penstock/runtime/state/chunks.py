@@ -12,9 +12,9 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices
+from penstock.runtime.buffers import indices, values_view
 from penstock.runtime.state.hashing import key_hashes, time_words
-from penstock.runtime.state.kept import Kept, array_of
+from penstock.runtime.state.kept import Kept, seen
 
 MOST_BYTES = 1 << 20
 
@@ -37,7 +37,7 @@ def cut(kept: Kept, most: int = MOST_BYTES) -> dict[str, pa.Table]:
 
 def _in_order(kept: Kept) -> pa.Table:
     names = dict.fromkeys((*kept.ranks, *kept.keys))
-    if not names or kept.table.num_rows < 2:
+    if not names or kept.table.num_rows < 2 or _ordered([seen(kept.table, name) for name in names]):
         return kept.table.combine_chunks()
     import pyarrow.compute as pc  # noqa: PLC0415 - takes 50 ms to load, and most runs save nothing
 
@@ -45,9 +45,21 @@ def _in_order(kept: Kept) -> pa.Table:
     return kept.table.take(order).combine_chunks()
 
 
+def _ordered(columns: Sequence[pa.Array]) -> bool:
+    """Tell whether rows are in order already, as those of pane tables mostly are; False if that takes long to find out."""
+    if any(column.type != pa.int64() or column.null_count for column in columns):
+        return False
+    alike = np.ones(len(columns[0]) - 1, bool)
+    for column in map(values_view, columns):
+        if (alike & (column[1:] < column[:-1])).any():
+            return False
+        alike &= column[1:] == column[:-1]
+    return True
+
+
 def _words(kept: Kept, table: pa.Table) -> list[np.ndarray]:
-    hashed = [key_hashes([array_of(table, name) for name in kept.keys])] if kept.keys else []
-    return [*hashed, *(time_words(array_of(table, name)) for name in kept.ranks[:1])]
+    hashed = [key_hashes([seen(table, name) for name in kept.keys])] if kept.keys else []
+    return [*hashed, *(time_words(seen(table, name)) for name in kept.ranks[:1])]
 
 
 def _parts(

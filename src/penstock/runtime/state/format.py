@@ -3,7 +3,7 @@
     file     ::= manifest chunk*                      the chunks in the order in which the manifest lists them
     manifest ::= magic · version · length · JSON · SHA-256 of all before
     JSON     ::= {"query": {what: how}, "chunks": [[name, length, SHA-256], …]}
-    chunk    ::= an Arrow IPC stream                  of one table's rows (or some of them)
+    chunk    ::= an Arrow IPC stream                  of one table's rows (or some of them), plain or packed (packing.py)
 
 The manifest's checksum covers the checksums of all chunks, and so the whole. Nothing is handed to Arrow before
 its checksum agrees. Checksums guard against damage, not against an enemy who can write them too: of his files no

@@ -47,14 +47,22 @@ def integers(table: pa.Table, name: str) -> np.ndarray:
 
 def complete(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
     """A column of a type, without nulls."""
-    array = typed(table, name, dtype)
-    return _refuse(name) if array.null_count else array
+    return without_nulls(typed(table, name, dtype), name)
 
 
 def typed(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
     """A column of a type: kernels will read it as such, so nothing else may pass."""
-    array = array_of(table, name)
+    return of_type(array_of(table, name), name, dtype)
+
+
+def of_type(array: pa.Array, name: str, dtype: pa.DataType) -> pa.Array:
+    """Refuse a column of another type."""
     return array if array.type == dtype else _refuse(name)
+
+
+def without_nulls(array: pa.Array, name: str) -> pa.Array:
+    """Refuse a column with nulls."""
+    return _refuse(name) if array.null_count else array
 
 
 def _refuse(name: str) -> NoReturn:
@@ -62,5 +70,11 @@ def _refuse(name: str) -> NoReturn:
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
+    """A copy of a column, in one piece: whoever goes on from it may write to it."""
     return table.column(name).combine_chunks()
+
+
+def seen(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece to look at: copied only if it lies in several."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

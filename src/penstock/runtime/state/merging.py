@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
-from penstock.runtime.state.kept import Kept, array_of, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, seen
 
 CELLS, NULLS = "cells", "nulls"
 # Cells that other runs have folded, for a stage to take up beside those that were saved.
@@ -39,7 +39,8 @@ def with_fresh(saved: Mapping[str, pa.Table], sent: Iterable[tuple[str, pa.Table
     nulls = {name: tables for name, tables in found.items() if _kind(name) == NULLS}
     return {
         **saved,
-        **{f"{name.removesuffix(CELLS)}{FRESH}": _together(CELLS, tables) for name, tables in cells.items()},
+        # In pieces: the stage puts them together with those that were saved.
+        **{f"{name.removesuffix(CELLS)}{FRESH}": pa.concat_tables(tables) for name, tables in cells.items()},
         **{name: _combined([saved[name], *tables], max) for name, tables in nulls.items()},
     }
 
@@ -84,7 +85,7 @@ def _kind(name: str) -> str:
 
 
 def _by_hash(kept: Kept, keys: Sequence[int], shards: int) -> list[pa.Table]:
-    columns = [array_of(kept.table, kept.keys[place]) for place in keys]
+    columns = [seen(kept.table, kept.keys[place]) for place in keys]
     return divided(kept.table, shard_of(columns, shards), shards)
 
 

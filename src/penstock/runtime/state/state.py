@@ -11,16 +11,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import StateError
-from penstock.runtime.state.chunks import cut
+from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.format import (
     Manifest,
     decode_file,
     decode_manifest,
-    decode_table,
     encode_file,
-    encode_table,
 )
 from penstock.runtime.state.kept import Kept
+from penstock.runtime.state.packing import pack, unpack
 
 MANIFEST = "manifest"
 _SHOWN = 3
@@ -57,12 +56,12 @@ class State:
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
-    def of(query: Mapping[str, str], kept: Mapping[str, Kept]) -> State:
-        """Make the state of kept rows, each table by its name."""
+    def of(query: Mapping[str, str], kept: Mapping[str, Kept], most: int = MOST_BYTES) -> State:
+        """Make the state of kept rows, each table by its name, in chunks of at most so many bytes."""
         chunks = {
-            f"{name}:{bits}" if bits else name: encode_table(part)
+            f"{name}:{bits}" if bits else name: pack(part, None)
             for name, each in kept.items()
-            for bits, part in cut(each).items()
+            for bits, part in cut(each, most).items()
         }
         return State(query, chunks)
 
@@ -71,7 +70,7 @@ class State:
         _require_same(self._query, query)
         parts: dict[str, list[pa.Table]] = {}
         for name, data in self._chunks.items():
-            parts.setdefault(name.partition(":")[0], []).append(decode_table(data, f"chunk {name!r}"))
+            parts.setdefault(name.partition(":")[0], []).append(unpack(data, f"chunk {name!r}"))
         try:
             return {name: pa.concat_tables(several).combine_chunks() for name, several in parts.items()}
         except pa.ArrowException:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
-from penstock.runtime.state.format import decode_table, encode_table
+from penstock.runtime.state.packing import pack, unpack
 from penstock.runtime.state.state import State
-from penstock.spark.exchange import COMPRESSION, Parcel
+from penstock.spark.exchange import Parcel
 from penstock.spark.streaming.edges import write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle
-from penstock.spark.types import deliverer, never_null
+from penstock.spark.types import Deliver, deliverer, never_null
 
 STATE = "state binary"
 # Results travel as Arrow streams in one column: no type of theirs is touched by pandas on the way.
@@ -50,7 +51,11 @@ class WithState:
 
 def parcels_of(frames: Iterable[Any]) -> list[Parcel]:
     """Read parcels from the data frames in which Spark hands them over."""
-    return [Parcel(*row) for frame in frames for row in frame.itertuples(index=False, name=None)]
+    return [
+        Parcel(*row)
+        for frame in frames
+        for row in zip(*(frame[name].tolist() for name in frame.columns), strict=True)
+    ]
 
 
 def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
@@ -60,7 +65,7 @@ def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
     for batch in step.results:
         for begin in range(0, batch.num_rows, RESULT_ROWS):
             part = pa.Table.from_batches([batch.slice(begin, RESULT_ROWS)])
-            yield (encode_table(part, COMPRESSION), *none, 0, step.watermark)
+            yield (pack(part), *none, 0, step.watermark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +76,16 @@ class Unpack:
     zone: str
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = decode(self.query.text, self.query.functions)
-        deliver = deliverer(schema_of(plan), self.zone, never_null(plan))
+        deliver = _deliverer(self.query, self.zone)
         for payload in (each for batch in batches for each in batch.column(0).to_pylist()):
             if payload is not None:
-                table = decode_table(payload, "what a shard gave")
+                table = unpack(payload, "what a shard gave")
                 yield from map(deliver, table.combine_chunks().to_batches())
         settle("results")
+
+
+@lru_cache(maxsize=32)
+def _deliverer(query: Query, zone: str) -> Deliver:
+    """Kept, as compiled queries are: every batch asks."""
+    plan = decode(query.text, query.functions)
+    return deliverer(schema_of(plan), zone, never_null(plan))

@@ -29,6 +29,8 @@ from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
+# Spark stores the state of a shard as one value: nothing is gained by cutting it into chunks that could stay as they are.
+_WHOLE = 1 << 62
 COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties")
 
 
@@ -137,7 +139,7 @@ class _Run:
             for name, times in said.items()
             if times
         }
-        return State.of(self.identity, {**self.session.save(), **kept})
+        return State.of(self.identity, {**self.session.save(), **kept}, _WHOLE)
 
     def push(self, parcels: Sequence[Parcel], aside: Aside) -> list[pa.RecordBatch]:
         """Push the rows of every stream, judged by how far time had come before this batch."""
