@@ -158,8 +158,7 @@ class TopStage:
             return [], watermark
         window = self._window_numbers(rows)
         level = self._levels(rows)
-        early = self._places(rows, ties)
-        order = np.lexsort((early, -level, window))
+        order = np.lexsort((*self._places(rows, ties), -level, window))
         chosen = order[self._kept(window[order], level[order])]
         return ties.chosen(chosen).flows(rows.take(indices(chosen)), apart=False), watermark
 
@@ -169,12 +168,17 @@ class TopStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.held.load(tables)
 
-    def _places(self, rows: pa.Table, ties: Ties) -> np.ndarray:
-        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept."""
+    def _places(self, rows: pa.Table, ties: Ties) -> list[np.ndarray]:
+        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept.
+
+        Rows that stand in this order need no numbers: sorting is stable.
+        """
         own = ticks_of(rows.column(self.time.column).combine_chunks(), self.time.shift)
+        if ties.are_none and self.sorter.in_order(own):
+            return []
         places = np.empty(len(own), np.int64)
         places[ties.order(own, self.sorter)] = np.arange(len(own))
-        return places
+        return [places]
 
     @staticmethod
     def _window_numbers(rows: pa.Table) -> np.ndarray:

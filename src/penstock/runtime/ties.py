@@ -36,6 +36,11 @@ class Ties:
         sequence = None if self.sequence is None else self.sequence.take(indices(which))
         return Ties(sequence, self.branch[which])
 
+    @property
+    def are_none(self) -> bool:
+        """Whether rows of one time are in the order they came in."""
+        return self.sequence is None and not self.branch.any()
+
     def order(self, times: np.ndarray, sorter: Sorter) -> np.ndarray:
         """The places of the rows by time, sequence, branch and arrival."""
         ranks = [] if self.sequence is None else [ranked(self.sequence, _known(self.sequence), sorter)[0]]
