@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import format_exception
 from typing import Any
 
 import pyarrow as pa
@@ -86,3 +87,11 @@ def test_a_function_that_gives_other_columns_is_told_so() -> None:
     query = pk.from_arrow(EVENTS, time="t").window(10).apply(lambda rows: {"x": [1]}, {"n": "int64"})
     with pytest.raises(pk.PenstockError, match="columns"):
         query.collect()
+
+
+def test_what_a_function_gave_is_not_quoted() -> None:
+    secret = pa.table({"n": ["hunter2"]})
+    query = pk.from_arrow(EVENTS, time="t").window(10).apply(lambda rows: secret, {"n": "int64"})
+    with pytest.raises(pk.SchemaMismatchError, match=r"'n' \(string\)") as caught:
+        query.collect()
+    assert "hunter2" not in "".join(format_exception(caught.value))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import random
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -200,3 +201,30 @@ def test_many_aggregates_over_many_columns_in_one_pass() -> None:
         assert result[f"sum{i}"].to_pylist() == [i * sum(range(50)), i * sum(range(50, 100))]
         assert result[f"max{i}"].to_pylist() == [i * 49, i * 99]
         assert result[f"mean{i}"].to_pylist() == [i * 24.5, i * 74.5]
+
+
+AT_THE_END = {
+    "a session": (lambda s: s.window(pk.session(10)).agg(n=pk.count()), (1, 9)),
+    "a session's rows": (lambda s: s.window(pk.session(10)).with_columns(n=pk.count()), (1, 9)),
+    "a join": (lambda s: s.join(s, on="v", window=10), (1, 7)),
+    "all rows": (lambda s: s.window(pk.unbounded()).agg(n=pk.count()), (0, 0)),
+}
+
+
+@pytest.mark.parametrize(("verb", "before"), AT_THE_END.values(), ids=AT_THE_END)
+def test_windows_that_reach_beyond_the_last_time_are_an_error_in_batches_too(
+    verb: Callable[[Any], Any], before: tuple[int, int]
+) -> None:
+    for ticks in before:
+        table = pa.table({"t": [TOP - ticks], "v": [1]})
+        query = verb(pk.stream("events", table.schema, time="t"))
+        with pytest.raises(pk.OverflowError):
+            query.collect(table)
+        with pytest.raises(pk.OverflowError):
+            list(query.run(iter(table.to_batches())))
+
+
+def test_a_session_that_ends_with_time_itself_is_given_in_batches_too() -> None:
+    table = pa.table({"t": [TOP - 10]})
+    query = pk.stream("events", table.schema, time="t").window(pk.session(10)).agg(n=pk.count())
+    assert pa.Table.from_batches(query.run(iter(table.to_batches()))) == query.collect(table)

@@ -203,6 +203,13 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
     return TopK(plan, int(k), name, ties)
 
 
+def head_rows(n: object) -> int:
+    """Read how many rows are to be shown."""
+    if isinstance(n, bool) or not isinstance(n, Integral) or not 0 <= int(n) < 1 << 63:
+        raise ExpressionTypeError(f"head takes a number of rows, 0 or more, not {n!r:.40}")
+    return int(n)
+
+
 def _top_by(plan: Plan, k: int, by: Expr, ties: str) -> Plan:
     """Order by an expression: a column that is there no longer than it is needed."""
     passing = _absent("by", schema_of(plan).names)

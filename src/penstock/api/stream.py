@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -304,9 +303,8 @@ class Stream(JoinVerbs):
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first rows of the result."""
-        if isinstance(n, bool) or not isinstance(n, Integral) or not 0 <= int(n) < 1 << 63:
-            raise ExpressionTypeError(f"head takes a number of rows, 0 or more, not {n!r:.40}")
-        return self.collect(data, **bindings).slice(0, int(n))
+        some = rows.head_rows(n)
+        return self.collect(data, **bindings).slice(0, some)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:
         """Run, and give the result as a Polars data frame."""

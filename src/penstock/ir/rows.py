@@ -38,7 +38,20 @@ def as_table(made: Any, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
     try:
         table = pa.table(made) if not isinstance(made, pa.RecordBatch) else pa.Table.from_batches([made])
         return table.select(list(names)).cast(wanted)
-    except (TypeError, ValueError, KeyError, pa.ArrowException) as reason:
-        raise SchemaMismatchError(
-            f"the function given to apply must return a table with the columns {list(names)}: {reason}"
-        ) from reason
+    except (TypeError, ValueError, KeyError, pa.ArrowException):
+        raise SchemaMismatchError(  # Arrow's own words would quote a value
+            f"the function given to apply must return a table with the columns {_listed(wanted)}; "
+            f"it gave {_described(made)}"
+        ) from None
+
+
+def _listed(schema: pa.Schema) -> str:
+    return ", ".join(f"{each.name!r} ({each.type})" for each in schema) or "(none)"
+
+
+def _described(made: Any) -> str:
+    schema = getattr(made, "schema", None)
+    columns = (
+        f" of {_listed(schema)}, some values of which may not fit" if isinstance(schema, pa.Schema) else ""
+    )
+    return f"a {type(made).__name__}{columns}"

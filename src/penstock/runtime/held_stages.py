@@ -82,12 +82,6 @@ def _flows(rows: Rows) -> list[Flow]:
     return [Flow(each.batch, sequence=each.sequence, branch=branch) for branch, each in branches]
 
 
-def in_their_order(rows: Rows, sorter: Sorter) -> np.ndarray:
-    """The places of rows by time, and what orders those of one time."""
-    order = rows.order(sorter)
-    return np.arange(len(rows)) if order is None else order
-
-
 class DistinctStage:
     """One row for each value of the subset: the first in time order, or the last once input has ended."""
 
@@ -132,7 +126,9 @@ class DistinctStage:
             self.seen.number([array_of(tables["seen"], name) for name in tables["seen"].column_names])
 
     def _order(self, rows: Rows) -> np.ndarray:
-        order = in_their_order(rows, self.sorter)
+        order = rows.order(self.sorter)
+        if order is None:
+            order = np.arange(len(rows))
         return order if self.keep == "first" else order[::-1]
 
 
@@ -157,7 +153,7 @@ class TopStage:
             return [], watermark
         window = self._window_numbers(rows)
         level = self._levels(rows)
-        order = np.lexsort((self._places(rows), -level, window))
+        order = np.lexsort((*self._places(rows), -level, window))
         kept = rows.chosen(order[self._kept(window[order], level[order])])
         return [Flow(kept.batch, sequence=kept.sequence)], watermark
 
@@ -167,12 +163,18 @@ class TopStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.held.load(tables)
 
-    def _places(self, rows: Rows) -> np.ndarray:
-        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept."""
+    def _places(self, rows: Rows) -> list[np.ndarray]:
+        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept.
+
+        Rows that stand in this order need no numbers: sorting is stable.
+        """
         own = replace(rows, times=ticks_of(rows.column(self.time.column), self.time.shift))
+        order = own.order(self.sorter)
+        if order is None:
+            return []
         places = np.empty(len(rows), np.int64)
-        places[in_their_order(own, self.sorter)] = np.arange(len(rows))
-        return places
+        places[order] = np.arange(len(rows))
+        return [places]
 
     @staticmethod
     def _window_numbers(rows: Rows) -> np.ndarray:

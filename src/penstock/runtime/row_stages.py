@@ -124,8 +124,8 @@ class SourceStage:
         return ahead
 
     def _raise_to(self, time: int) -> None:
-        if not self.paced:
-            self.watermark = max(self.watermark, time - self.lateness)
+        if not self.paced:  # no row says that the stream has ended, not even one of the last time there is
+            self.watermark = max(self.watermark, min(time - self.lateness, FOREVER - 1))
 
 
 def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:

@@ -123,7 +123,7 @@ class JoinStage:
         side = self.right if port else self.left
         side.watermark = max(side.watermark, watermark)
         now = min(self.left.watermark, self.right.watermark)
-        due = now > self.watermark and self.matcher.completes(self.watermark, now)
+        due = now > self.watermark and (now == FOREVER or self.matcher.completes(self.watermark, now))
         made = self._emit(now) if due else []
         return made, self._ahead(now)
 

@@ -66,7 +66,7 @@ class LaneStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         flows: list[Flow] = []
         if watermark > self.watermark:
-            self.looked = self.gate.completes(self.watermark, watermark)
+            self.looked = watermark == FOREVER or self.gate.completes(self.watermark, watermark)
             flows = self._emit(watermark) if self.looked else []
             self.watermark = watermark
         return flows, self._ahead()
