@@ -118,6 +118,7 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
     ("months", pk.UnsupportedError, lambda: declared().window(pk.tumbling("1mo")).agg(n=pk.count())),
     ("negative lateness", pk.PenstockError, lambda: pk.stream("e", SCHEMA, time="ts", lateness="-1s")),
     ("an engine of no threads", pk.PenstockError, lambda: pk.Engine(threads=0)),
+    ("an engine that may be adaptive", pk.EngineError, lambda: pk.Engine(adaptive="yes")),  # type: ignore[arg-type]  # wrong on purpose
 ]
 
 
