@@ -136,6 +136,7 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
         lambda: pk.stream("e", {"t": "int64", "x": "decimal(9, 2)"}, time="t", sequence="x"),
     ),
     ("an engine of no threads", pk.PenstockError, lambda: pk.Engine(threads=0)),
+    ("an engine that may be adaptive", pk.EngineError, lambda: pk.Engine(adaptive="yes")),  # type: ignore[arg-type]  # wrong on purpose
 ]
 
 

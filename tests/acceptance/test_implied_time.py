@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -62,3 +63,24 @@ def test_many_threads_number_the_rows_alike() -> None:
     made = pk.from_arrow(table, time=pk.every(1)).window(100).agg(s=pk.sum("v"))
     tiny = made.collect(engine=pk.Engine(threads=3, task_bytes=128))
     assert tiny["s"].to_pylist() == [sum(range(i, i + 100)) for i in range(0, 10_000, 100)]
+
+
+SPANS: dict[str, Callable[[pk.Signal, int], pk.Signal]] = {
+    "per": lambda s, size: s.per(size).max(),
+    "window": lambda s, size: s.window(size).sum(),
+    "overlapping": lambda s, size: s.window(2 * size, every=size).count(),
+    "beside itself": lambda s, size: s - s.per(size).min(),
+}
+
+
+@pytest.mark.parametrize("name", SPANS)
+@pytest.mark.parametrize("start", [0, 1, -3])
+@pytest.mark.parametrize(("period", "size"), [(1, 1), (1, 3), (2, 2), (2, 6), (4, 8)])
+def test_windows_of_regular_samples_lie_and_end_where_those_of_stored_times_do(
+    name: str, start: int, period: int, size: int
+) -> None:
+    for rows in (1, 2, 5, 9):
+        stored = pa.table({"t": [start + i * period for i in range(rows)], "v": [1.0] * rows})
+        regular = pk.from_arrow(stored.select(["v"]), time=pk.every(period, start=start))
+        wanted = SPANS[name](pk.from_arrow(stored, time="t").signal("v"), size).collect()
+        assert SPANS[name](regular.signal("v"), size).collect().to_pylist() == wanted.to_pylist(), rows

@@ -201,3 +201,14 @@ def test_sums_of_narrow_values_at_once_are_wide(column: str, resolve: str, value
 def test_several_values_are_resampled_by_their_means() -> None:
     means = BOTH.signal(["i", "v"]).resample(every=5, method="mean")
     assert _intervals(means) == [(0, 5, 3.0, 3.0), (5, 10, 3.0, None)]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_the_last_rows_are_remembered_over_any_number_of_nulls(rows: int) -> None:
+    values = [None if i in (4, 5) else float(i) for i in range(11)]
+    table = pa.table({"t": [2 + 3 * i for i in range(11)], "v": pa.array(values)})
+    last = pk.from_arrow(table, time="t", name="s").signal("v").rolling(pk.rows(rows)).sum()
+    with last.open() as live:
+        found = [out for batch in table.to_batches(max_chunksize=1) for out in live.push(s=batch)]
+        found += live.finish()
+    assert [row for out in found for row in out.to_pylist()] == last.collect().to_pylist()

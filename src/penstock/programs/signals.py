@@ -383,7 +383,8 @@ def retention(program: temporal.Program) -> Retention:
                         case temporal.Last(rows=rows):
                             # How many rows make so many samples can be told of an input only.
                             sequential |= not isinstance(program[over.source].body, temporal.Sampled)
-                            samples = max(samples, rows)
+                            # One alone is taken for what holds, which may be nothing: of two, only samples count.
+                            samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
                             sequential |= size >= FOREVER
             case temporal.Resample() | temporal.Chop() | temporal.Held():

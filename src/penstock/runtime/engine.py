@@ -51,6 +51,8 @@ class Engine:
             raise UnsupportedError(f"devices={self.devices!r}: this version runs on ['cpu'] only")
         if self.scheduler != "fcfs":
             raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
+        if not isinstance(self.adaptive, bool):
+            raise EngineError(f"adaptive must be True or False, not {self.adaptive!r}")
         if self.aggregator not in (None, *AGGREGATORS):
             raise EngineError(f"aggregator must be one of {', '.join(AGGREGATORS)}, not {self.aggregator!r}")
         if self.backend not in ("native", "interpret"):

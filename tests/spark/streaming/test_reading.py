@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.sources import ahead
+from penstock.sources.bad import Bad
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.exchange import Parcel, unpacked
 from penstock.spark.streaming.files import FileReader, offset
@@ -93,3 +94,27 @@ def test_rows_that_travel_keep_their_times(tmp_path: Path) -> None:
     scatter, _ = scattered(str(tmp_path), pk.median("v"))
     assert scatter.fold is None
     assert scatter.steps("events") is None
+
+
+@pytest.mark.parametrize("on_bad", ["drop", "fail"])
+def test_a_line_is_no_row_even_if_the_query_does_not_read_what_is_wrong_with_it(
+    tmp_path: Path, on_bad: str
+) -> None:
+    lines = ['{"t": 1, "k": 1, "v": 1}', '{"t": 2, "k": 1, "v": "x"}', '{"t": 3, "k": 1, "v": 2}']
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    declared = pk.scan_stream(
+        str(tmp_path), time="t", name="events", on_bad=on_bad, schema=SCHEMA, format="json"
+    )
+    compiled = declared.window(10, by="k").agg(n=pk.count()).compiled()
+    scatter, _ = wired(compiled, 2, frozenset(), way_of(compiled))
+    assert "v" not in scatter.columns("events")
+    files = LiveFiles(str(tmp_path), "json", SCHEMA)
+    if on_bad == "fail":
+        with pytest.raises(pk.PenstockError, match=r"a\.json"):
+            sent(scatter, files, None)
+        return
+    reader = FileReader(scatter, "events", files, 1, None)
+    bad: list[Bad] = []
+    (task,) = reader.partitions(reader.initialOffset(), offset([each.path for each in files.listed()]))
+    assert [t for batch in reader.rows(task, bad) for t in batch["t"].to_pylist()] == [1, 3]
+    assert [each.offset for each in bad] == [1]

@@ -104,10 +104,13 @@ class DenseSignals:
     _scratch: dict[int, list[dict[str, np.ndarray]]] = field(default_factory=dict)
 
     def span(self, total: int) -> tuple[int, int]:
-        """The positions at which the output can change, `total` being the longest input's samples."""
+        """The positions at which the output can change, `total` being the longest input's samples.
+
+        The last sample may lie in a window that ends where grids meet again: what is there then is among them.
+        """
         program = self.program
-        first, last = -program.future, total + program.past + program.lasting + 1
-        return self._down(first), self._down(last + program.grid - 1)
+        last = self._down(total + program.past + program.lasting + program.grid - 1)
+        return self._down(-program.future), last + program.grid
 
     def ready(self, total: int) -> int:
         """The position up to which results are final, while more samples may come."""

@@ -30,6 +30,7 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
 from penstock.sources.paths import Found
+from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
 from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
@@ -127,14 +128,16 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
     def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
         """Read all rows, those too that the query rejects: they tell the time."""
         assert isinstance(partition, FilePartition)
-        source, columns = self._scatter.source(self._stream), self._scatter.columns(self._stream)
-        reader = LiveReader(source.schema, columns, source.time.column, source.on_bad, steps=self._steps)
+        source, columns = self._scatter.source(self._stream), list(self._scatter.columns(self._stream))
+        # Whether a line of text is a row of the stream does not depend on what the query reads of it.
+        read = source.schema.names if self._files.format in TEXT else columns
+        reader = LiveReader(source.schema, tuple(read), source.time.column, source.on_bad, steps=self._steps)
         footers: dict[str, Footer] = {}
         for piece in from_json(json.loads(partition.part)).pieces:
             path = piece.fragment.path
             for batch, found in reader(piece.fragment, footers.setdefault(path, Footer(path))):
                 bad.extend(found)
-                yield batch
+                yield batch.select(columns)
         write_bad(source, partition.part, bad)
 
 

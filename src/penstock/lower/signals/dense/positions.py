@@ -95,7 +95,7 @@ def in_positions(program: Program, times: Sequence[Time]) -> Positions:
     steps, gridded = _steps(found)
     period = time.period or 1
     _require(
-        max(steps.values()) == 1 or time.start % period == 0,
+        (max(steps.values()) == 1 and not gridded) or time.start % period == 0,
         "the first sample lies between two multiples of the period, so windows begin between samples",
     )
     positions = Positions(found, time, steps, gridded, 0)
