@@ -24,8 +24,8 @@ from penstock.runtime.threads import run_on_threads
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
-LEAST_SLICE = 1 << 14  # positions: below this a thread costs more than it brings
-SLICES_PER_THREAD = 4  # a core that others use as well does less of them
+LEAST_SLICE = 1 << 16  # positions: fewer cost more in Python than a thread waits for another's last slice
+HALOS = 4  # a slice is at least so many times as long as what is around it
 _FAILED = (
     "a value of a signal does not fit its type; cast to a wider type or to float64 before computing with it"
 )
@@ -161,10 +161,18 @@ class DenseSignals:
                 yield begin, end, edge
 
     def _slices(self, begin: int, end: int) -> list[tuple[int, int]]:
-        many = self.threads * SLICES_PER_THREAD if self.threads > 1 and not self.program.sequential else 1
-        many = max(1, min(many, (end - begin) // LEAST_SLICE))
-        cuts = [begin, *(self._down(begin + (end - begin) * i // many) for i in range(1, many)), end]
+        """Cut positions into slices that get smaller: threads that take them in turn end together."""
+        cuts = [begin, end]
+        if self.threads > 1 and not self.program.sequential:
+            cuts[1:1] = (max(self._down(cut), begin) for cut in self._tapering(begin, end))
         return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
+
+    def _tapering(self, begin: int, end: int) -> Iterator[int]:
+        """Where each slice ends: a part of what is left, but long beside the halo that is computed for it."""
+        least = max(LEAST_SLICE, HALOS * (self.program.past + self.program.future))
+        while end - begin >= 2 * least:
+            begin += max((end - begin) // (2 * self.threads), least)
+            yield begin
 
     # -- calling -------------------------------------------------------------------------------------
 
