@@ -57,7 +57,7 @@ _UNEVEN = ((90, 2500), (2500, 90), (60, 1100), (1100, 60), (250, 1900), (1900, 2
 def _calibration_points() -> Sequence[Micro]:
     both = (False, True)
     return (
-        *(Micro(n, n, scatter=far, window_ms=700) for n in (30, 150, 700, 1500, 3500) for far in both),
+        *(Micro(n, n, scatter=far, window_ms=700) for n in (30, 150, 350, 700, 1500, 3500) for far in both),
         *(Micro(900, 900, duplicates=n, scatter=far, window_ms=600) for n in (3, 12) for far in both),
         *(Micro(*rates, scatter=far, window_ms=900) for rates in _UNEVEN for far in both),
         *(Micro(300, 300, key_skew=z, scatter=True, window_ms=500) for z in (0.4, 0.8)),
