@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from penstock.kernels.signals.coalesce import coalesce
+from penstock.kernels.signals.coalesce import beginnings, intervals
 from penstock.loop.nodes import TYPES
 from penstock.lower.signals.dense import Dense, dense, fits
 from penstock.programs.dense import CompiledDense
@@ -17,6 +17,8 @@ from penstock.runtime.programs import Call
 from penstock.runtime.session import Context
 from penstock.runtime.signals.dense import DenseSignals
 from penstock.runtime.signals.dense_stage import Clock, DenseStage
+
+_KERNELS = {"beginnings": beginnings, "intervals": intervals}
 
 
 def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Context], DenseStage] | None:
@@ -28,9 +30,9 @@ def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Co
     program, workshop = CompiledDense(found, signals.workshop), signals.workshop
     few = signals.stage([False] * len(counted))
 
-    def coalescing(dtype: np.dtype, nullable: bool) -> Call:
+    def kernels(name: str, dtype: np.dtype, nullable: bool) -> Call:
         type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
-        return workshop.call(("coalesce", type, nullable), partial(coalesce, type, nullable))
+        return workshop.call((name, type, nullable), partial(_KERNELS[name], type, nullable))
 
     def make(context: Context) -> DenseStage:
         return DenseStage(
@@ -39,7 +41,7 @@ def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Co
             [_stored(schema, time.column) for schema, time in inputs],
             signals.program.schema,
             [context.metrics if counts else None for counts in counted],
-            coalescing,
+            kernels,
             partial(few, context),
         )
 

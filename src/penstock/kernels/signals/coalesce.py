@@ -1,9 +1,9 @@
-"""Keep the values that differ from the one before: regular values become runs."""
+"""Regular values become runs: keep what differs from the one before."""
 
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, TYPES, U8, Bitcast, Kernel, Type, Value
+from penstock.loop.nodes import BOOL, I64, TYPES, U8, Bitcast, Kernel, Type, Value, Var
 
 
 def differing(a: Value, b: Value) -> Value:
@@ -14,36 +14,61 @@ def differing(a: Value, b: Value) -> Value:
     return Bitcast(a, words).ne(Bitcast(b, words)) & (a.eq(a) | b.eq(b))
 
 
-def coalesce(type: Type, nullable: bool) -> Kernel:
-    """Write where runs begin, and their values, of a machine type; `valid` has a byte for each.
+def beginnings(type: Type, nullable: bool) -> Kernel:
+    """Write where runs of values of a machine type begin; `valid` has a byte for each.
 
     `before` and `before_valid` are what came just before the first row; with `first` not 0 nothing did, and the
     first row begins a run. Every row is written, and overwritten by the next unless it counts: that costs no branch.
     Returns how many runs begin. Room is needed for one more than there are rows.
     """
-    k = KernelBuilder("coalesce")
-    rows, first = k.scalar("rows"), k.scalar("first")
-    values, out = k.buffer("values", type), k.buffer("out", type)
+    k = KernelBuilder("beginnings")
+    rows, fresh = k.scalar("rows"), k.scalar("first").ne(0)
     places = k.buffer("places", I64)
-    before = k.var("last", k.buffer("before", type)[0])
-    valid = k.buffer("valid", U8) if nullable else None
-    out_valid = k.buffer("out_valid", U8) if nullable else None
-    before_valid = k.var("last_valid", k.buffer("before_valid", U8)[0]) if nullable else None
+    values, valid = k.buffer("values", type), k.buffer("valid", U8) if nullable else None
+    last = k.var("last", k.buffer("before", type)[0])
+    last_there = k.var("last_there", k.buffer("before_valid", U8)[0].ne(0) if nullable else True, BOOL)
     found = k.var("found", 0)
-    fresh = k.var("fresh", first.ne(0), BOOL)
     with k.for_(0, rows, "row", scalar=True) as row:
         value = k.var("value", values[row])
-        differs: Value = differing(value, before)
+        there = k.var("there", valid[row].ne(0) if valid is not None else True, BOOL)
         k.store(places, found, row)
-        k.store(out, found, value)
-        if valid is not None and out_valid is not None and before_valid is not None:
-            there = k.var("there", valid[row])
-            k.store(out_valid, found, there)
-            differs = there.ne(before_valid) | (differs & there.ne(0))
-            differs = k.var("differs", differs)  # before what it compares with moves on
-            k.set(before_valid, there)
-        k.set(found, found + (differs | fresh).to(I64))
-        k.set(before, value)
-        k.set(fresh, False)
+        begins = _begins(k, value, there, last, last_there) | (fresh & row.eq(0))
+        k.set(found, found + begins.to(I64))
+        k.set(last, value)
+        k.set(last_there, there)
     k.ret(found)
     return k.build()
+
+
+def intervals(type: Type, nullable: bool) -> Kernel:
+    """Write the intervals of a signal whose row r begins at `origin + r * stride`: their starts, ends and values.
+
+    There are none where it is null. With `open` 1, the first interval has begun already: its start and value are in place.
+    The last one has no end yet if the last row is not null. As above, every row is written to places that count only if
+    a run begins or ends. Returns how many intervals have begun. Room is needed for two more than there are rows.
+    """
+    k = KernelBuilder("intervals")
+    rows, origin, stride, open_ = (k.scalar(name) for name in ("rows", "origin", "stride", "open"))
+    starts, ends, out = k.buffer("starts", I64), k.buffer("ends", I64), k.buffer("out", type)
+    values, valid = k.buffer("values", type), k.buffer("valid", U8) if nullable else None
+    last = k.var("last", out[0])
+    last_there = k.var("last_there", open_.ne(0), BOOL)
+    found = k.var("found", open_)
+    with k.for_(0, rows, "row", scalar=True) as row:
+        value = k.var("value", values[row])
+        there = k.var("there", valid[row].ne(0) if valid is not None else True, BOOL)
+        time = k.var("time", origin + row * stride)
+        begins = _begins(k, value, there, last, last_there)
+        k.store(ends, found - (begins & last_there).to(I64), time)
+        k.store(starts, found, time)
+        k.store(out, found, value)
+        k.set(found, found + (begins & there).to(I64))
+        k.set(last, value)
+        k.set(last_there, there)
+    k.ret(found)
+    return k.build()
+
+
+def _begins(k: KernelBuilder, value: Value, there: Value, last: Var, last_there: Var) -> Value:
+    """Whether a run begins, of values or of nothing."""
+    return k.var("differs", there.ne(last_there) | (differing(value, last) & there))

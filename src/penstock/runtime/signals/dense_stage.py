@@ -18,7 +18,7 @@ from penstock.runtime.signals.stage import SignalStage
 from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 
-Coalesce = Callable[[np.dtype, bool], Call]
+Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and whether some may be null
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DenseStage:
     schemas: Sequence[pa.Schema]
     schema: pa.Schema
     counted: Sequence[Metrics | None]
-    coalesce: Coalesce
+    kernels: Kernels
     few: Callable[[], SignalStage]
     samples: list[Samples] = field(init=False)
     done: int = field(init=False)
@@ -123,8 +123,13 @@ class DenseStage:
 
     def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
         """Cut results where they change, and at marks if asked to; the last run stays open."""
-        places, values, valid = self._runs(columns, self._cut(first, len(columns[0].values)))
+        cut = self._cut(first, len(columns[0].values))
+        if len(columns) == 1 and cut.start == cut.stop:
+            return self._of_one(columns[0], first)
+        places = self._places(columns, cut)
         starts = self.clock.origin + (first + places) * self.clock.stride
+        values = [each.values[places] for each in columns]
+        valid = [_flags(each)[places] for each in columns]
         if self.run is not None:
             starts = np.concatenate([[self.run.start], starts])
             values = [np.concatenate(pair) for pair in zip(self.run.values, values, strict=True)]
@@ -136,6 +141,27 @@ class DenseStage:
         )
         return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
 
+    def _of_one(self, column: Column, first: int) -> pa.RecordBatch:
+        """The intervals of one signal, as a kernel writes them; what is null is no run."""
+        values, rows = column.values, len(column.values)
+        starts, ends, out = room(rows + 2), room(rows + 2), room(rows + 2, values.dtype)
+        run = self.run if self.run is not None and self.run.valid[0][0] else None
+        starts[0], out[0] = (0, 0) if run is None else (run.start, run.values[0][0])
+        given = {
+            "rows": rows, "origin": self.clock.at(first), "stride": self.clock.stride, "open": int(run is not None),
+            "values": values, "starts": starts, "ends": ends, "out": out,
+        }  # fmt: skip
+        valid = {"valid": column.valid} if column.nulls else {}
+        ended = self.kernels("intervals", values.dtype, column.nulls)(given | valid)
+        if rows:
+            lasts = not column.nulls or bool(column.valid[-1])
+            ended -= lasts
+            ones = [np.ones(1, np.uint8)]
+            self.run = Open(int(starts[ended]), [out[ended : ended + 1].copy()], ones) if lasts else None
+        else:
+            ended = 0
+        return self._rows(starts[:ended], ends[:ended], [out[:ended]], [None])
+
     def _cut(self, first: int, rows: int) -> slice:
         """The results that are samples, of so many from the first on; none where only changes count."""
         marks, before = self.signals.program.marks, self.signals.program.outputs_before
@@ -144,41 +170,29 @@ class DenseStage:
         lo, hi = before(marks[0]) - first, before(self.samples[0].total + marks[1]) - first
         return slice(min(max(lo, 0), rows), min(max(hi, 0), rows))
 
-    def _runs(
-        self, columns: Sequence[Column], cut: slice
-    ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+    def _places(self, columns: Sequence[Column], cut: slice) -> np.ndarray:
+        """Where runs of several signals begin: where any of them changes, and at marks."""
         rows = len(columns[0].values)
-        if len(columns) == 1 and cut.start == cut.stop:
-            return self._single(columns[0])
         if cut == slice(0, rows):
-            return np.arange(rows), [c.values for c in columns], [_flags(c) for c in columns]
+            return np.arange(rows)
         begins = np.zeros(rows, np.bool_)
         for place, each in enumerate(columns):
-            found, _, _ = self._single(each, place)
-            begins[found] = True
+            begins[self._changes(each, place)] = True
         begins[cut] = True
-        places = np.flatnonzero(begins)
-        return places, [c.values[places] for c in columns], [_flags(c)[places] for c in columns]
+        return np.flatnonzero(begins)
 
-    def _single(
-        self, column: Column, place: int = 0
-    ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        """Where a column's runs begin, their values, and whether they are there."""
+    def _changes(self, column: Column, place: int) -> np.ndarray:
+        """Where the runs of one of several signals begin."""
         rows = len(column.values)
-        values = column.values
         nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
-        before = np.zeros(1, values.dtype) if self.run is None else self.run.values[place]
-        places, out = room(rows + 1), room(rows + 1, values.dtype)
-        given = {
-            "rows": rows, "first": int(self.run is None), "values": values, "out": out, "places": places,
-            "before": before,
-        }  # fmt: skip
-        out_valid = np.empty(rows + 1, np.uint8) if nullable else np.ones(rows + 1, np.uint8)
+        before = np.zeros(1, column.values.dtype) if self.run is None else self.run.values[place]
+        places = room(rows + 1)
+        first = int(self.run is None)
+        given = {"rows": rows, "first": first, "values": column.values, "places": places, "before": before}
         if nullable:
             was = np.ones(1, np.uint8) if self.run is None else self.run.valid[place]
-            given |= {"valid": _flags(column), "out_valid": out_valid, "before_valid": was}
-        found = self.coalesce(values.dtype, nullable)(given)
-        return places[:found], [out[:found]], [out_valid[:found]]
+            given |= {"valid": _flags(column), "before_valid": was}
+        return places[: self.kernels("beginnings", column.values.dtype, nullable)(given)]
 
     def _last(self) -> list[Flow]:
         """The run that is open at the end of all samples has no end, or ends with its last result."""
@@ -198,12 +212,22 @@ class DenseStage:
         valid: Sequence[np.ndarray],
     ) -> pa.RecordBatch:
         """Runs as rows, those without any value left out."""
-        types = self.types
         there = np.logical_or.reduce([each.view(np.bool_) for each in valid]) if len(valid) > 1 else valid[0]
         if not there.all():
             there = there.view(np.bool_)
             starts, ends = starts[there], None if ends is None else ends[there]
             values, valid = [each[there] for each in values], [each[there] for each in valid]
+        return self._rows(starts, ends, values, valid)
+
+    def _rows(
+        self,
+        starts: np.ndarray,
+        ends: np.ndarray | None,
+        values: Sequence[np.ndarray],
+        valid: Sequence[np.ndarray | None],
+    ) -> pa.RecordBatch:
+        """Intervals as rows: none of them is null in all columns."""
+        types = self.types
         until = pa.nulls(len(starts), types[1]) if ends is None else time_array(ends, types[1])
         arrays = [time_array(starts, types[0]), until]
         for each, flags, dtype in zip(values, valid, types[2:], strict=True):
