@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.types.arrow import finer, kind_of, tick_unit, value_type
+from penstock.types.arrow import finer, kind_of, tick_unit
 
 NUMBERS = frozenset({"bool", "int", "uint", "float"})
 INTEGERS = frozenset({"bool", "int", "uint"})
@@ -91,30 +91,6 @@ def comparable(first: pa.DataType, second: pa.DataType) -> bool:
     if a in INSTANTS and b in INSTANTS:
         return (zone_of(first) is None) == (zone_of(second) is None)
     return a == b and a in ("string", "duration")
-
-
-def comparison_type(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
-    """Give the type both sides are converted to before they are compared.
-
-    None stands for uint64 against a signed integer, which no 64-bit type can hold: such values
-    are compared as mathematical integers. Instants and durations are compared in the finer unit,
-    also as mathematical integers: a conversion must not wrap.
-    """
-    a, b = Operand(value_type(first)), Operand(value_type(second))
-    kinds = {a.kind, b.kind}
-    if kinds <= INTEGERS and pa.uint64() in (a.type, b.type):
-        return pa.uint64() if kinds == {"uint"} else None
-    if kinds <= NUMBERS:
-        return pa.bool_() if kinds == {"bool"} else number_type((a, b))
-    if kinds <= INSTANTS:
-        return pa.timestamp(
-            _sub_day(finer(tick_unit(a.type) or "d", tick_unit(b.type) or "d")), zone_of(a.type)
-        )
-    return common_type((a, b))
-
-
-def _sub_day(unit: str) -> str:
-    return "s" if unit == "d" else unit
 
 
 def add(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
