@@ -230,3 +230,8 @@ def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
     plain = physical_type(dtype)
     array = pa.array(values, plain)
     return array if plain == dtype else array.view(dtype)
+
+
+def without_column(schema: pa.Schema, name: str) -> pa.Schema:
+    """Leave a column out of a schema."""
+    return pa.schema([each for each in schema if each.name != name])
