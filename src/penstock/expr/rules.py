@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from penstock.types.arrow import finer, kind_of, tick_unit
+from penstock.types.arrow import finer, kind_of, tick_unit, value_type
 
 NUMBERS = frozenset({"bool", "int", "uint", "float"})
 INTEGERS = frozenset({"bool", "int", "uint"})
@@ -60,6 +60,11 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     if kinds in ({"timestamp"}, {"duration"}, {"date"}):
         return _finest(typed)
     return None
+
+
+def type_of_both(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    """Give the type of a column that holds the values of two, dictionaries being read as what they hold."""
+    return first if first == second else common_type([Operand(value_type(each)) for each in (first, second)])
 
 
 def _finest(operands: Sequence[Operand]) -> pa.DataType | None:

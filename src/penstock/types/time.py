@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -31,3 +31,8 @@ class Time:
     @property
     def implied(self) -> bool:
         return self.period is not None
+
+    @property
+    def stored(self) -> Time:
+        """The same time as the value of its column, where it is no longer implied by the numbers of rows."""
+        return replace(self, period=None, start=0)
