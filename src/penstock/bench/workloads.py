@@ -38,7 +38,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class YsbKeyed:
-    """Describe a ysb-keyed table (WORKLOADS section 1)."""
+    """Describe a ysb-keyed table: events of the Yahoo streaming benchmark, counted by campaign."""
 
     rows: int = 20_000_000
     keys: int = 10_000
