@@ -118,7 +118,7 @@ def checked(schema: pa.Schema) -> pa.Schema:
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
         raise SchemaMismatchError(
-            f"the schema names these columns more than once: {', '.join(map(repr, twice))}"
+            f"the schema names these columns more than once: {', '.join(map(repr, twice))}; rename all but one"
         )
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 

@@ -79,14 +79,18 @@ def _clock(calendar: Calendar, first: int, last: int) -> WallClock:
     """Read the zone's clock around all windows that may be asked for, or say that there is no time left."""
     tick = NANOSECONDS[calendar.unit]
     if first * tick < _YEAR_1 or last * tick >= _YEAR_10000:
-        raise WindowError("windows with tz= are for the years 1 to 9999, and there are times outside of them")
+        raise WindowError(
+            "windows with tz= are for the years 1 to 9999, and there are times outside of them; filter those rows out, or leave tz= out"
+        )
     around = abs(calendar.offset) + sum(
         _at_most(step, calendar.unit) for step in (calendar.size, calendar.every)
     )
     around += 2 * _day(calendar.unit)  # local time is less than that from UTC
     low, high = first - around, last + around
     if low < -(1 << 63) or high >= 1 << 63:
-        raise WindowError("a window with tz= reaches beyond the times that 64 bits can count")
+        raise WindowError(
+            "a window with tz= reaches beyond the times that 64 bits can count; filter such rows out"
+        )
     return wall_clock(calendar.zone, calendar.unit, _year(low * tick) - 1, _year(high * tick) + 1)
 
 
