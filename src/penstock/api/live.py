@@ -76,7 +76,7 @@ class Live:
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
             raise BindingError(
-                f"push was given no batch; give one by the name of its stream ({', '.join(self._sources)})"
+                f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
             )
         owed = self._taken()
         return owed + [made for name, each in given.items() for made in self._push(name, each)] + self.wait()

@@ -146,7 +146,9 @@ def live_files(
         known = _first(where, format)
         schema, format = schema or known.schema, format or known.format
     if format not in FORMATS:
-        raise SourceError(f"files that appear are not read as {format!r}; there are {', '.join(FORMATS)}")
+        raise SourceError(
+            f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
+        )
     return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock())
 
 
