@@ -68,4 +68,4 @@ lock: setup  ## pin again everything pyproject.toml asks for (LOCK=--upgrade tak
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache build dist
-	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

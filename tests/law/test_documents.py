@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -11,6 +12,7 @@ import pytest
 
 import penstock as pk
 from penstock import errors
+from tests.law.source import label, python_files, tree_of
 
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
@@ -73,3 +75,7 @@ def test_every_error_of_ours_can_be_caught_by_its_public_name() -> None:
         each for _, each in inspect.getmembers(errors, inspect.isclass) if each.__module__ == errors.__name__
     ]
     assert [each.__name__ for each in classes if getattr(pk, each.__name__, None) is not each] == []
+
+
+def test_every_file_opens_with_what_is_in_it() -> None:
+    assert [label(path) for path in python_files() if not ast.get_docstring(tree_of(path))] == []

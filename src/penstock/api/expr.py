@@ -84,7 +84,9 @@ class Expr(Reducible["Expr"]):
         raise ExpressionTypeError(f"use .is_in(...) instead of in: {show(self._node)}")
 
     def __iter__(self) -> Any:
-        raise ExpressionTypeError(f"an expression cannot be iterated over: {show(self._node)}")
+        raise ExpressionTypeError(
+            f"an expression stands for a whole column and cannot be iterated over: {show(self._node)}; collect the query to see its values"
+        )
 
     def __add__(self, other: object) -> Expr:
         return call("add", self, other)

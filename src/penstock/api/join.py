@@ -22,7 +22,7 @@ from penstock.errors import (
 )
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Cast, Column, Field
-from penstock.expr.rules import Operand, common_type
+from penstock.expr.rules import type_of_both
 from penstock.expr.typing import column_type
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
@@ -39,7 +39,6 @@ from penstock.plan.nodes import (
     Window,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
-from penstock.types.arrow import value_type
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.joins import (
     ALGORITHMS,
@@ -174,13 +173,11 @@ def common_keys(first: Plan, second: Plan, left_on: object, right_on: object) ->
 
 
 def _key_type(first: Plan, one: str, second: Plan, other: str) -> pa.DataType:
-    types = [column_type(one, schema_of(first)), column_type(other, schema_of(second))]
-    if types[0] == types[1]:
-        return types[0]
-    found = common_type([Operand(value_type(each)) for each in types])
+    left, right = column_type(one, schema_of(first)), column_type(other, schema_of(second))
+    found = type_of_both(left, right)
     if found is None:
         raise SchemaMismatchError(
-            f"the keys {one!r} of type {types[0]} and {other!r} of type {types[1]} cannot be compared; cast one"
+            f"the keys {one!r} of type {left} and {other!r} of type {right} cannot be compared; cast one"
         )
     return found
 

@@ -66,7 +66,9 @@ def check_aggregate(
     penstock.errors.AggregateError: merge agrees with add: not so for the rows [1], [2] and then [], ...
     """
     if not isinstance(aggregate, CustomAggregate):
-        raise AggregateError(f"a {type(aggregate).__name__} is no aggregate that pk.aggregate made")
+        raise AggregateError(
+            f"a {type(aggregate).__name__} is no aggregate that pk.aggregate made; give what pk.aggregate returned"
+        )
     draw = random.Random(seed)  # noqa: S311 - the same samples every time
     pool, types = _sampled(aggregate.definition.arity, data, draw)
     definition = aggregate.definition.typed(types)
@@ -200,7 +202,7 @@ def _sampled(arity: int, data: object, draw: random.Random) -> tuple[list[Row], 
     columns, types = _columns(arity, data, draw)
     if len(columns) != arity:
         raise AggregateError(
-            f"the aggregate takes {arity} arguments, but the data has {len(columns)} columns"
+            f"the aggregate takes {arity} arguments, but the data has {len(columns)} columns; give one for each"
         )
     rows = list(zip(*columns, strict=True)) if arity else [()] * POOL
     pool = [row for row in rows if None not in row]
@@ -231,7 +233,9 @@ def _common(values: Sequence[object]) -> pa.DataType:
     literals = [literal(each) for each in values]
     common = common_type([operand_of(each, each.type) for each in literals])
     if common is None or (kind_of(common) == "null" and values):
-        raise ExpressionTypeError("the values of one argument are of different types, or all null")
+        raise ExpressionTypeError(
+            "the values of one argument are of different types, or all null; give values of one type"
+        )
     return common
 
 

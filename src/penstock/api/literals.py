@@ -64,7 +64,7 @@ def _text(value: str) -> Literal:
         value.encode()
     except UnicodeEncodeError:
         raise ExpressionTypeError(
-            f"the string {_shown(value)} holds half a character (a lone surrogate)"
+            f"the string {_shown(value)} holds half a character (a lone surrogate); leave it out"
         ) from None
     return Literal(str(value), pa.string())
 
@@ -154,7 +154,9 @@ def _converted(natural: Literal, dtype: pa.DataType) -> Literal:
             return Literal(convert(value, natural.type, dtype), dtype)
         except PenstockError:
             pass
-    raise ExpressionTypeError(f"the literal {_shown(value)} does not fit {dtype}")
+    raise ExpressionTypeError(
+        f"the literal {_shown(value)} does not fit {dtype}; give another value, or a type that holds it"
+    )
 
 
 def _shown(value: object) -> str:

@@ -75,7 +75,9 @@ class Live:
         """Push a batch of the sole stream, or one of each stream by name."""
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
-            raise BindingError(f"push takes a batch of: {', '.join(self._sources)}")
+            raise BindingError(
+                f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
+            )
         owed = self._taken()
         return owed + [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
 
@@ -276,7 +278,9 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     ):
         return None
     if not hasattr(data, "__iter__"):
-        raise BindingError(f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches")
+        raise BindingError(
+            f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
+        )
     return (part for each in data for part in _parts(each))
 
 

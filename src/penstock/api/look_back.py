@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
 CLOSED = ("right", "left", "both", "none")
-Size = Duration | RowsSpec
 
 
 class LookingBack(Unfinished):

@@ -1,8 +1,8 @@
-"""Names of streams. Those without one are called stream_1, stream_2, … in plan order."""
+"""Names of streams, and of columns that no user has named. Unnamed streams are stream_1, stream_2, … in plan order."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from penstock.errors import BindingError
@@ -67,3 +67,10 @@ def together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[st
         if data.setdefault(name, bound) is not bound:
             raise BindingError(f"two streams named {name!r} have different data; name one of them otherwise")
     return data
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Find a name for a column of our own that no other has."""
+    while name in taken:
+        name += "'"
+    return name

@@ -7,6 +7,7 @@ from math import lcm
 
 import pyarrow as pa
 
+from penstock.api.names import free_name
 from penstock.errors import UnsupportedError, WindowError
 from penstock.expr.nodes import Aggregate as Reduction
 from penstock.expr.nodes import Call, Column, Field, Literal
@@ -92,7 +93,7 @@ def fresh(plan: Plan, columns: Sequence[str]) -> Plan:
             "not of sessions, windows of rows and calendars"
         )
     _refuse_keys(plan, columns)
-    hidden = _free("equal", schema_of(plan).names)
+    hidden = free_name("equal", schema_of(plan).names)
     count = (Field(hidden, Reduction("count", ())),)
     if time_of(plan).column != WINDOW_END:
         plan = _different(plan, columns, hidden)
@@ -111,16 +112,12 @@ def _different(plan: Plan, columns: Sequence[str], hidden: str) -> Plan:
     return Project(Aggregate(plan, CarriedWindow(), tuple(columns), rows), fields, WINDOW_END)
 
 
-def _free(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
-        name += "'"
-    return name
-
-
 def _refuse_keys(plan: Plan, columns: Sequence[str]) -> None:
     schema = schema_of(plan)
     if not columns:
-        raise WindowError("istream compares rows by their values, and these have only a time")
+        raise WindowError(
+            "istream compares rows by their values, and these have only a time; keep another column"
+        )
     for name in columns:
         if kind_of(schema.field(name).type) in ("other", "null"):
             raise UnsupportedError(

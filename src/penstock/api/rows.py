@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
+from penstock.api.names import free_name
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Call, Column, Field
 from penstock.expr.typing import column_type
@@ -79,7 +80,7 @@ def dropped(plan: Plan, names: Sequence[str]) -> Plan:
         column_type(name, schema)
     kept = tuple(Field(name, Column(name)) for name in schema.names if name not in names)
     if not kept:
-        raise SchemaMismatchError("drop would leave no column at all")
+        raise SchemaMismatchError("drop would leave no column at all; keep one of them")
     return projected(plan, kept)
 
 
@@ -101,14 +102,8 @@ def projected(plan: Plan, fields: tuple[Field, ...]) -> Plan:
     carriers = [each.name for each in fields if each.expr == column and column.name in schema_of(plan).names]
     if carriers:
         return Project(plan, fields, column.name if column.name in carriers else carriers[0])
-    return Project(plan, fields, _absent(column.name, [each.name for each in fields]))
-
-
-def _absent(name: str, names: Sequence[str]) -> str:
-    """Name a time column that was dropped so that no later column is taken for it."""
-    while name in names:
-        name += "'"
-    return name
+    # The time was dropped: under this name no later column is taken for it.
+    return Project(plan, fields, free_name(column.name, [each.name for each in fields]))
 
 
 def united(plans: Sequence[Plan]) -> Plan:
@@ -128,7 +123,8 @@ def _require_one_time(first: Time, other: Time) -> None:
         )
     if first.unit != other.unit:
         raise SchemaMismatchError(
-            f"union needs one unit of time, but {first.column!r} counts in {first.unit} and in {other.unit}"
+            f"union needs one unit of time, but {first.column!r} counts in {first.unit} and in {other.unit}; "
+            "cast one in its table, or where its stream is declared"
         )
 
 
@@ -147,7 +143,8 @@ def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
     for name in [*here, *there]:
         if name not in here or name not in there:
             raise SchemaMismatchError(
-                f"union needs the same columns on all sides, but {name!r} is missing from one"
+                f"union needs the same columns on all sides, but {name!r} is missing from one; "
+                "add it there with with_columns, or drop it here"
             )
         if here[name] != there[name]:
             raise SchemaMismatchError(
@@ -199,7 +196,9 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
     name = column_name(by, "top_k")
     dtype = column_type(name, schema_of(plan))
     if kind_of(dtype) in ("other", "null"):
-        raise ExpressionTypeError(f"top_k cannot order by the column {name!r} of type {dtype}")
+        raise ExpressionTypeError(
+            f"top_k cannot order by the column {name!r} of type {dtype}; order by a number, a time or a string"
+        )
     return TopK(plan, int(k), name, ties)
 
 
@@ -212,5 +211,5 @@ def head_rows(n: object) -> int:
 
 def _top_by(plan: Plan, k: int, by: Expr, ties: str) -> Plan:
     """Order by an expression: a column that is there no longer than it is needed."""
-    passing = _absent("by", schema_of(plan).names)
+    passing = free_name("by", schema_of(plan).names)
     return dropped(top(extended(plan, [], {passing: by}), k, passing, ties), [passing])

@@ -86,7 +86,9 @@ def _explicit(schema: pa.Schema, name: str, unit: str | None) -> Time:
             f"of text, say how to read it, as in schema={{{name!r}: 'timestamp[us]', …}}"
         )
     if unit not in (None, own):
-        raise DurationError(f"unit={unit!r} is for integer columns; the time column {name!r} is {dtype}")
+        raise DurationError(
+            f"unit={unit!r} is for integer columns; the time column {name!r} is {dtype}, so leave it out"
+        )
     return Time(name, dtype, own)
 
 
@@ -124,9 +126,14 @@ def instant(value: object, time: Time, what: str) -> int:
         )
     else:
         target = time.type
-    if target is None or (zone_of(given.type) is None) != (zone_of(target) is None):
+    if target is None:
         raise DurationError(
-            f"{what} is {moment.isoformat()}, which does not fit the time column of type {time.type}"
+            f"{what} is {moment.isoformat()}, but time counts ticks of no unit; give ticks, or declare unit="
+        )
+    if (zone_of(given.type) is None) != (zone_of(target) is None):
+        raise DurationError(
+            f"{what} is {moment.isoformat()}, but the time column is {time.type}: "
+            "give both a time zone, or neither"
         )
     ticks = convert(given.value, given.type, target)
     return int(ticks) // 86_400 if time.unit == "d" and kind_of(time.type) == "int" else int(ticks)

@@ -145,7 +145,9 @@ def windowed(
     """Cut a stream into windows, checking them against its time."""
     plan, keys = keyed(stream.raw_plan, by)
     if len(keys) > MOST_KEYS:
-        raise UnsupportedError(f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels tell apart")
+        raise UnsupportedError(
+            f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels tell apart; join some into one"
+        )
     keyed_stream = stream if plan is stream.raw_plan else stream.derived(plan)
     return Windowed(keyed_stream, _window(plan, window, every, offset, tz), keys)
 

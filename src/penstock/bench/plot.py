@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,31 +13,37 @@ PER_M = 1e6
 PANELS_ACROSS = 4
 
 Document = Mapping[str, Any]
+Draw = Callable[[Any], None]
 
 
 def save_plot(path: Path, document: Document) -> None:
     """Draw the run's document as a PNG."""
+    bars = [case for case in document["cases"] if not case["sweep"]]
+    swept = groupby(
+        (case for case in document["cases"] if case["sweep"]), key=lambda case: str(case["sweep"])
+    )
+    panels = [partial(draw_bars, case=case) for case in bars]
+    panels += [partial(draw_sweep, cases=list(cases)) for _, cases in swept]
+    title = f"{document['suite']} on {document['machine']['cpu']}"
+    save_panels(path, title, panels, min(len(panels), PANELS_ACROSS), height=5, dpi=120)
+
+
+def save_panels(path: Path, title: str, panels: Sequence[Draw], across: int, height: float, dpi: int) -> None:
+    """Write a PNG of panels, so many to a row, each drawn on an axis of its own."""
     import matplotlib as mpl  # noqa: PLC0415 - heavy, and only for --plot
 
     mpl.use("Agg")  # no display is needed to write a file
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
 
-    bars = [[case] for case in document["cases"] if not case["sweep"]]
-    swept = groupby(
-        (case for case in document["cases"] if case["sweep"]), key=lambda case: str(case["sweep"])
-    )
-    panels = [*bars, *(list(cases) for _, cases in swept)]
-    across = min(len(panels), PANELS_ACROSS)
     down = -(-len(panels) // across)
-    figure, axes = plt.subplots(
-        down, across, figsize=(7 * across, 5 * down), squeeze=False, layout="constrained"
-    )
+    size = 7 * across, height * down
+    figure, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained")
     for axis in axes.flat[len(panels) :]:
         axis.set_visible(False)
-    for cases, axis in zip(panels, axes.flat, strict=False):
-        draw_sweep(axis, cases) if cases[0]["sweep"] else draw_bars(axis, cases[0])
-    figure.suptitle(f"{document['suite']} on {document['machine']['cpu']}")
-    figure.savefig(path, dpi=120)
+    for draw, axis in zip(panels, axes.flat, strict=False):
+        draw(axis)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=dpi)
     plt.close(figure)
 
 

@@ -38,7 +38,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class YsbKeyed:
-    """Describe a ysb-keyed table (WORKLOADS section 1)."""
+    """Describe a ysb-keyed table: events of the Yahoo streaming benchmark, counted by campaign."""
 
     rows: int = 20_000_000
     keys: int = 10_000
@@ -97,14 +97,6 @@ def encode_event_type(codes: npt.NDArray[np.int32], kind: EventType) -> pa.Array
             return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(EVENT_TYPES))
         case EventType.STRING:
             return pa.array(EVENT_TYPES).take(pa.array(codes))
-
-
-def ysb_reduced(rows: int, seed: int = 1) -> pa.Table:
-    """Build the TiLT artefact's table: three int64 columns uniform in 1..5, one event per tick."""
-    random = np.random.default_rng(seed)
-    names = ("user_id", "campaign_id", "event_type")
-    columns = {name: pa.array(random.integers(1, 6, rows, dtype=np.int64)) for name in names}
-    return pa.table({"ts": pa.array(np.arange(rows, dtype=np.int64))} | columns)
 
 
 def clicks(rows: int, seed: int = 1) -> pa.Table:

@@ -207,20 +207,20 @@ def bench(
 
     run_bench(
         BenchRequest(
-            suite,
-            rows,
-            keys,
-            threads,
-            repeat,
-            sweep is not None,
-            strings,
-            hot,
-            peers,
-            json,
-            plot,
-            quick,
-            windows,
-            only,
+            suite=suite,
+            rows=rows,
+            keys=keys,
+            threads=threads,
+            repeat=repeat,
+            sweep=sweep is not None,
+            strings=strings,
+            hot=hot,
+            peers=peers,
+            json=json,
+            plot=plot,
+            quick=quick,
+            windows=windows,
+            only=only,
         )
     )
 

@@ -135,16 +135,6 @@ class KernelCache:
             self.directory = None
 
 
-def save_object(path: Path, native: NativeKernel) -> None:
-    """Write a compiled kernel to a file that another process on such a machine can load."""
-    save(path, object_key(native.kernel, native.effort), native.object_code)
-
-
-def load_object(path: Path, kernel: Kernel) -> NativeKernel:
-    """Load what `save_object` wrote; `StateError` unless it is this kernel's code for this machine."""
-    return NativeKernel(kernel, load(path, object_key(kernel)))
-
-
 def save(path: Path, key: str, code: bytes) -> None:
     """Write an object file in one step: readers see the old one, the new one or none."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")

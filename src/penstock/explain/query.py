@@ -30,6 +30,7 @@ from penstock.programs.rows import CompiledRows
 from penstock.programs.windows import CompiledWindow
 from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
+from penstock.types.time import length_of
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -229,9 +230,12 @@ def _panes(window: Window) -> str:
     cut, every = window.panes.cut, window.panes.every
     number = panes_per_window(window.body.domain)
     several = f"{number} pane{'s' if number > 1 else ''} each"
+    unit = window.source.time.unit
+    slide = f"{every} ticks" if unit is None else length_of(every, unit)
     if not cut:
-        return f"{several}, a pane being a slide of {every} ticks"
-    return f"{several}, a slide of {every} ticks being cut in two, {cut} and {every - cut}, where others end"
+        return f"{several}, a pane being a slide of {slide}"
+    parts = f"{length_of(cut, unit)} and {length_of(every - cut, unit)}"
+    return f"{several}, a slide of {slide} being cut in two, {parts}, where others end"
 
 
 def _pane_memory(window: Window) -> str:

@@ -17,8 +17,6 @@ from penstock.errors import OverflowError as PenstockOverflow
 from penstock.types.arrow import kind_of, tick_unit
 from penstock.types.time import NANOSECONDS
 
-Number = int | float
-
 
 @dataclass(frozen=True, slots=True)
 class Setting:

@@ -15,6 +15,7 @@ from penstock.expr.arithmetic import Setting
 from penstock.expr.calendar import UTC_NAMES, clock_of
 from penstock.expr.rules import zone_of
 from penstock.types.arrow import from_physical, physical, physical_type, physical_values, tick_unit
+from penstock.types.calendar import first_of, month_of
 from penstock.types.time import NANOSECONDS
 from penstock.types.wall_clock import FIRST_YEAR, LAST_YEAR, Ticks, WallClock, wall_clock
 
@@ -58,9 +59,9 @@ def offset(times: pa.Array, options: Options) -> pa.Array:
 
     def moved(local: Ticks, day: int) -> Ticks:
         date, rest = np.divmod(local, day)
-        month: Ticks = _month_of(date) + int(options["months"])
-        place = np.minimum(date - _first_of(_month_of(date)), _first_of(month + 1) - _first_of(month) - 1)
-        moved_date: Ticks = _first_of(month) + place + int(options["days"])
+        month: Ticks = month_of(date) + int(options["months"])
+        place = np.minimum(date - first_of(month_of(date)), first_of(month + 1) - first_of(month) - 1)
+        moved_date: Ticks = first_of(month) + place + int(options["days"])
         return moved_date * day + rest
 
     return _moved(times, times.type, moved)
@@ -68,9 +69,7 @@ def offset(times: pa.Array, options: Options) -> pa.Array:
 
 def month_start(times: pa.Array, options: Options) -> pa.Array:
     """Move times to the first day of their month; the time of day stays."""
-    return _moved(
-        times, times.type, lambda local, day: _first_of(_month_of(local // day)) * day + local % day
-    )
+    return _moved(times, times.type, lambda local, day: first_of(month_of(local // day)) * day + local % day)
 
 
 def month_end(times: pa.Array, options: Options) -> pa.Array:
@@ -78,7 +77,7 @@ def month_end(times: pa.Array, options: Options) -> pa.Array:
     return _moved(
         times,
         times.type,
-        lambda local, day: (_first_of(_month_of(local // day) + 1) - 1) * day + local % day,
+        lambda local, day: (first_of(month_of(local // day) + 1) - 1) * day + local % day,
     )
 
 
@@ -92,14 +91,6 @@ def _moved(times: pa.Array, goal: pa.DataType, move: Callable[[Ticks, int], Tick
     local = move(shown, NANOSECONDS["d"] // NANOSECONDS[unit])
     found = _clock(goal, int(local.min()), int(local.max())).instants(local)
     return _spread(pa.array(found).cast(physical_type(goal)).view(goal), times.is_valid())
-
-
-def _month_of(date: Ticks) -> Ticks:
-    return date.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
-
-
-def _first_of(month: Ticks) -> Ticks:
-    return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
@@ -116,7 +107,9 @@ def _clock(dtype: pa.DataType, first: int, last: int) -> WallClock:
         return wall_clock("UTC", "d", 1970, 1970)
     low, high = (1970 + ticks * NANOSECONDS[unit] // _YEAR for ticks in (first, last))
     if low < FIRST_YEAR or high > LAST_YEAR:
-        raise UnsupportedError(f"times are truncated in zone {zone!r} in the years 1 to 9999 alone")
+        raise UnsupportedError(
+            f"times are truncated in zone {zone!r} in the years 1 to 9999 alone; filter others out first"
+        )
     return wall_clock(zone, unit, low - 1, high + 1)
 
 
@@ -152,7 +145,9 @@ def strftime(setting: Setting, ticks: Any) -> str:
         moment = (_EPOCH + timedelta(microseconds=passed // 1_000)).astimezone(clock_of(dtype))
         return moment.strftime(_OWN.sub(lambda found: _written(found, passed), text))
     except (OverflowError, ValueError):
-        raise UnsupportedError("strftime writes times of the years 1 to 9999 alone") from None
+        raise UnsupportedError(
+            "strftime writes times of the years 1 to 9999 alone; filter others out first"
+        ) from None
 
 
 def _written(found: re.Match[str], passed: int) -> str:

@@ -164,7 +164,7 @@ def _state_types(definition: Definition, args: Types) -> Types:
     for place, each in enumerate(types):
         if kind_of(each) == "null":
             raise ExpressionTypeError(
-                f"component {place} of the state is null in init and never anything else"
+                f"component {place} of the state is null in init and never anything else; leave it out, or let add give it a value"
             )
     return types
 

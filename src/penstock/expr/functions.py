@@ -138,4 +138,3 @@ _TEXTS = (
 FUNCTIONS: dict[str, Function] = {
     each.name: each for each in (*_ARITHMETIC, *_COMPARISONS, *_LOGIC, *_TIMES, *_TEXTS)
 }
-STRING_FUNCTIONS = frozenset(each.name for each in _TEXTS)

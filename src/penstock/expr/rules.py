@@ -62,6 +62,11 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
     return None
 
 
+def type_of_both(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    """Give the type of a column that holds the values of two, dictionaries being read as what they hold."""
+    return first if first == second else common_type([Operand(value_type(each)) for each in (first, second)])
+
+
 def _finest(operands: Sequence[Operand]) -> pa.DataType | None:
     unit = tick_unit(operands[0].type)
     zones = {zone_of(each.type) for each in operands}
@@ -91,30 +96,6 @@ def comparable(first: pa.DataType, second: pa.DataType) -> bool:
     if a in INSTANTS and b in INSTANTS:
         return (zone_of(first) is None) == (zone_of(second) is None)
     return a == b and a in ("string", "duration")
-
-
-def comparison_type(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
-    """Give the type both sides are converted to before they are compared.
-
-    None stands for uint64 against a signed integer, which no 64-bit type can hold: such values
-    are compared as mathematical integers. Instants and durations are compared in the finer unit,
-    also as mathematical integers: a conversion must not wrap.
-    """
-    a, b = Operand(value_type(first)), Operand(value_type(second))
-    kinds = {a.kind, b.kind}
-    if kinds <= INTEGERS and pa.uint64() in (a.type, b.type):
-        return pa.uint64() if kinds == {"uint"} else None
-    if kinds <= NUMBERS:
-        return pa.bool_() if kinds == {"bool"} else number_type((a, b))
-    if kinds <= INSTANTS:
-        return pa.timestamp(
-            _sub_day(finer(tick_unit(a.type) or "d", tick_unit(b.type) or "d")), zone_of(a.type)
-        )
-    return common_type((a, b))
-
-
-def _sub_day(unit: str) -> str:
-    return "s" if unit == "d" else unit
 
 
 def add(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:

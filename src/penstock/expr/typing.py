@@ -157,7 +157,9 @@ def _aggregate_type(node: Aggregate, schema: pa.Schema) -> pa.DataType:
         )
     inner = (*node.args, *(() if node.where is None else (node.where,)))
     if any(has_aggregate(part) for part in inner):
-        raise ExpressionTypeError(f"an aggregate cannot stand inside another, in: {show(node)}")
+        raise ExpressionTypeError(
+            f"an aggregate cannot stand inside another, in: {show(node)}; aggregate once, then again in a second window"
+        )
     if node.where is not None:
         require_bool(node.where, type_of(node.where, schema), "where=")
     types = [type_of(arg, schema) for arg in node.args]

@@ -39,11 +39,8 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.temporal.show import show_program
-from penstock.types.time import Time
+from penstock.types.time import Time, length_of
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
-
-_LENGTHS = (("d", 86_400_000_000_000), ("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000))
-_TICKS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "d": 86_400_000_000_000}
 
 
 def show(program: Program) -> str:
@@ -61,11 +58,11 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} = table {_quoted(table)} ({schema_line(this.schema)})"
         case Join() | Asof() | RollingJoin() as body:
             unit = program[body.left].time.unit or program[body.right].time.unit
-            return f"{name} = {join_text(body, lambda each: _domain(each, unit), lambda n: ticks(n, unit), _reduction)}"
+            return f"{name} = {join_text(body, lambda each: _domain(each, unit), lambda n: length_of(n, unit), _reduction)}"
         case Merge(sources=sources):
             return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
         case Distinct(source=source, subset=subset, keep=keep, within=within):
-            near = "" if within is None else f" within {ticks(within, this.time.unit)}"
+            near = "" if within is None else f" within {length_of(within, this.time.unit)}"
             return f"{name} = {keep} of ~{source}[t] for each ({', '.join(map(_name, subset))}){near}"
         case Top(source=source, k=k, by=by, ties=ties):
             return f"{name} = top {k} of ~{source}[t] by {_name(by)}, ties {ties}"
@@ -78,7 +75,7 @@ def _object(this: Object, program: Program) -> str:
         case Lookback() as body:
             return f"{name} @ each sample{_behind(body, program[body.source])}"
         case Signals(sources=sources, program=signals):
-            shown = show_program(signals, lambda count: ticks(count, signals.time.unit))
+            shown = show_program(signals, lambda count: length_of(count, signals.time.unit))
             taken = [f"input {place} = ~{source}" for place, source in enumerate(sources)]
             return _braced(f"{name} = intervals of {', '.join(taken)}", shown.split("\n"))
         case Apply() as body:
@@ -95,7 +92,7 @@ def _input(body: Input, this: Object) -> str:
 def _time(time: Time) -> str:
     if time.period is None:
         return _name(time.column) + (f" {time.shift:+d}" if time.shift else "")
-    return f"{_name(time.column)} = {time.start} + i * {ticks(time.period, time.unit)}"
+    return f"{_name(time.column)} = {time.start} + i * {length_of(time.period, time.unit)}"
 
 
 def _samples(body: Samples) -> str:
@@ -122,12 +119,12 @@ def _behind(body: Lookback, source: Object) -> str:
 
 
 def _look(span: LookBack, unit: str | None) -> str:
-    now = "t" if not span.delay else f"t - {ticks(span.delay, unit)}"
+    now = "t" if not span.delay else f"t - {length_of(span.delay, unit)}"
     closed = "" if span.closed == "right" else f", closed {span.closed}"
     if span.rows is not None:
         return f"last {span.rows} up to {now}{closed}"
     assert span.size is not None
-    return f"{now} - {ticks(span.size, unit)} : {now}{closed}"
+    return f"{now} - {length_of(span.size, unit)} : {now}{closed}"
 
 
 def _by(keys: tuple[Field, ...]) -> str:
@@ -141,31 +138,31 @@ def _braced(head: str, lines: Iterable[str]) -> str:
 def _domain(domain: Domain, unit: str | None) -> str:
     match domain:
         case Grid(size=size, every=every, offset=offset):
-            shifted = f" offset {ticks(offset, unit)}" if offset else ""
-            return f"size {ticks(size, unit)} every {ticks(every, unit)}{shifted}"
+            shifted = f" offset {length_of(offset, unit)}" if offset else ""
+            return f"size {length_of(size, unit)} every {length_of(every, unit)}{shifted}"
         case Carried():
             return "its window"
         case Session(gap=gap):
-            return f"sessions with a gap of {ticks(gap, unit)}"
+            return f"sessions with a gap of {length_of(gap, unit)}"
         case Count(size=size, every=every, partial=partial):
             return f"size {size} rows every {every} rows{' and the tail' if partial else ''}"
         case Unbounded():
             return "all time"
         case Calendar(size=size, every=every, offset=offset, zone=zone):
-            shifted = f" offset {ticks(offset, unit)}" if offset else ""
+            shifted = f" offset {length_of(offset, unit)}" if offset else ""
             return f"size {_step(size, unit)} every {_step(every, unit)}{shifted} in {_quoted(zone)}"
 
 
 def _span(domain: Domain, unit: str | None) -> str:
     match domain:
         case Grid(size=size):
-            return f"t - {ticks(size, unit)} : t"
+            return f"t - {length_of(size, unit)} : t"
         case _:
             return "window"
 
 
 def _step(step: CalendarStep, unit: str | None) -> str:
-    return f"{step.months}mo" if step.months else ticks(step.ticks, unit)
+    return f"{step.months}mo" if step.months else length_of(step.ticks, unit)
 
 
 def _reduction(reduction: Reduction, span: str) -> str:
@@ -195,21 +192,6 @@ def _name(name: str) -> str:
 def _quoted(text: str) -> str:
     escaped = text.encode("unicode_escape").decode().replace('"', '\\"')
     return f'"{escaped}"'
-
-
-def ticks(count: int, unit: str | None) -> str:
-    """Print a number of ticks in the largest unit that divides it.
-
-    >>> ticks(10_000_000, "us"), ticks(90, "s"), ticks(7, None)
-    ('10s', '90s', '7')
-    """
-    if unit is None:
-        return str(count)
-    length = count * _TICKS[unit]
-    for name, size in (*_LENGTHS, ("ms", 1_000_000), ("us", 1_000)):
-        if length % size == 0 and length:
-            return f"{length // size}{name}"
-    return f"{length}ns"
 
 
 def schema_line(schema: pa.Schema) -> str:

@@ -9,9 +9,9 @@ from penstock.expr.evaluate import evaluator
 from penstock.ir.nodes import Object
 from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row
+from penstock.ir.samples import time_at
 from penstock.temporal import nodes as temporal
 from penstock.temporal.interpret import Sample, intervals
-from penstock.types.time import Time
 
 # The samples of one key, by the object that takes them.
 Taken = dict[str, list[Sample]]
@@ -48,7 +48,7 @@ def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> l
     values = {each.name: evaluator(each.expr, origin.schema) for each in body.fields}
     found = []
     for each in rows:
-        at = _time(each.row, origin.time)
+        at = time_at(each.row, origin.time)
         if at is not None:
             until = None if body.hold.until is None else each.row[body.hold.until]
             if until is not None and until <= at:
@@ -56,8 +56,3 @@ def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> l
             value = {name: compute(each.row, ()) for name, compute in values.items()}
             found.append((Sample(at, until, value), {name: canonical(each.row[name]) for name in body.keys}))
     return found
-
-
-def _time(row: Row, time: Time) -> int | None:
-    at: int | None = row[time.column]
-    return None if at is None else at + time.shift

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from penstock.errors import PenstockError, VerificationError
-from penstock.expr.nodes import Aggregate, Expr, Field, Reduced, walk
+from penstock.expr.nodes import Expr, Field
 from penstock.expr.typing import type_of
 from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.ir.join_verify import complaints
@@ -33,6 +33,7 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.scope import result_scope, result_types
+from penstock.temporal.verify import misplaced
 from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Count, Session
@@ -225,12 +226,8 @@ def _verify_predicate(
 
 
 def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
-    for node in walk(expr):
-        match node:
-            case Aggregate():
-                _require(False, this, "has an aggregate where a reduction should be named")
-            case Reduced(index=index):
-                _require(0 <= index < reductions, this, f"reads reduction #{index} of {reductions}")
+    problem = misplaced(expr, reductions)
+    _require(problem is None, this, problem or "")
 
 
 # --- columns ----------------------------------------------------------------------------------------

@@ -44,12 +44,35 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls).
+
+    `text` names the column whose interned codes the values are.
+    """
+
+    name: str
+    type: Type
+    values: str
+    valid: str | None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Scratch:
     """A buffer that a kernel works in: `size` cells, whose contents do not outlive a call."""
 
     parameter: str
     type: Type
     size: int
+
+
+@dataclass(frozen=True, slots=True)
+class PaneScratch:
+    """Memory of a kernel from call to call: one row of cells, or (`deep`) one more than a window has panes."""
+
+    parameter: str
+    type: Type
+    deep: bool
 
 
 @dataclass(frozen=True, slots=True)

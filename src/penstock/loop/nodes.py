@@ -59,14 +59,7 @@ U8, U16, U32, U64 = (Type(f"u{bits}", "uint", bits) for bits in (8, 16, 32, 64))
 F32, F64 = (Type(f"f{bits}", "float", bits) for bits in (32, 64))
 TYPES = {each.name: each for each in (BOOL, I8, I16, I32, I64, I128, U8, U16, U32, U64, F32, F64)}
 
-ARITHMETIC = frozenset(
-    {"add", "sub", "mul", "div", "rem", "min", "max", "and", "or", "xor", "shl", "shr", "pow"}
-)
 COMPARISON = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
-UNARY = frozenset(
-    {"neg", "not", "abs", "sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan"}
-    | {"floor", "ceil", "rint", "trunc", "popcount", "ctz", "clz"}
-)
 
 
 class Space(StrEnum):

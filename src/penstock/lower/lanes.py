@@ -19,7 +19,6 @@ from penstock.ir import nodes as ir
 from penstock.ir.scope import result_type
 from penstock.lower.names import hidden_name
 from penstock.lower.split import read_from_columns
-from penstock.types.time import Time
 
 BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
 
@@ -63,7 +62,7 @@ def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
     fields = tuple(ex.Field(name, expr) for name, expr in columns.fields.items())
     samples = ir.Samples(source.name, body.where, fields)
-    ready = ir.Object(f"{this.name}.rows", samples, schema, _stored(source.time))
+    ready = ir.Object(f"{this.name}.rows", samples, schema, source.time.stored)
     taken = [*schema.names, *BOUNDS]
     names = [hidden_name(taken, "reduced", place) for place in range(len(reductions))]
     reduced = tuple(pa.field(n, each.type) for n, each in zip(names, reductions, strict=True))
@@ -79,11 +78,7 @@ def lane_rows(
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
     fields = tuple(ex.Field(each, expr) for each, expr in columns.fields.items())
     samples = ir.Samples(source.name, None, fields)
-    return samples, ir.Object(name, samples, schema, _stored(source.time)), reductions
-
-
-def _stored(time: Time) -> Time:
-    return replace(time, period=None, start=0)
+    return samples, ir.Object(name, samples, schema, source.time.stored), reductions
 
 
 def without_time(made: Spelled) -> tuple[ir.Samples, ir.Object]:

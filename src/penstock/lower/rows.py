@@ -12,11 +12,10 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import is_true
 from penstock.kernels.select import chunk_length, select_rows
-from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding
+from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
 from penstock.lower.columns import Columns
-from penstock.lower.emission.spec import Output
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
 from penstock.types.time import Time

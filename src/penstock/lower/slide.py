@@ -19,11 +19,10 @@ from penstock.kernels.swag.recompute import recompute
 from penstock.kernels.swag.slide import CountSlide, Row, Scratch, Slide
 from penstock.kernels.swag.subtract_on_evict import subtract_on_evict
 from penstock.kernels.swag.two_stacks import two_stacks
-from penstock.loop.abi import ERRORS, Binding
+from penstock.loop.abi import ERRORS, Binding, Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Value, const
 from penstock.lower.columns import Columns
-from penstock.lower.emission.spec import Output
 from penstock.lower.folding.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null

@@ -50,7 +50,7 @@ from penstock.types.windows import Calendar, Count
 
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
 PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
-RECOMPUTE, SUBTRACT, TWO_STACKS = FORCED = "recompute", "subtract-on-evict", "two-stacks"
+RECOMPUTE, SUBTRACT, TWO_STACKS = "recompute", "subtract-on-evict", "two-stacks"
 # Merging so many panes anew is cheaper than keeping track of what enters and leaves (measured: equal at 5).
 FEW_PANES = 4
 

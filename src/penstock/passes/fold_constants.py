@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -25,6 +26,7 @@ from penstock.ir.scope import result_scope, result_types
 from penstock.temporal import nodes as temporal
 from penstock.temporal.scope import Schemas, reduced_types, scope
 
+_Reduction = TypeVar("_Reduction", Reduction, temporal.Over)
 Fold = Callable[[Expr], Expr]
 
 
@@ -61,15 +63,11 @@ def _signal(this: temporal.Object, schemas: Schemas, sources: Sequence[pa.Schema
         case temporal.Sampled() as body:
             return replace(body, fields=_fields(body.fields, _folding(sources[int(body.input)])))
         case temporal.Expression() | temporal.Feedback() as body:
-            reductions = tuple(_over(each, _folding(schemas[each.source])) for each in body.reductions)
+            reductions = tuple(_reduction(each, _folding(schemas[each.source])) for each in body.reductions)
             fold = _folding(scope(body, schemas, this.schema.types[0]), reduced_types(body, schemas))
             return replace(body, reductions=reductions, fields=_fields(body.fields, fold))
         case body:
             return body
-
-
-def _over(over: temporal.Over, fold: Fold) -> temporal.Over:
-    return replace(over, args=tuple(map(fold, over.args)), where=_predicate(over.where, fold))
 
 
 def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:
@@ -86,7 +84,7 @@ def _windowed(body: Reduce | Attach, source: Object) -> Reduce | Attach:
     return replace(folded, having=_predicate(folded.having, after)) if isinstance(folded, Reduce) else folded
 
 
-def _reduction(reduction: Reduction, fold: Fold) -> Reduction:
+def _reduction(reduction: _Reduction, fold: Fold) -> _Reduction:
     return replace(reduction, args=tuple(map(fold, reduction.args)), where=_predicate(reduction.where, fold))
 
 

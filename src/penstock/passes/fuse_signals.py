@@ -24,6 +24,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
+from penstock.passes.graph import with_signals
 from penstock.passes.substitution import opaque
 from penstock.temporal.compose import composed
 from penstock.temporal.lenient import is_lenient
@@ -40,13 +41,7 @@ COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custo
 
 def fuse_signals(program: ir.Program) -> ir.Program:
     """Fuse the temporal expressions of every signal."""
-    objects = [
-        replace(each, body=ir.Signals(each.body.sources, fused(each.body.program)))
-        if isinstance(each.body, ir.Signals)
-        else each
-        for each in program.objects
-    ]
-    return ir.Program(tuple(objects), program.output)
+    return with_signals(program, fused)
 
 
 def fused(program: Program) -> Program:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
-from penstock.ir.nodes import Object, Program, sources_of
+from penstock.ir.nodes import Object, Program, Signals, sources_of
+from penstock.temporal import nodes as temporal
 
 
 def readers(program: Program) -> Counter[str]:
@@ -28,3 +30,14 @@ def without_unread(program: Program) -> Program:
         if each.name in wanted:
             wanted.update(sources_of(each.body))
     return Program(tuple(each for each in program.objects if each.name in wanted), program.output)
+
+
+def with_signals(program: Program, rewrite: Callable[[temporal.Program], temporal.Program]) -> Program:
+    """Rewrite the temporal program of every signal."""
+    objects = [
+        replace(each, body=replace(each.body, program=rewrite(each.body.program)))
+        if isinstance(each.body, Signals)
+        else each
+        for each in program.objects
+    ]
+    return Program(tuple(objects), program.output)

@@ -8,7 +8,6 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Call, Case, Expr, Literal
 
-TRUE = Literal(True, pa.bool_())
 FALSE = Literal(False, pa.bool_())
 
 

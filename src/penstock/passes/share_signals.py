@@ -13,19 +13,14 @@ from dataclasses import replace
 
 from penstock.ir import nodes as ir
 from penstock.passes.fuse_signals import without_unread
+from penstock.passes.graph import with_signals
 from penstock.temporal.compose import composed
 from penstock.temporal.nodes import Body, Expression, Object, Program, renamed
 
 
 def share_signals(program: ir.Program) -> ir.Program:
     """Share the objects of every signal."""
-    objects = [
-        replace(each, body=ir.Signals(each.body.sources, shared(each.body.program)))
-        if isinstance(each.body, ir.Signals)
-        else each
-        for each in program.objects
-    ]
-    return ir.Program(tuple(objects), program.output)
+    return with_signals(program, shared)
 
 
 def shared(program: Program) -> Program:

@@ -105,9 +105,9 @@ def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side)
 def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> Time:
     """Tell where the rows of a join's result have their time."""
     if not isinstance(plan, Join) or plan.how in CHOOSING:
-        return _stored(left.time)
+        return left.time.stored
     if isinstance(plan.pairing, Lookup):
-        return _stored(left.time) if plan.pairing.table else _right_time(plan, left, right)
+        return left.time.stored if plan.pairing.table else _right_time(plan, left, right)
     return Time(JOIN_TIME, left.time.type, left.time.unit)
 
 
@@ -118,8 +118,4 @@ def _right_time(plan: Join, left: Side, right: Side) -> Time:
         left_column(keys[right.time.column]) if right.time.column in keys else right_column(right.time.column)
     )
     name = next(each.name for each in join_columns(plan, left, right) if each.of_pair == wanted)
-    return replace(_stored(right.time), column=name)
-
-
-def _stored(time: Time) -> Time:
-    return replace(time, period=None, start=0)
+    return replace(right.time.stored, column=name)

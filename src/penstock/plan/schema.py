@@ -115,13 +115,13 @@ def time_of(plan: Plan) -> Time:
         case Join() | AsofJoin() | RollingJoin():
             return join_time(plan, side_of(plan.left), side_of(plan.right))
         case Filter(input=inner) | Distinct(input=inner) | TopK(input=inner) | Attach(input=inner):
-            return _stored(time_of(inner))
+            return time_of(inner).stored
         case Project(input=inner, time=name):
-            return replace(_stored(time_of(inner)), column=name)
+            return replace(time_of(inner).stored, column=name)
         case Union(inputs=several):
-            return _stored(time_of(several[0]))
+            return time_of(several[0]).stored
         case Lookback(input=inner):
-            return _stored(time_of(inner))
+            return time_of(inner).stored
         case Aggregate(input=inner) | Apply(input=inner):
             before = time_of(inner)
             return Time(WINDOW_END, before.type, before.unit, shift=-1)
@@ -133,10 +133,6 @@ def time_of(plan: Plan) -> Time:
 def side_of(plan: Plan) -> Side:
     """Describe an input to the rules about joins."""
     return Side(schema_of(plan), time_of(plan))
-
-
-def _stored(time: Time) -> Time:
-    return replace(time, period=None, start=0)
 
 
 def carries_window(plan: Plan) -> bool:

@@ -29,8 +29,9 @@ from penstock.plan.nodes import (
     Window,
     inputs,
 )
+from penstock.plan.schema import time_of
 from penstock.types.joins import Keys, Lookup, Within
-from penstock.types.time import Time
+from penstock.types.time import Time, length_of
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
 
@@ -55,19 +56,18 @@ def _node(plan: Plan) -> str:
         case Union(inputs=several):
             return f"union of {len(several)}"
         case Distinct(subset=subset, keep=keep, within=within):
-            near = "" if within is None else f" within {within} ticks"
+            near = "" if within is None else f" within {_length(within, _unit(plan))}"
             return f"distinct by {_names(subset)} keep {keep}{near}"
         case Aggregate(window=window, by=by, fields=fields):
-            return f"aggregate {_fields(fields)}{_by(by)} {_window(window)}"
+            return f"aggregate {_fields(fields)}{_by(by)} {_window(window, _unit(plan))}"
         case Attach(window=window, by=by, fields=fields):
-            return f"attach {_fields(fields)}{_by(by)} {_window(window)}"
+            return f"attach {_fields(fields)}{_by(by)} {_window(window, _unit(plan))}"
         case Lookback(spans=spans, by=by, fields=several, rows=rows):
-            parts = [
-                f"{_fields(fields)} over {_span(span)}" for span, fields in zip(spans, several, strict=True)
-            ]
+            shown = [_span(span, _unit(plan)) for span in spans]
+            parts = [f"{_fields(fields)} over {span}" for span, fields in zip(shown, several, strict=True)]
             return f"look back{' beside each row' if rows else ''} {', '.join(parts)}{_by(by)}"
         case Apply(window=window, by=by):
-            return f"apply a function{_by(by)} {_window(window)}"
+            return f"apply a function{_by(by)} {_window(window, _unit(plan))}"
         case Intervals(program=program):
             values = ", ".join(map(name, program[program.output].schema.names))
             return f"intervals of a signal [{values}]{_by(tuple(program.keys.names))}"
@@ -79,14 +79,14 @@ def _node(plan: Plan) -> str:
         case Join(on=on, pairing=pairing, how=how, where=where, algorithm=algorithm):
             rest = "" if where is None else f" where {show_expr(where)}"
             by = "" if algorithm == "auto" else f" by {algorithm}"
-            return f"{how} join{_on(on)} {_pairing(pairing)}{rest}{by}"
+            return f"{how} join{_on(on)} {_pairing(pairing, _unit(plan))}{rest}{by}"
         case AsofJoin(on=on, direction=direction, tolerance=tolerance, exact=exact):
-            near = "" if tolerance is None else f" within {tolerance} ticks"
+            near = "" if tolerance is None else f" within {_length(tolerance, _unit(plan))}"
             return (
                 f"as-of join {direction}{_on(on)}{near}{'' if exact else ' before or after, not at, a time'}"
             )
         case RollingJoin(on=on, within=within, fields=fields):
-            return f"rolling join {_fields(fields)}{_on(on)} {_pairing(within)}"
+            return f"rolling join {_fields(fields)}{_on(on)} {_pairing(within, _unit(plan))}"
 
 
 def name(text: str) -> str:
@@ -99,12 +99,14 @@ def _on(on: Keys) -> str:
     return f" on {', '.join(pairs)}" if pairs else ""
 
 
-def _pairing(pairing: Pairing) -> str:
+def _pairing(pairing: Pairing, unit: str | None) -> str:
     match pairing:
+        case InWindow(left=left, right=right) if left == right:
+            return _window(left, unit)
         case InWindow(left=left, right=right):
-            return _window(left) if left == right else f"left {_window(left)}, right {_window(right)}"
+            return f"left {_window(left, unit)}, right {_window(right, unit)}"
         case Within(lo=lo, hi=hi):
-            return f"within {lo} to {hi} ticks"
+            return f"within {length_of(lo, unit)} to {_length(hi, unit)}"
         case Lookup(table=table):
             return f"looked up in the {'right' if table else 'left'}"
 
@@ -125,41 +127,49 @@ def _fields(fields: tuple[Field, ...]) -> str:
     return f"[{', '.join(shown)}]"
 
 
-def _window(window: Window) -> str:
+def _unit(plan: Plan) -> str | None:
+    return time_of(plan).unit
+
+
+def _length(ticks: int, unit: str | None) -> str:
+    return f"{ticks} ticks" if unit is None else length_of(ticks, unit)
+
+
+def _window(window: Window, unit: str | None) -> str:
     match window:
         case TimeWindow(size=size, every=every, offset=offset):
-            start = f" from {offset}" if offset else ""
-            return f"in windows of {size} ticks every {every}{start}"
+            start = f" from {length_of(offset, unit)}" if offset else ""
+            return f"in windows of {_length(size, unit)} every {length_of(every, unit)}{start}"
         case CarriedWindow():
             return "in the windows carried"
         case Session(gap=gap):
-            return f"in sessions with a gap of {gap} ticks"
+            return f"in sessions with a gap of {_length(gap, unit)}"
         case Count(size=size, every=every, partial=partial):
             return f"in windows of {size} rows every {every}{' and the tail' if partial else ''}"
         case Unbounded():
             return "over all time"
         case Calendar(size=size, every=every, zone=zone):
-            return f"in windows of {_step(size)} every {_step(every)} in {quoted(zone)}"
+            return f"in windows of {_step(size, unit)} every {_step(every, unit)} in {quoted(zone)}"
 
 
-def _step(step: CalendarStep) -> str:
-    return f"{step.months} months" if step.months else f"{step.ticks} ticks"
+def _step(step: CalendarStep, unit: str | None) -> str:
+    return f"{step.months} months" if step.months else _length(step.ticks, unit)
 
 
-def _span(span: LookBack) -> str:
-    length = f"{span.size} ticks" if span.rows is None else f"{span.rows} rows"
+def _span(span: LookBack, unit: str | None) -> str:
+    length = f"{span.rows} rows" if span.size is None else _length(span.size, unit)
     closed = "" if span.closed == "right" else f" closed {span.closed}"
-    return length + closed + (f" delay {span.delay}" if span.delay else "")
+    return length + closed + (f" delay {length_of(span.delay, unit)}" if span.delay else "")
 
 
 def _source(source: Source) -> str:
     columns = ", ".join(f"{name(field.name)}: {field.type}" for field in source.schema)
-    late = f" lateness {source.lateness}" if source.lateness else ""
+    late = f" lateness {length_of(source.lateness, source.time.unit)}" if source.lateness else ""
     order = f" sequence {name(source.sequence)}" if source.sequence else ""
     return f"stream {name(source.name)} ({columns}) time {_time(source.time)}{order}{late}"
 
 
 def _time(time: Time) -> str:
     if time.implied:
-        return f"{name(time.column)} = {time.start} + i * {time.period}"
+        return f"{name(time.column)} = {time.start} + i * {length_of(time.period or 1, time.unit)}"
     return name(time.column) + (f" in {time.unit}" if time.unit else "")

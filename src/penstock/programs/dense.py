@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from penstock.loop.abi import Output
 from penstock.lower.signals.dense import Dense, DenseKernel
-from penstock.programs.workshop import Workshop, output_columns
-from penstock.runtime.programs import OutputColumn
+from penstock.programs.workshop import Workshop
 from penstock.runtime.signals.dense import DenseCall, Nullable
 
 
@@ -23,8 +23,8 @@ class CompiledDense:
         self._calls: dict[tuple[object, ...], DenseCall] = {}
 
     @cached_property
-    def outputs(self) -> tuple[OutputColumn, ...]:
-        return output_columns(self._edge.outputs)
+    def outputs(self) -> tuple[Output, ...]:
+        return self._edge.outputs
 
     @cached_property
     def kept(self) -> tuple[int, ...]:
@@ -55,7 +55,7 @@ def _call(kernel: DenseKernel, workshop: Workshop, key: tuple[object, ...]) -> D
         workshop.call(key, lambda: kernel.kernel),
         kernel.inputs,
         kernel.places,
-        output_columns(kernel.outputs),
+        kernel.outputs,
         kernel.scratch,
         kernel.memories,
     )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.kernels.signals.coalesce import beginnings, intervals
 from penstock.loop.nodes import TYPES
@@ -17,6 +16,7 @@ from penstock.runtime.programs import Call
 from penstock.runtime.session import Context
 from penstock.runtime.signals.dense import DenseSignals
 from penstock.runtime.signals.dense_stage import Clock, DenseStage
+from penstock.types.arrow import without_column
 
 _KERNELS = {"beginnings": beginnings, "intervals": intervals}
 
@@ -38,7 +38,7 @@ def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Co
         return DenseStage(
             DenseSignals(program, context.engine.workers),
             _clock(found),
-            [_stored(schema, time.column) for schema, time in inputs],
+            [without_column(schema, time.column) for schema, time in inputs],
             signals.program.schema,
             [context.metrics if counts else None for counts in counted],
             kernels,
@@ -54,8 +54,3 @@ def _clock(found: Dense) -> Clock:
         return Clock(0, pattern.every, closes=True)
     period = time.period or 1
     return Clock(time.start - found.positions.phase * period, found.step * period)
-
-
-def _stored(schema: pa.Schema, implied: str) -> pa.Schema:
-    """The columns of an input that are stored: its time is not."""
-    return pa.schema([each for each in schema if each.name != implied])

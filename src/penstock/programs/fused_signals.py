@@ -16,7 +16,7 @@ from penstock.lower.signals.fused.spec import AccessSpec, FusedSpec, ReductionSp
 from penstock.passes.choose_aggregator import FRAME_ENDS
 from penstock.programs.lane_reducers import QUESTIONS
 from penstock.programs.signal_reductions import SampleReductions, span_reading
-from penstock.programs.workshop import Workshop, output_columns
+from penstock.programs.workshop import Workshop
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.signals.fused import (
     ALL_MARKS,
@@ -166,7 +166,7 @@ class _Variant:
         made = build_fused(fused)
         call = workshop.call(fused, lambda: made.kernel)
         return FusedCall(
-            OutputCall(call, output_columns(made.outputs), ()),
+            OutputCall(call, made.outputs, ()),
             tuple(self.tracks),
             tuple(each == SOME_MARKS for each in fused.changes.tracks),
             tuple(self.cursors),

@@ -40,7 +40,6 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "pmj_jm": lambda kernels: Eager("pmj_jm", kernels, ProgressiveMerge, biclique=False),
     "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
 }
-ALGORITHMS = (*LAZY, *EAGER)
 
 
 def joins_arriving(body: ir.Body) -> bool:

@@ -23,7 +23,7 @@ from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
 from penstock.lower.rank_slide import Question, build_rank_slide
 from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
-from penstock.programs.workshop import Workshop, output_columns
+from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.partition import Partitioner
 from penstock.runtime.lanes.reducers import (
     Cells,
@@ -184,7 +184,7 @@ class LaneReducers:
         scratch = tuple(
             Cells(each.buffer.name, each.buffer.type, each.length, each.whole) for each in kernel.scratch
         )
-        return SlideCall(OutputCall(call, output_columns(kernel.outputs), kernel.bindings), scratch)
+        return SlideCall(OutputCall(call, kernel.outputs, kernel.bindings), scratch)
 
 
 def sorter(workshop: Workshop) -> Sorter:

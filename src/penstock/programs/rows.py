@@ -10,7 +10,7 @@ from penstock.ir import nodes as ir
 from penstock.lower.host import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
-from penstock.programs.workshop import Workshop, once, output_columns, preparation
+from penstock.programs.workshop import Workshop, once, preparation
 from penstock.runtime.programs import (
     OutputCall,
     ResultColumn,
@@ -56,7 +56,7 @@ class CompiledRows:
         known = nullable & frozenset(self._host.schema.names)
         kernel = self.kernel(known)
         call = self._workshop.call((self, known), lambda: kernel.kernel)
-        return OutputCall(call, output_columns(kernel.outputs), kernel.bindings)
+        return OutputCall(call, kernel.outputs, kernel.bindings)
 
     def kernel(self, nullable: frozenset[str]) -> RowsKernel:
         """The kernel for an assumption about which columns hold nulls."""

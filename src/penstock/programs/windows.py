@@ -10,7 +10,7 @@ from penstock.lower.columns import RowKernel
 from penstock.lower.emission.merging import ONE_PANE
 from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS, Window
-from penstock.programs.workshop import Workshop, once, output_columns, preparation
+from penstock.programs.workshop import Workshop, once, preparation
 from penstock.runtime.programs import (
     Call,
     Grid,
@@ -18,7 +18,6 @@ from penstock.runtime.programs import (
     OutputCall,
     ResultColumn,
     RowsCall,
-    ScratchRows,
     Variant,
 )
 from penstock.runtime.table import StateSpec
@@ -107,8 +106,7 @@ class CompiledWindow:
         merging = self._sliding if several_panes else ONE_PANE
         kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
-        scratch = tuple(ScratchRows(each.parameter, each.type, each.deep) for each in kernel.scratch)
-        return OutputCall(call, output_columns(kernel.outputs), kernel.bindings, scratch)
+        return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch)
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         key = nullable, wide

@@ -11,11 +11,9 @@ import pyarrow as pa
 from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
-from penstock.lower.emission.spec import Output
 from penstock.lower.host import HostColumns
 from penstock.runtime.programs import (
     Call,
-    OutputColumn,
     Texts,
 )
 
@@ -55,11 +53,6 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
     if key not in made:
         made[key] = make()
     return made[key]
-
-
-def output_columns(outputs: tuple[Output, ...]) -> tuple[OutputColumn, ...]:
-    """Tell the runtime where a kernel's columns arrive."""
-    return tuple(OutputColumn(each.name, each.type, each.values, each.valid, each.text) for each in outputs)
 
 
 def preparation(host: HostColumns, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:

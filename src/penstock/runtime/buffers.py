@@ -124,3 +124,15 @@ _VIEWS = {
         *(pa.float32(), pa.float64(), pa.timestamp("ns"), pa.duration("ns"), pa.date32(), pa.date64()),
     )
 }
+
+
+def longer(array: np.ndarray, size: int) -> np.ndarray:
+    """The same values in an array with more room, which is zero."""
+    larger = np.zeros(size, array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def plain(column: pa.Array) -> pa.Array:
+    """A column without the dictionary it may be encoded with."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

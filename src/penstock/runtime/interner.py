@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import DONE, KEYS, STATUS, WORDS
-from penstock.runtime.buffers import to_arrow, values_view
+from penstock.runtime.buffers import longer, to_arrow, values_view
 from penstock.runtime.hashing import bucket_count, buckets_for
 
 Call = Callable[[Mapping[str, object]], int]
@@ -109,18 +109,12 @@ class Interner:
         assert isinstance(offsets, np.ndarray)
         needed = int(self._offsets[len(self)]) + int(offsets[row + 1] - offsets[row])
         if needed > len(self._text):
-            self._text = _extended(self._text, max(2 * len(self._text), needed))
+            self._text = longer(self._text, max(2 * len(self._text), needed))
         if len(self) == self._capacity:
             self._capacity *= 2
-            self._offsets = _extended(self._offsets, self._capacity + 1)
-            self._hashes = _extended(self._hashes, self._capacity)
+            self._offsets = longer(self._offsets, self._capacity + 1)
+            self._hashes = longer(self._hashes, self._capacity)
             self._buckets = buckets_for(self._hashes[: len(self)], bucket_count(self._capacity))
-
-
-def _extended(array: np.ndarray, size: int) -> np.ndarray:
-    larger = np.zeros(size, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def _text_arguments(array: pa.Array) -> dict[str, object]:

@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from penstock.loop.abi import KEYS, numbered
+from penstock.runtime.buffers import longer
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
 
 # A dense table may have this many columns for each row seen, and always at least SMALL.
@@ -159,8 +160,8 @@ class HashKeys:
 
     def reserve(self, capacity: int) -> None:
         """Make room for more keys; columns stay where they are."""
-        self.words = [_longer(words, capacity) for words in self.words]
-        self.nulls = _longer(self.nulls, capacity)
+        self.words = [longer(words, capacity) for words in self.words]
+        self.nulls = longer(self.nulls, capacity)
         self.capacity = capacity
         self.rehash()
 
@@ -172,9 +173,3 @@ class HashKeys:
 
 
 Keys = NoKeys | DenseKeys | HashKeys
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    larger = np.zeros(size, array.dtype)
-    larger[: len(array)] = array
-    return larger

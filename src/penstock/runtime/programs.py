@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from penstock.loop.abi import Binding
-from penstock.loop.nodes import Type
+from penstock.loop.abi import Binding, Output, PaneScratch
 from penstock.runtime.table import StateSpec
 from penstock.types.time import Time
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter
+OutputColumn = Output  # the name by which `assembly` asks for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +37,14 @@ class RowsCall:
     bindings: tuple[Binding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class OutputColumn:
-    """A computed column: its type, and the parameters that receive values and validity bytes.
-
-    `text` names the column whose interned codes the values are.
-    """
-
-    name: str
-    type: Type
-    values: str
-    valid: str | None
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ScratchRows:
-    """Memory of a kernel from call to call: one row of cells, or (`deep`) one more than a window has panes."""
-
-    parameter: str
-    type: Type
-    deep: bool
-
-
 @dataclass(frozen=True)
 class OutputCall:
     """A kernel that writes columns, and what fills its parameters."""
 
     call: Call
-    outputs: tuple[OutputColumn, ...]
+    outputs: tuple[Output, ...]
     bindings: tuple[Binding, ...] = ()
-    scratch: tuple[ScratchRows, ...] = ()
+    scratch: tuple[PaneScratch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

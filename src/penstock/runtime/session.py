@@ -155,7 +155,9 @@ class Session:
                 stage.load(parts[name])
         except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
             # The checksums are right and the query is the same: somebody made this state up.
-            raise StateError("the saved state does not hold what the stages of this query remember") from None
+            raise StateError(
+                "the saved state does not hold what the stages of this query remember; start the query anew"
+            ) from None
 
     @property
     def watermark(self) -> int:

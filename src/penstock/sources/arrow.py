@@ -111,3 +111,9 @@ def _exported_schema(data: Any) -> pa.Schema:
         return pa.RecordBatchReader.from_stream(data).schema
     except (pa.ArrowException, TypeError, ValueError) as reason:
         raise SourceError(f"the {type(data).__name__} cannot be exported as Arrow data: {reason}") from reason
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """Give a table of one chunk, or of none, as a batch."""
+    batches = table.to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -56,7 +56,9 @@ def checked_schema(given: str | Mapping[str, object]) -> str:
     except Exception as error:  # noqa: BLE001 - fastavro raises whatever it stumbles over
         raise SourceError(f"value_schema is no schema of Avro: {type(error).__name__}: {error}") from None
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
-        raise SourceError("value_schema is a schema of Avro, but not one of records")
+        raise SourceError(
+            "value_schema is a schema of Avro, but not one of records; give one of type 'record'"
+        )
     return text
 
 

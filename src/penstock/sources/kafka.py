@@ -100,7 +100,8 @@ class Topic:
             since = self.clock.now() if moved > at else since
             if self.clock.now() - since > _PATIENCE:
                 raise SourceError(
-                    f"partition {partition} of topic {self.topic!r} gives nothing at offset {at}"
+                    f"partition {partition} of topic {self.topic!r} gives nothing at offset {at}; "
+                    "check that the broker is there and lets this consumer read"
                 )
             at = moved
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from penstock.errors import SchemaMismatchError, SourceError
+from penstock.sources.arrow import one_batch
 from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
 
@@ -83,7 +84,9 @@ class Decoder:
         if bad and self.on_bad == "fail":
             raise SourceError(self._complaint(bad[0][0]))  # what Arrow says quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
-        return Arrived(_one(table), str(messages[0].partition()), tuple(self._bad(*each) for each in bad))
+        return Arrived(
+            one_batch(table), str(messages[0].partition()), tuple(self._bad(*each) for each in bad)
+        )
 
     def _timed(self, messages: Sequence[Message]) -> pa.RecordBatch:
         made = self._together(messages)
@@ -107,7 +110,7 @@ class Decoder:
         if self.format in _AVRO:
             return self._with_own(self._avro(list(map(_value, messages))), messages)
         rows = [self._with_own(self._arrow(each.value()), [each]) for each in messages]
-        return _one(pa.Table.from_batches(rows, self.schema).combine_chunks())
+        return one_batch(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
     def _json(self, values: Sequence[bytes | None]) -> pa.Table:
         """Read values as lines. Each must be an object from its first byte to its last: so none runs into the next."""
@@ -149,7 +152,7 @@ class Decoder:
     def _column(self, field: pa.Field, table: pa.Table, messages: Sequence[Message]) -> pa.Array:
         where = f"topic {self.topic!r}"
         if field.name not in _OWN:
-            return cast(_one_chunk(table.column(field.name)), field.type, field.name, where)
+            return cast(table.column(field.name).combine_chunks(), field.type, field.name, where)
         values = [_OWN[field.name](each) for each in messages]
         if len(messages) == 1:
             values *= table.num_rows
@@ -157,7 +160,8 @@ class Decoder:
             return pa.array(values, _HELD.get(field.name, pa.int64())).cast(field.type)
         except pa.ArrowException:
             raise SchemaMismatchError(
-                f"the column {field.name!r} of {where} cannot be {field.type}"
+                f"the column {field.name!r} of {where} cannot be {field.type}; "
+                f"declare it as {_HELD.get(field.name, pa.int64())}"
             ) from None
 
 
@@ -182,12 +186,3 @@ def _one_a_line(text: bytes, lines: int) -> bool:
     if len(ends) != lines - 1 or not text.startswith(b"{") or not text.endswith(b"}"):
         return False
     return bool((array[ends - 1] == _CLOSE).all() and (array[ends + 1] == _OPEN).all())
-
-
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

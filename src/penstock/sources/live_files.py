@@ -18,7 +18,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.sources.bad import Arrived
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
-from penstock.sources.paths import Found, find, fixed, format_of
+from penstock.sources.paths import FORMATS, Found, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.types.arrow import checked
 
@@ -145,8 +145,10 @@ def live_files(
     if schema is None or format is None:
         known = _first(where, format)
         schema, format = schema or known.schema, format or known.format
-    if format != format_of((Found(f"x.{format}"),), format):
-        raise SourceError(f"there is no format {format!r} of files that appear")
+    if format not in FORMATS:
+        raise SourceError(
+            f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
+        )
     return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock())
 
 

@@ -17,6 +17,7 @@ from pyarrow import csv, json
 
 from penstock.errors import PenstockError, SchemaMismatchError
 from penstock.sources.ahead import Footer, read
+from penstock.sources.arrow import one_batch
 from penstock.sources.bad import FAILURES, NO_TIME, Bad, good_and_bad, reason_of, without_time
 from penstock.sources.conform import check, conformer
 from penstock.sources.failures import unreadable
@@ -113,12 +114,12 @@ class LiveReader:
             return
         batch = pa.Table.from_batches(good, self._wanted(self.columns)).combine_chunks()
         found = tuple(Bad(text, why, path, number) for (number, text), why in bad)
-        yield _one(batch), found, len(records)
+        yield one_batch(batch), found, len(records)
 
     def _conformed(self, table: pa.Table, path: str) -> pa.RecordBatch:
         where = f"the file {path!r}"
         check(table.schema, self._wanted(self.columns), where)
-        return conformer(table.schema, self.schema, self.columns, where)(_one(table.combine_chunks()))
+        return conformer(table.schema, self.schema, self.columns, where)(one_batch(table.combine_chunks()))
 
     def _wanted(self, names: Sequence[str]) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in names])
@@ -200,9 +201,6 @@ def _csv(head: bytes, reader: LiveReader, delimiter: str, text: bytes) -> pa.Tab
             ),
         )
     except KeyError:
-        raise SchemaMismatchError("its head lacks a column that the stream declares") from None
-
-
-def _one(table: pa.Table) -> pa.RecordBatch:
-    batches = table.to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
+        raise SchemaMismatchError(
+            "its head lacks a column that the stream declares; add it, or correct schema="
+        ) from None

@@ -111,9 +111,16 @@ def _is_positive(over: Over) -> bool:
 
 
 def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
+    problem = misplaced(expr, reductions)
+    _require(problem is None, this, problem or "")
+
+
+def misplaced(expr: Expr, reductions: int) -> str | None:
+    """What must not stand in a scalar expression: an aggregate, or a reduction that is not there; None: nothing."""
     for node in walk(expr):
         match node:
             case Aggregate():
-                _require(False, this, "has an aggregate where a reduction should be named")
-            case Reduced(index=index):
-                _require(0 <= index < reductions, this, f"reads reduction #{index} of {reductions}")
+                return "has an aggregate where a reduction should be named"
+            case Reduced(index=index) if not 0 <= index < reductions:
+                return f"reads reduction #{index} of {reductions}"
+    return None

@@ -118,7 +118,7 @@ def checked(schema: pa.Schema) -> pa.Schema:
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
         raise SchemaMismatchError(
-            f"the schema names these columns more than once: {', '.join(map(repr, twice))}"
+            f"the schema names these columns more than once: {', '.join(map(repr, twice))}; rename all but one"
         )
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
@@ -230,3 +230,8 @@ def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
     plain = physical_type(dtype)
     array = pa.array(values, plain)
     return array if plain == dtype else array.view(dtype)
+
+
+def without_column(schema: pa.Schema, name: str) -> pa.Schema:
+    """Leave a column out of a schema."""
+    return pa.schema([each for each in schema if each.name != name])

@@ -79,14 +79,18 @@ def _clock(calendar: Calendar, first: int, last: int) -> WallClock:
     """Read the zone's clock around all windows that may be asked for, or say that there is no time left."""
     tick = NANOSECONDS[calendar.unit]
     if first * tick < _YEAR_1 or last * tick >= _YEAR_10000:
-        raise WindowError("windows with tz= are for the years 1 to 9999, and there are times outside of them")
+        raise WindowError(
+            "windows with tz= are for the years 1 to 9999, and there are times outside of them; filter those rows out, or leave tz= out"
+        )
     around = abs(calendar.offset) + sum(
         _at_most(step, calendar.unit) for step in (calendar.size, calendar.every)
     )
     around += 2 * _day(calendar.unit)  # local time is less than that from UTC
     low, high = first - around, last + around
     if low < -(1 << 63) or high >= 1 << 63:
-        raise WindowError("a window with tz= reaches beyond the times that 64 bits can count")
+        raise WindowError(
+            "a window with tz= reaches beyond the times that 64 bits can count; filter such rows out"
+        )
     return wall_clock(calendar.zone, calendar.unit, _year(low * tick) - 1, _year(high * tick) + 1)
 
 
@@ -117,14 +121,14 @@ def _number(calendar: Calendar, local: int) -> int:
     """Number the last window that starts at a local time or before."""
     passed, every = local - _origin(calendar), calendar.every
     if every.months:
-        month = _month_of(np.array([passed // _day(calendar.unit)]))
+        month = month_of(np.array([passed // _day(calendar.unit)]))
         return int(month[0]) // every.months
     return passed // every.ticks
 
 
 def _starts(calendar: Calendar, numbers: Ticks) -> Ticks:
     every, day = calendar.every, _day(calendar.unit)
-    passed = _first_of(numbers * every.months) * day if every.months else numbers * every.ticks
+    passed = first_of(numbers * every.months) * day if every.months else numbers * every.ticks
     return passed + _origin(calendar)
 
 
@@ -139,17 +143,18 @@ def _later(local: Ticks, size: CalendarStep, day: int) -> Ticks:
     if not size.months:
         return local + size.ticks
     date, time = np.divmod(local, day)
-    month = _month_of(date)
+    month = month_of(date)
     goal = month + size.months
-    last = _first_of(goal + 1) - 1
-    moved = np.minimum(_first_of(goal) + (date - _first_of(month)), last)
+    last = first_of(goal + 1) - 1
+    moved = np.minimum(first_of(goal) + (date - first_of(month)), last)
     return moved * day + time + size.ticks
 
 
-def _month_of(date: Ticks) -> Ticks:
+def month_of(date: Ticks) -> Ticks:
     """Number the months, from January 1970, of dates that are numbered from its first."""
     return date.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
-def _first_of(month: Ticks) -> Ticks:
+def first_of(month: Ticks) -> Ticks:
+    """Number the first days of months, as `month_of` numbers both."""
     return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 NANOSECONDS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "d": 86_400_000_000_000}
+
+_LENGTHS = {"d": NANOSECONDS["d"], "h": 3_600_000_000_000, "m": 60_000_000_000} | {
+    unit: NANOSECONDS[unit] for unit in ("s", "ms", "us")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +35,23 @@ class Time:
     @property
     def implied(self) -> bool:
         return self.period is not None
+
+    @property
+    def stored(self) -> Time:
+        """The same time as the value of its column, where it is no longer implied by the numbers of rows."""
+        return replace(self, period=None, start=0)
+
+
+def length_of(ticks: int, unit: str | None) -> str:
+    """Write a number of ticks in the largest unit that divides it.
+
+    >>> length_of(10_000_000, "us"), length_of(90, "s"), length_of(7, None)
+    ('10s', '90s', '7')
+    """
+    if unit is None:
+        return str(ticks)
+    length = ticks * NANOSECONDS[unit]
+    for name, size in _LENGTHS.items():
+        if length % size == 0 and length:
+            return f"{length // size}{name}"
+    return f"{length}ns"

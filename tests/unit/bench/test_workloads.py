@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from penstock.bench.workloads import EVENT_TYPES, EventType, Skew, YsbKeyed, clicks, ysb_keyed, ysb_reduced
+from penstock.bench.workloads import EVENT_TYPES, EventType, Skew, YsbKeyed, clicks, ysb_keyed
 
 SMALL = YsbKeyed(rows=30_000, keys=50)
 
@@ -84,12 +84,6 @@ def test_the_way_event_types_are_stored_changes_no_other_column():
         ysb_keyed(replace(SMALL, event_type=kind)) for kind in (EventType.INT, EventType.STRING)
     )
     assert plain.drop_columns("event_type") == strings.drop_columns("event_type")
-
-
-def test_ysb_reduced_has_values_one_to_five_and_one_event_per_tick():
-    table = ysb_reduced(1_000)
-    assert column(table, "ts").tolist() == list(range(1_000))
-    assert set(column(table, "event_type")) == {1, 2, 3, 4, 5}
 
 
 def test_only_purchases_of_the_demo_cost_money():

@@ -15,10 +15,8 @@ from penstock.codegen.cache import (
     KernelCache,
     default_directory,
     load,
-    load_object,
     object_key,
     save,
-    save_object,
 )
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel, compile_object
@@ -210,13 +208,6 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(OSError, match="Input/output"):
         save(tmp_path / "kernel.pko", "key", b"code")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_object_code_travels_in_a_file(tmp_path: Path) -> None:
-    save_object(tmp_path / "kernel.pko", compile_kernel(adding(3)))
-    assert adds(load_object(tmp_path / "kernel.pko", adding(3)), 3)
-    with pytest.raises(StateError, match="another kernel"):
-        load_object(tmp_path / "kernel.pko", adding(4))
 
 
 DIRECTORIES = [

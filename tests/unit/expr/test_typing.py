@@ -8,7 +8,7 @@ import pytest
 import penstock as pk
 from penstock.errors import ExpressionTypeError, UnknownColumnError
 from penstock.expr.nodes import Aggregate, Call, Case, Column, IsIn, Literal, Reduced
-from penstock.expr.rules import Operand, common_type, comparison_type
+from penstock.expr.rules import Operand, common_type
 from penstock.expr.typing import type_of
 
 SCHEMA = pa.schema(
@@ -172,19 +172,3 @@ def test_a_choice_is_checked_in_all_its_branches():
 def test_the_common_type_holds_both_in_either_order(first, second, common):
     assert common_type([Operand(first), Operand(second)]) == common
     assert common_type([Operand(second), Operand(first)]) == common
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "inside"),
-    [
-        (pa.int8(), pa.uint8(), pa.int64()),
-        (pa.int64(), pa.uint64(), None),
-        (pa.uint8(), pa.uint64(), pa.uint64()),
-        (pa.int64(), pa.float32(), pa.float64()),
-        (pa.date32(), pa.timestamp("s"), pa.timestamp("s")),
-        (pa.date32(), pa.date32(), pa.timestamp("s")),
-        (pa.timestamp("ms"), pa.timestamp("us"), pa.timestamp("us")),
-    ],
-)
-def test_values_are_compared_in_a_type_that_holds_both(first, second, inside):
-    assert comparison_type(first, second) == inside

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from penstock.ir.show import show, ticks
+from penstock.ir.show import show
 from penstock.lower.plan_to_ir import to_ir
 from penstock.plan import nodes as pl
-from penstock.types.time import Time
+from penstock.types.time import Time, length_of
 from tests.unit.passes.cases import (
     EVENTS,
     FLOAT,
@@ -72,4 +72,4 @@ def test_hostile_names_cannot_break_a_line() -> None:
 def test_ticks_print_in_the_largest_unit_that_divides_them(
     count: int, unit: str | None, expected: str
 ) -> None:
-    assert ticks(count, unit) == expected
+    assert length_of(count, unit) == expected

@@ -143,16 +143,16 @@ def test_a_plan_prints_as_a_tree_with_the_result_on_top():
     plan = TopK(Aggregate(Filter(late, POSITIVE), TimeWindow(10, 5, 2), ("k",), (TOTAL,)), 3, "total")
     assert show(plan).splitlines() == [
         "top 3 by total ties first",
-        "  aggregate [total = sum(v)] by k in windows of 10 ticks every 5 from 2",
+        "  aggregate [total = sum(v)] by k in windows of 10us every 5us from 2us",
         "    filter v > 0",
-        '      stream "my events" (ts: timestamp[us], k: string, v: int8) time ts in us sequence v lateness 5',
+        '      stream "my events" (ts: timestamp[us], k: string, v: int8) time ts in us sequence v lateness 5us',
     ]
 
 
 @pytest.mark.parametrize(
     ("plan", "line"),
     [
-        (ROWS, "attach [total = sum(v)] by k in windows of 10 ticks every 10"),
+        (ROWS, "attach [total = sum(v)] by k in windows of 10us every 10us"),
         (
             Aggregate(SUMS, CarriedWindow(), (), (Field("n", ex.Aggregate("count", ())),)),
             "aggregate [n = count()] in the windows carried",
@@ -163,8 +163,14 @@ def test_a_plan_prints_as_a_tree_with_the_result_on_top():
             Project(EVENTS, (*columns("ts"), Field("new\nline", Column("v"))), "ts"),
             'project [ts, "new\\nline" = v]',
         ),
-        (REGULAR, "stream ecg (mv: float) time time = 0 + i * 4000"),
+        (REGULAR, "stream ecg (mv: float) time time = 0 + i * 4ms"),
     ],
 )
 def test_every_node_prints_on_one_line(plan, line):
     assert show(plan).splitlines()[0] == line
+
+
+def test_lengths_of_time_without_a_unit_print_as_ticks():
+    source = Source("s", pa.schema([("t", pa.int64())]), Time("t", pa.int64(), None))
+    plan = Aggregate(source, TimeWindow(10, 5, 2), (), (Field("n", ex.Aggregate("count", ())),))
+    assert show(plan).splitlines()[0] == "aggregate [n = count()] in windows of 10 ticks every 5 from 2"

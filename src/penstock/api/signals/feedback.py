@@ -119,11 +119,14 @@ def _whole(made: Signal) -> Expression:
             body = each.body
             if not isinstance(body, Expression) or any(depends[over.source] for over in body.reductions):
                 raise SignalError(
-                    "feedback may read its past instant by instant and shifted, but not reduce or resample it"
+                    "feedback may read its past instant by instant and shifted, but not reduce or resample it; "
+                    "reduce the signals it reads, or the result of pk.feedback"
                 )
             bodies[name] = composed(body, bodies)
     if made.name not in bodies:
-        raise SignalError("feedback's function does not read the past results it is given")
+        raise SignalError(
+            "feedback's function does not read the past results it is given; let it read prev, or leave pk.feedback out"
+        )
     return bodies[made.name]
 
 

@@ -69,7 +69,9 @@ def _refuse_nested(values: pa.Schema) -> None:
     """Refuse values of which nobody can tell whether they have changed."""
     for each in values:
         if pa.types.is_nested(each.type) or pa.types.is_null(each.type):
-            raise ExpressionTypeError(f"a signal cannot have the value {each.name!r} of type {each.type}")
+            raise ExpressionTypeError(
+                f"a signal cannot have the value {each.name!r} of type {each.type}; take a number, text or time out of it first"
+            )
 
 
 def _between(plan: Plan, interval: str | Sequence[str] | None) -> tuple[Plan, str | None]:

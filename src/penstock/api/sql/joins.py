@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from penstock.api.expr import Expr
+from penstock.api.names import free_name
 from penstock.api.sql.meeting import Joining, Meeting, meeting_of, named_alike, split
 from penstock.api.sql.moments import within
 from penstock.api.sql.nearest import with_latest, with_nearest
 from penstock.api.sql.places import Text
-from penstock.api.sql.scope import Names, Relation, attached, extended, free_name
+from penstock.api.sql.scope import Names, Relation, attached, extended
 from penstock.expr.nodes import Column
 from penstock.types.joins import CHOOSING, JOIN_TIME
 

@@ -18,9 +18,8 @@ from penstock.api.sql.streamed import SqlQuery
 from penstock.api.stream import Stream
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, SqlError
 from penstock.expr.nodes import Column, Field
-from penstock.expr.rules import Operand, common_type
+from penstock.expr.rules import type_of_both
 from penstock.plan.nodes import Project, Source, Table
-from penstock.types.arrow import value_type
 
 
 def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stream) -> Stream:
@@ -139,13 +138,11 @@ def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
 
 
 def _common(one: Visible, first: Relation, other: Visible, second: Relation) -> object:
-    types = [first.schema.field(one.column).type, second.schema.field(other.column).type]
-    if types[0] == types[1]:
-        return types[0]
-    found = common_type([Operand(value_type(each)) for each in types])
+    above, below = first.schema.field(one.column).type, second.schema.field(other.column).type
+    found = type_of_both(above, below)
     if found is None:
         raise SchemaMismatchError(
-            f"UNION ALL puts {one.name!r} of type {types[0]} and {other.name!r} of type {types[1]} into one column; cast one"
+            f"UNION ALL puts {one.name!r} of type {above} and {other.name!r} of type {below} into one column; cast one"
         )
     return found
 

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.api.bind import bound, row_fields
 from penstock.api.expr import Expr
+from penstock.api.names import free_name
 from penstock.api.rows import projected
 from penstock.api.sql.clauses import Clause
 from penstock.api.sql.places import Text, span_of
@@ -80,13 +81,6 @@ class Relation:
     def over(self, stream: Stream) -> Relation:
         """Keep the names over another stream that has their columns."""
         return replace(self, stream=stream, once=None)
-
-
-def free_name(name: str, taken: Sequence[str] | set[str] | frozenset[str]) -> str:
-    """Find a name for a column that no other has; the text never sees it."""
-    while name in taken:
-        name += "'"
-    return name
 
 
 def relation_of(stream: Stream, source: str) -> Relation:

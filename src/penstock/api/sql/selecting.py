@@ -10,12 +10,13 @@ from sqlglot import exp
 from penstock.api.aggregates import count
 from penstock.api.expr import Expr
 from penstock.api.functions import col
+from penstock.api.names import free_name
 from penstock.api.sql import aggregates
 from penstock.api.sql.expressions import Translator
 from penstock.api.sql.grouping import Grouping, aggregated, edge, grouping
 from penstock.api.sql.ordering import Order, limited
 from penstock.api.sql.places import Text
-from penstock.api.sql.scope import Names, Output, Relation, Visible, attached, free_name, project
+from penstock.api.sql.scope import Names, Output, Relation, Visible, attached, project
 from penstock.api.sql.sources import Environment, sources
 from penstock.api.sql.streamed import rows_once
 

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from penstock.bench.iawj.simulate import Clock, Run, later_rows, simulate
 from penstock.bench.iawj.workloads import Workload
 from penstock.codegen.cache import KernelCache
@@ -124,8 +122,3 @@ def _counter(field: JoinField) -> Eager:
     counter = field.joiners["shj_jm"]
     assert isinstance(counter, Eager)
     return counter
-
-
-def codes_of(workload: Workload) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides' codes."""
-    return workload.left.codes, workload.right.codes

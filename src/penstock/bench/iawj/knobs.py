@@ -19,7 +19,6 @@ STEPS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.8)
 GROUPS = (1, 2, 4)
 WORKERS = 4
 BITS = (0, 2, 4, 6, 8, 10, 12, 14)
-ROWS = 12800 * 100  # of the left; the right has ten times as many, as in the paper
 
 
 @dataclass(frozen=True)

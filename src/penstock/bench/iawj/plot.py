@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-Document = Mapping[str, Any]
-Draw = Callable[[Any], None]
+from penstock.bench.plot import Document, Draw, save_panels
+
 METRICS = (
     ("rows_per_ms", "rows/ms"),
     ("latency_95_ms", "95 % latency, ms"),
@@ -21,23 +21,8 @@ ACROSS = 3
 
 def save_join_plot(path: Path, document: Document) -> None:
     """Draw the run as a PNG: a panel for each figure and metric."""
-    import matplotlib as mpl  # noqa: PLC0415 - heavy, and only for --plot
-
-    mpl.use("Agg")  # no display is needed to write a file
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
-
-    drawn = panels(document)
-    down = -(-len(drawn) // ACROSS)
-    figure, axes = plt.subplots(
-        down, ACROSS, figsize=(7 * ACROSS, 4.5 * down), squeeze=False, layout="constrained"
-    )
-    for axis in axes.flat[len(drawn) :]:
-        axis.set_visible(False)
-    for draw, axis in zip(drawn, axes.flat, strict=False):
-        draw(axis)
-    figure.suptitle(f"Intra-window joins on {document['machine']['cpu']}")
-    figure.savefig(path, dpi=80)
-    plt.close(figure)
+    title = f"Intra-window joins on {document['machine']['cpu']}"
+    save_panels(path, title, panels(document), ACROSS, height=4.5, dpi=80)
 
 
 def panels(document: Document) -> list[Draw]:

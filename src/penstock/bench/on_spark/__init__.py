@@ -1,1 +1,1 @@
-"""The benchmark on Spark (WORKLOADS section 7): the same files, the same questions, everybody's own way."""
+"""The benchmark on Spark: the same files, the same questions, everybody's own way."""

@@ -8,7 +8,7 @@ Both sides' tables share their slots, so that one search does both. A slot is tw
 from __future__ import annotations
 
 from penstock.kernels.joins.words import BLOCK, Pairs, blocks, hashed, to_place
-from penstock.loop.abi import KEYS, NEED_KEYS, STATUS
+from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.joins import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Value, Var, const
@@ -29,7 +29,7 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
     chains = (k.buffer("own_next", U32), k.buffer("other_next", U32)) if spec.pairs else None
     pairs = Pairs.declare(k) if spec.pairs else None
     head = k.buffer("head", I64) if pairs is None else pairs.head
-    keys, total = k.var("keys", head[KEYS]), k.var("total", head[6])
+    keys, total = k.var("keys", head[KEYS]), k.var("total", head[OUTPUT])
     slots = k.local("near", I64, BLOCK)
     fetched = k.var("fetched", const(0, U64))
     with blocks(k, lo, hi) as (first, end):
@@ -55,13 +55,14 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
                 _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
                 k.store(chains[0], row, _half(held, side).to(U32))
                 k.store(table, at + 1, _with_half(held, side, row + 1))
-    k.store(head, 2, Bitcast(fetched, I64))
+    k.store(
+        head, SLOTS, Bitcast(fetched, I64)
+    )  # nobody reads it; it keeps the loads above from being left out
+    k.store(head, KEYS, keys)
     if pairs is not None:
-        k.store(head, KEYS, keys)
         pairs.finish(hi)
     else:
-        k.store(head, KEYS, keys)
-        k.store(head, 6, total)
+        k.store(head, OUTPUT, total)
         k.store(head, STATUS, 0)
         k.ret(hi)
     return k.build()
@@ -69,7 +70,7 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
 
 def _stop(k: KernelBuilder, head: Buffer, keys: Var, total: Var, pairs: Pairs | None, row: Value) -> None:
     k.store(head, KEYS, keys)
-    k.store(head, 6, total if pairs is None else pairs.used)
+    k.store(head, OUTPUT, total if pairs is None else pairs.used)
     k.store(head, STATUS, NEED_KEYS)
     k.ret(row)
 

@@ -69,12 +69,12 @@ def _moved(k: KernelBuilder, count: Value, mean: Values, value: Value) -> tuple[
     The first value is its own old mean: its distance is 0, not something whose powers could overflow.
     """
     old = k.var("mean", select(count.eq(0), value.to(F64), mean[0]))
-    far = k.var("far", _distance(k, value, old) - mean[1])
+    far = k.var("far", distance(k, value, old) - mean[1])
     share = k.var("share", far.div((count + 1).to(F64)))
     return far, share, two_sum(k, old, mean[1] + share)
 
 
-def _distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
+def distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
     """Subtract a float from a number, to the last bit where they are close: wide integers are two floats."""
     if value.type not in (I64, U64):
         return value.to(F64) - mean

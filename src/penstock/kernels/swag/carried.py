@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.kernels.monoids import Prefix, Values
+from penstock.kernels.monoids import Values
 from penstock.kernels.swag.fold import fold_rows
-from penstock.kernels.swag.prefix_sums import MOST_ROWS
+from penstock.kernels.swag.prefix_sums import MOST_ROWS, prefix_of
 from penstock.kernels.swag.slide import Aggregation, Emit, Memory, Scratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select
 
@@ -137,21 +137,12 @@ class TwoStacks(Carried):
         rows.store(self.suffix, 0, front)  # for a frame without rows
         with k.for_(0, hi - lo, "distance", scalar=True) as distance:
             row = k.var("row", hi - 1 - distance)
-            self._put_before(front, row)
+            rows.step_before(front, row)
             rows.store(self.suffix, row - lo, front)
         rows.reset(self.back)
         k.set(self.first, lo)
         k.set(self.mid, hi)
         k.set(self.upto, hi)
-
-    def _put_before(self, front: Sequence[tuple[Var, ...]], row: Value) -> None:
-        rows = self.rows
-        if not any(monoid.ordered for monoid in rows.monoids):
-            rows.step(front, row)
-            return
-        one = rows.identities("one")
-        rows.step(one, row)
-        rows.assign(front, rows.merged(one, front))
 
 
 @dataclass(frozen=True)
@@ -169,7 +160,7 @@ class PrefixTable:
     def __init__(self, rows: Aggregation) -> None:
         self.rows, self.k = rows, rows.k
         k = rows.k
-        self.prefixes = [_prefix_of(rows, place) for place in range(len(rows.monoids))]
+        self.prefixes = [prefix_of(rows, place) for place in range(len(rows.monoids))]
         self.memory: Memory = [
             tuple(k.buffer("prefix", state.type) for state in each.states) for each in self.prefixes
         ]
@@ -262,9 +253,3 @@ class PrefixSums(Carried):
         """Give frames again that a table could not be trusted with."""
         with self.k.if_(self.table.doubt):
             self.stacks.sweep(n)
-
-
-def _prefix_of(rows: Aggregation, place: int) -> Prefix:
-    prefix = rows.monoids[place].prefix
-    assert prefix is not None, f"{rows.monoids[place].name} has no prefixes"
-    return prefix

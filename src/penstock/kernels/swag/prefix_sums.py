@@ -11,7 +11,7 @@ frames whose ends move row by row, as those of regular time do, are vectors.
 from __future__ import annotations
 
 from penstock.kernels.monoids import Prefix, Values
-from penstock.kernels.swag.slide import Scratch, Slide
+from penstock.kernels.swag.slide import Aggregation, Scratch, Slide
 from penstock.kernels.swag.two_stacks import two_stacks
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, minimum, select
 
@@ -25,7 +25,7 @@ def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
     """Write the loop over rows, the loop over frames, and what to do where they are not enough."""
     k = slide.k
     memory = [
-        tuple(k.buffer("prefix", state.type) for state in _prefix_of(slide, place).states)
+        tuple(k.buffer("prefix", state.type) for state in prefix_of(slide, place).states)
         for place in range(len(slide.monoids))
     ]
     doubt = k.var("doubt", False, BOOL)
@@ -41,9 +41,10 @@ def prefix_sums(slide: Slide) -> tuple[Scratch, ...]:
     return (*prefixes, *stacks)
 
 
-def _prefix_of(slide: Slide, place: int) -> Prefix:
-    prefix = slide.monoids[place].prefix
-    assert prefix is not None, f"{slide.monoids[place].name} has no prefixes"
+def prefix_of(rows: Aggregation, place: int) -> Prefix:
+    """How the monoid at a place keeps prefixes."""
+    prefix = rows.monoids[place].prefix
+    assert prefix is not None, f"{rows.monoids[place].name} has no prefixes"
     return prefix
 
 
@@ -53,7 +54,7 @@ class _Sums:
     def __init__(self, slide: Slide, memory: list[tuple[Buffer, ...]], first: Value) -> None:
         self.slide, self.memory, self.first, k = slide, memory, first, slide.k
         self.states = [
-            tuple(k.var("before", state.identity, state.type) for state in _prefix_of(slide, place).states)
+            tuple(k.var("before", state.identity, state.type) for state in prefix_of(slide, place).states)
             for place in range(len(memory))
         ]
         self.upto = k.var("upto", first)
@@ -65,7 +66,7 @@ class _Sums:
         with k.for_(self.upto, last, "row", scalar=True) as row:
             for place, (values, active) in enumerate(slide.row(row)):
                 states = self.states[place]
-                slide.put(states, _prefix_of(slide, place).step(k, states, values), active)
+                slide.put(states, prefix_of(slide, place).step(k, states, values), active)
             slide.store(self.memory, row + 1 - self.first, self.states)
         k.set(self.upto, last)
 
@@ -104,7 +105,7 @@ def _frame(
     found: list[Values] = []
     for place, buffers in enumerate(memory):
         ends = tuple(tuple(k.var("prefix", buffer[at]) for buffer in buffers) for at in (hi, lo))
-        values, lost = _prefix_of(slide, place).between(k, *ends)
+        values, lost = prefix_of(slide, place).between(k, *ends)
         nothing = slide.monoids[place].states
         found.append(
             tuple(

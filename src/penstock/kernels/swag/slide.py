@@ -68,6 +68,15 @@ class Aggregation:
         for monoid, several, (values, active) in zip(self.monoids, states, self.row(row), strict=True):
             self.put(several, monoid.step(self.k, several, values), active)
 
+    def step_before(self, states: States, row: Value) -> None:
+        """Let an older row join newer ones: simply enter, where the order makes no difference."""
+        if not any(monoid.ordered for monoid in self.monoids):
+            self.step(states, row)
+            return
+        one = self.identities("one")
+        self.step(one, row)
+        self.assign(states, self.merged(one, states))
+
     def alone(self, row: Value) -> States:
         """Give the states of one row."""
         return self._bound(

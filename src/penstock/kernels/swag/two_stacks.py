@@ -19,7 +19,7 @@ longest frame, of which only those at starts are touched. States are only ever j
 from __future__ import annotations
 
 from penstock.kernels.swag.fold import fold_rows
-from penstock.kernels.swag.slide import Memory, Scratch, Slide, States, scratch
+from penstock.kernels.swag.slide import Memory, Scratch, Slide, scratch
 from penstock.loop.nodes import Value, Var, minimum
 
 
@@ -67,18 +67,8 @@ def _flip_rows(slide: Slide, suffix: Memory, first: Value, mid: Value) -> None:
     slide.store(suffix, 0, front)  # for a frame without rows
     with k.for_(0, mid - first, "distance") as distance:
         row = k.var("row", mid - 1 - distance)
-        _put_before(slide, front, row)
+        slide.step_before(front, row)
         slide.store(suffix, row - first, front)
-
-
-def _put_before(slide: Slide, front: States, row: Value) -> None:
-    """Let an older row join newer ones: simply enter, where the order makes no difference."""
-    if not any(monoid.ordered for monoid in slide.monoids):
-        slide.step(front, row)
-        return
-    one = slide.identities("one")
-    slide.step(one, row)
-    slide.assign(front, slide.merged(one, front))
 
 
 def _forward(slide: Slide, suffix: Memory, f: Var, first: Value, mid: Value) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.monoids.base import Combine
+from penstock.loop.abi import PaneScratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Value, Var, const
-from penstock.lower.emission.spec import EmitSpec, Scratch
+from penstock.lower.emission.spec import EmitSpec
 
 Row = tuple[Buffer, ...]  # the states of one monoid, a cell for each key
 
@@ -25,7 +26,7 @@ class Panes:
 
     k: KernelBuilder
     spec: EmitSpec
-    scratch: list[Scratch] = field(default_factory=list)
+    scratch: list[PaneScratch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         k, spec = self.k, self.spec
@@ -51,7 +52,7 @@ class Panes:
     def memory(self, hint: str, m: int, deep: bool = False) -> Row:
         """Declare rows of a monoid's states that last from call to call."""
         row = tuple(self.k.buffer(hint, state.type) for state in self.monoids[m].states)
-        self.scratch += [Scratch(buffer.name, buffer.type, deep) for buffer in row]
+        self.scratch += [PaneScratch(buffer.name, buffer.type, deep) for buffer in row]
         return row
 
     @contextmanager

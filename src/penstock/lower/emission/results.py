@@ -11,9 +11,10 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, is_true, negate
 from penstock.kernels.monoids import Values
 from penstock.kernels.tables.keys import KeyReader
+from penstock.loop.abi import Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Value, const
-from penstock.lower.emission.spec import EmitSpec, Output
+from penstock.lower.emission.spec import EmitSpec
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import is_text, machine_type
 from penstock.lower.partials import Finish

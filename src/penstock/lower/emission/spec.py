@@ -9,8 +9,8 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.kernels.monoids import Monoid
-from penstock.loop.abi import Binding
-from penstock.loop.nodes import Kernel, Type
+from penstock.loop.abi import Binding, Output, PaneScratch
+from penstock.loop.nodes import Kernel
 from penstock.lower.partials import MayBeNull, Partial
 
 
@@ -42,34 +42,11 @@ class EmitSpec:
         return self.key_table == "sparse"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls).
-
-    `text` names the column whose interned codes the values are.
-    """
-
-    name: str
-    type: Type
-    values: str
-    valid: str | None
-    text: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """Memory that the kernel needs from call to call: one row of cells, or as many as a window has panes."""
-
-    parameter: str
-    type: Type
-    deep: bool
-
-
 @dataclass(frozen=True)
 class EmitKernel:
     """The kernel, its computed columns, its memory, and what fills the texts it compares."""
 
     kernel: Kernel
     outputs: tuple[Output, ...]
-    scratch: tuple[Scratch, ...]
+    scratch: tuple[PaneScratch, ...]
     bindings: tuple[Binding, ...]

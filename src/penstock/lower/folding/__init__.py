@@ -1,0 +1,1 @@
+"""The steps of the fold kernel (`lower/fold.py`): pane, filter, cell."""

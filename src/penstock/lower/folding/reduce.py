@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.kernels.cells import conjunction
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.fold import has_floats
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
@@ -36,7 +37,7 @@ class Reduction:
 
     def write(self) -> None:
         k, monoids = self.frame.k, self.frame.spec.monoids
-        in_lanes = _has_floats(monoids) and _light(monoids)
+        in_lanes = has_floats(monoids) and _light(monoids)
         self.monoids = [(monoid.in_chunk if in_lanes else None) or monoid for monoid in monoids]
         self.matched = k.var("matched", 0)
         self.magnitudes = [k.var("magnitude", 0) if monoid.guarded else None for monoid in monoids]
@@ -122,10 +123,6 @@ def _magnitude(k: KernelBuilder, value: Value) -> Value:
     if value.type == U64:
         return select(bits < 0, const((1 << 63) - 1, I64), bits)
     return bits ^ (bits >> 63)
-
-
-def _has_floats(monoids: Sequence[Monoid]) -> bool:
-    return any(state.type.is_float for monoid in monoids for state in monoid.states)
 
 
 def _light(monoids: Sequence[Monoid]) -> bool:

@@ -10,7 +10,7 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell
 from penstock.loop.abi import ERRORS, Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Const, Kernel, Value, const, maximum, select
+from penstock.loop.nodes import BOOL, I64, U8, Const, Kernel, Value, Var, const, maximum, select
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
@@ -45,58 +45,89 @@ def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
     """
     k = KernelBuilder("feedback")
     rows, head, first_row = k.scalar("rows"), k.buffer("head", I64), k.scalar("first_row")
-    dtype = spec.schema.field(past(0)).type
-    machine = machine_type(dtype)
-    assert machine is not None
-    out, valid = k.buffer("out", machine), k.buffer("out_valid", U8)
-    place_of = k.buffer("place", I64)
-    first, listed, defined = (k.buffer(name, I64) for name in ("first", "listed", "defined"))
-    backs = {i: k.buffer("back", I64) for i, back in enumerate(spec.backs) if not back}
+    results = _Results(k, spec)
     columns = Columns(k, spec.schema, spec.nullable, frozenset(), spec.time, first_row)
     errors = k.var("errors", False, BOOL)
-    initial: Const = const(spec.initial, machine)
-    lane, count = k.var("lane", -1, I64), k.var("count", 0, I64)
-
-    def own(place: int, row: Value) -> Cell:
-        if spec.backs[place]:
-            return defined_before(spec.backs[place])
-        back = k.var("from", backs[place][row])
-        there = k.var("there", back >= 0)
-        safe = k.var("safe", maximum(back, 0))
-        return Cell(select(there, out[safe], initial), select(there, valid[safe].ne(const(0, U8)), True))
-
-    def defined_before(back: int) -> Cell:
-        there = k.var("there", count >= back)
-        safe = k.var("safe", select(there, defined[lane + maximum(count - back, 0)], const(0, I64)))
-        return Cell(select(there, out[safe], initial))
-
-    places = {past(i): i for i in range(len(spec.backs))}
+    results.begin()
     with k.for_(0, rows, "row", scalar=True) as row:
-        another = k.var("another", first[row].ne(lane))
-        k.set(count, select(another, listed[row], count))
-        k.set(lane, first[row])
-
-        def read(name: str, row: Value = row) -> Cell:
-            return own(places[name], row) if name in places else columns.cell(name, row)
-
-        def there(name: str, row: Value = row) -> Value | None:
-            return own(places[name], row).valid if name in places else columns.valid(name, row)
-
-        lowering = Lowering(
-            k,
-            spec.schema,
-            read,
-            lambda wrong: k.set(errors, errors | wrong),
-            lambda name, text, row=row: columns.text_equals(name, text, row),  # type: ignore[misc]
-            there,
-        )
-        cell = lowering.lower(spec.expr)
-        place = k.var("here", place_of[row])
-        k.store(out, place, cell.value.to(machine))
-        there_now = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
-        k.store(valid, place, there_now)
-        k.store(defined, lane + count, place)
-        k.set(count, count + there_now.to(I64))
+        results.enter(row)
+        results.add(row, _lowering(k, spec, results, columns, errors, row).lower(spec.expr))
     k.store(head, ERRORS, head[ERRORS] | errors.to(I64))
     k.ret(0)
     return FeedbackKernel(k.build(), tuple(columns.bindings))
+
+
+def _lowering(
+    k: KernelBuilder, spec: FeedbackSpec, results: _Results, columns: Columns, errors: Var, row: Value
+) -> Lowering:
+    """Read names of a row: past results, or columns of the other operands."""
+    places = {past(i): i for i in range(len(spec.backs))}
+
+    def read(name: str) -> Cell:
+        return results.past(places[name], row) if name in places else columns.cell(name, row)
+
+    def there(name: str) -> Value | None:
+        return results.past(places[name], row).valid if name in places else columns.valid(name, row)
+
+    return Lowering(
+        k,
+        spec.schema,
+        read,
+        lambda wrong: k.set(errors, errors | wrong),
+        lambda name, text: columns.text_equals(name, text, row),
+        there,
+    )
+
+
+class _Results:
+    """The kernel's own results: their values by place, and, lane by lane, the places of those that are defined."""
+
+    def __init__(self, k: KernelBuilder, spec: FeedbackSpec) -> None:
+        machine = machine_type(spec.schema.field(past(0)).type)
+        assert machine is not None
+        self.k, self.spec, self.machine = k, spec, machine
+        self.initial: Const = const(spec.initial, machine)
+        self.out, self.valid = k.buffer("out", machine), k.buffer("out_valid", U8)
+        self.place_of = k.buffer("place", I64)
+        self.first, self.listed, self.defined = (
+            k.buffer(name, I64) for name in ("first", "listed", "defined")
+        )
+        self.backs = {i: k.buffer("back", I64) for i, back in enumerate(spec.backs) if not back}
+
+    def begin(self) -> None:
+        """Declare where the list of the current lane begins, and how many it has."""
+        self.lane, self.count = self.k.var("lane", -1, I64), self.k.var("count", 0, I64)
+
+    def enter(self, row: Value) -> None:
+        """Come to the next row, which may be the first of another lane."""
+        another = self.k.var("another", self.first[row].ne(self.lane))
+        self.k.set(self.count, select(another, self.listed[row], self.count))
+        self.k.set(self.lane, self.first[row])
+
+    def past(self, place: int, row: Value) -> Cell:
+        """A past result, as the `place`-th of those that the expression reads."""
+        k, back = self.k, self.spec.backs[place]
+        if back:
+            return self._samples_ago(back)
+        source = k.var("from", self.backs[place][row])
+        there = k.var("there", source >= 0)
+        safe = k.var("safe", maximum(source, 0))
+        valid = select(there, self.valid[safe].ne(const(0, U8)), True)
+        return Cell(select(there, self.out[safe], self.initial), valid)
+
+    def _samples_ago(self, back: int) -> Cell:
+        k, count = self.k, self.count
+        there = k.var("there", count >= back)
+        listed = self.defined[self.lane + maximum(count - back, 0)]
+        safe = k.var("safe", select(there, listed, const(0, I64)))
+        return Cell(select(there, self.out[safe], self.initial))
+
+    def add(self, row: Value, cell: Cell) -> None:
+        """Store the result of a row, and list it if it is defined."""
+        k = self.k
+        place = k.var("here", self.place_of[row])
+        k.store(self.out, place, cell.value.to(self.machine))
+        defined = k.var("flag", const(1, U8) if cell.valid is None else cell.valid.to(U8))
+        k.store(self.valid, place, defined)
+        k.store(self.defined, self.lane + self.count, place)
+        k.set(self.count, self.count + defined.to(I64))

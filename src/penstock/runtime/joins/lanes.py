@@ -152,13 +152,6 @@ def lay(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -
     return Laid(bounds, placed, moved)
 
 
-def lay_sorted(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -> Laid:
-    """Put rows into lanes that come in any order of their values."""
-    order = kernels.sorter.order(values)
-    laid = lay(numbers[order], lanes, values[order], kernels)
-    return Laid(laid.bounds, order[laid.places], laid.values)
-
-
 # --- what rows meet ---------------------------------------------------------------------------------
 
 

@@ -42,8 +42,3 @@ class Watch:
         metrics.seconds = spent
         with self._noting:
             self.note(chosen(), metrics, windows)
-
-
-def unwatched() -> Watch:
-    """A watch that nobody reads."""
-    return Watch(lambda chosen, metrics, windows: None)

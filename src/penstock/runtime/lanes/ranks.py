@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.buffers import indices, plain, to_arrow, values_view
 from penstock.runtime.lanes.sorting import Sorter
 
 _Values = TypeVar("_Values")
@@ -55,11 +55,6 @@ def _where(
     numbers = np.full(len(column), -1, known.dtype)
     numbers[rows] = known
     return numbers, values
-
-
-def plain(column: pa.Array) -> pa.Array:
-    """A column without the dictionary it may be encoded with."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:

@@ -19,11 +19,10 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import filled, indices, numpy_type, room, to_arrow
+from penstock.runtime.buffers import filled, indices, numpy_type, plain, room, to_arrow
 from penstock.runtime.lanes.counting import Regular
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import OVERFLOW

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.runtime.buffers import flags, indices, room, ticks_of
+from penstock.runtime.buffers import flags, indices, plain, room, ticks_of
 from penstock.runtime.flow import Flow
-from penstock.runtime.lanes.ranks import plain, ranked
+from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.state.kept import Kept, array_of, complete, integers
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import NEED_WIDE, Binding, Memory, Scratch
+from penstock.loop.abi import NEED_WIDE, Binding, Memory, Output, Scratch
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
-from penstock.runtime.programs import Call, OutputColumn
+from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
@@ -38,7 +38,7 @@ class DenseCall:
     call: Call
     inputs: tuple[tuple[Binding, ...], ...]
     places: tuple[tuple[str, str], ...]  # the parameters for base and total of each input
-    outputs: tuple[OutputColumn, ...]
+    outputs: tuple[Output, ...]
     scratch: tuple[Scratch, ...]
     memories: tuple[Memory, ...]
 
@@ -47,7 +47,7 @@ class DenseProgram(Protocol):
     """What the compiler knows of a program that fits."""
 
     @property
-    def outputs(self) -> tuple[OutputColumn, ...]: ...
+    def outputs(self) -> tuple[Output, ...]: ...
 
     @property
     def kept(self) -> tuple[int, ...]:

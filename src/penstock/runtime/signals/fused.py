@@ -18,7 +18,16 @@ from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.signals.points import Points
-from penstock.runtime.signals.reading import FIRST, Access, Cut, Objects, SpanReading, cuts_of, final_until
+from penstock.runtime.signals.reading import (
+    FIRST,
+    Access,
+    Cut,
+    Objects,
+    SpanReading,
+    cuts_of,
+    final_until,
+    whole_bounds,
+)
 from penstock.runtime.signals.steps import Step
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import OVERFLOW
@@ -108,12 +117,7 @@ class FusedStep:
 
     def _whole(self, parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Points:
         """Put the runs of lanes together."""
-        bounds = np.zeros(lanes + 1, np.int64)
-        before = 0
-        for part in parts:
-            here = slice(part.cut.lo + 1, part.cut.hi + 1)
-            bounds[here] = part.bounds[here] + before
-            before += part.found
+        bounds = whole_bounds(((part.cut, part.bounds, part.found) for part in parts), lanes)
         columns = {
             name: to_arrow(_joined(parts, each.values), _joined(parts, each.valid or ""), dtype)
             for (name, dtype), each in zip(self.columns, parts[0].given.kernel.output.outputs, strict=True)

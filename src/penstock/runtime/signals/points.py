@@ -10,9 +10,8 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, room, to_arrow, values_view
+from penstock.runtime.buffers import indices, plain, room, to_arrow, values_view
 from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.ranks import plain
 from penstock.runtime.lanes.rows import Rows
 
 BEGINNING = -(1 << 62)  # before all times, and still far enough from the end of 64 bits to be moved

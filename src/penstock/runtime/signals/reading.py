@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -159,6 +159,17 @@ class _Part:
         self.found = self._call({**self._given, **out})
 
 
+def whole_bounds(parts: Iterable[tuple[Cut, np.ndarray, int]], lanes: int) -> np.ndarray:
+    """Where lanes begin when the results of parts, each with its own bounds and so many rows, lie one behind the other."""
+    bounds = np.zeros(lanes + 1, np.int64)
+    before = 0
+    for cut, own, found in parts:
+        here = slice(cut.lo + 1, cut.hi + 1)
+        bounds[here] = own[here] + before
+        before += found
+    return bounds
+
+
 @dataclass(frozen=True)
 class Walked:
     """Where a walk stood: instants, marks, the point of each access, and the frame of each span."""
@@ -188,17 +199,11 @@ class Walked:
 
 def _whole(parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Walked:
     """Put the runs of lanes together."""
-    bounds = np.zeros(lanes + 1, np.int64)
-    before = 0
-    for part in parts:
-        lanes_here = slice(part.cut.lo + 1, part.cut.hi + 1)
-        bounds[lanes_here] = part.bounds[lanes_here] + before
-        before += part.found
     times = _joined([part.times[: part.found] for part in parts])
     los = [_joined([part.los[i][: part.found] for part in parts]) for i in range(len(parts[0].los))]
     his = [_joined([part.his[i][: part.found] for part in parts]) for i in range(len(parts[0].his))]
     return Walked(
-        bounds,
+        whole_bounds(((part.cut, part.bounds, part.found) for part in parts), lanes),
         times,
         _joined([part.marks[: part.found] for part in parts]),
         [_joined([part.places[i][: part.found] for part in parts]) for i in range(len(parts[0].places))],

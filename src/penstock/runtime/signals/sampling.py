@@ -61,7 +61,9 @@ class Sampling:
         lane_by_lane = self._laid_out(rows, numbers, lanes)
         bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
         if _farthest(bounds, times) > FARTHEST:
-            raise OverflowError("a time of a signal lies so far off that it cannot be moved within 64 bits")
+            raise OverflowError(
+                "a time of a signal lies so far off that it cannot be moved within 64 bits; filter such rows out"
+            )
         columns = {name: lane_by_lane.columns[stored(name)] for name in self.values}
         final = np.full(lanes, max(until, BEGINNING), np.int64)
         if self.until is not None:
@@ -142,9 +144,7 @@ class Sampling:
         places = np.flatnonzero(ends > times)
         bounds, times, ends = np.searchsorted(places, bounds), times[places], ends[places]
         columns = {name: taken(each, places) for name, each in columns.items()}
-        following = np.append(times[1:], FOREVER)
-        following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
-        if (ends <= following).all():
+        if (ends <= _following(bounds, times)).all():
             return _ended(bounds, times, ends, columns, final)
         if self.resolve is not None or not self.single:
             return self._overlapping(bounds, times, ends, columns, final)
@@ -185,6 +185,13 @@ def _ends(column: pa.Array) -> np.ndarray:
     return np.where(there, ticks_of(column), FOREVER)
 
 
+def _following(bounds: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The time of the next sample of the same lane; behind the last there is none."""
+    following = np.append(times[1:], FOREVER)
+    following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
+    return following
+
+
 def _ended(
     bounds: np.ndarray,
     times: np.ndarray,
@@ -193,9 +200,7 @@ def _ended(
     final: np.ndarray,
 ) -> Points:
     """Add a point without a value where a sample ends before the next begins."""
-    following = np.append(times[1:], FOREVER)
-    following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
-    early = ends < following
+    early = ends < _following(bounds, times)
     places = np.repeat(np.arange(len(times)), 1 + early)
     is_end = np.zeros(len(places), np.bool_)
     is_end[1:] = places[1:] == places[:-1]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, ticks_of, to_arrow, values_view
+from penstock.runtime.buffers import indices, plain, ticks_of, to_arrow, values_view
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.partition import dense_numbers
@@ -253,12 +253,12 @@ class SignalStage:
         place[self.runs.lane] = np.arange(len(self.runs))
         keys = [key.slice(0, len(lanes)) for key in self._keys()]
         columns = {
-            **{f"key:{name}": _plain(key) for name, key in zip(self.layout.keys, keys, strict=True)},
+            **{f"key:{name}": plain(key) for name, key in zip(self.layout.keys, keys, strict=True)},
             "lane": indices(lanes),
             "emitted": indices(self.emitted),
             "open": indices((place >= 0).astype(np.int64)),
             "start": indices(self.runs.start[place] if len(self.runs) else np.zeros(len(lanes), np.int64)),
-            **{f"value:{name}": _plain(c.take(_or_null(place))) for name, c in self.runs.columns.items()},
+            **{f"value:{name}": plain(c.take(_or_null(place))) for name, c in self.runs.columns.items()},
         }
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
         return Kept(table, tuple(f"key:{name}" for name in self.layout.keys), ("lane",))
@@ -304,10 +304,6 @@ def _beginning(samples: Sequence[Points], lanes: int) -> Points:
 
 def _or_null(places: np.ndarray) -> pa.Array:
     return to_arrow(np.maximum(places, 0), places >= 0, pa.int64())
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _typed(column: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -30,6 +30,8 @@ _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sIQ")
 _DIGEST = hashlib.sha256().digest_size
 
+INSTEAD = "go on from an older copy, or start the query anew"
+
 
 @dataclass(frozen=True)
 class Manifest:
@@ -51,7 +53,7 @@ class Manifest:
     def check(self, name: str, data: bytes, where: str) -> None:
         """Refuse a chunk that is not the one listed."""
         if (len(data), _digest(data)) != self.chunks[name]:
-            raise StateError(f"{where} is damaged: the checksum of chunk {name!r} does not match")
+            raise StateError(f"{where} is damaged: the checksum of chunk {name!r} does not match; {INSTEAD}")
 
 
 def encode_file(query: Mapping[str, str], chunks: Mapping[str, bytes]) -> bytes:
@@ -69,14 +71,14 @@ def decode_file(data: bytes, where: str) -> tuple[Mapping[str, str], dict[str, b
         manifest.check(name, chunks[name], where)
         begin += length
     if begin != len(data):
-        raise StateError(f"{where} is damaged: there is more behind its end")
+        raise StateError(f"{where} is damaged: there is more behind its end; {INSTEAD}")
     return manifest.query, chunks
 
 
 def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
     """Read the manifest that bytes begin with, and tell where it ends."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-        raise StateError(f"{where} is not a saved state, or is cut short")
+        raise StateError(f"{where} is not a saved state, or is cut short; {INSTEAD}")
     _, version, length = _HEAD.unpack_from(data)
     if version != VERSION:
         raise StateError(
@@ -85,7 +87,9 @@ def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
         )
     end = _HEAD.size + length
     if hashlib.sha256(data[:end]).digest() != data[end : end + _DIGEST]:
-        raise StateError(f"{where} is damaged or cut short: the checksum of its manifest does not match")
+        raise StateError(
+            f"{where} is damaged or cut short: the checksum of its manifest does not match; {INSTEAD}"
+        )
     return _parsed(data[_HEAD.size : end], where), end + _DIGEST
 
 
@@ -95,7 +99,7 @@ def _parsed(body: bytes, where: str) -> Manifest:
         query = {str(what): str(how) for what, how in found["query"].items()}
         chunks = {str(name): (int(length), str(digest)) for name, length, digest in found["chunks"]}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise StateError(f"{where} has no readable manifest") from None
+        raise StateError(f"{where} has no readable manifest; {INSTEAD}") from None
     return Manifest(query, chunks)
 
 
@@ -122,5 +126,5 @@ def decode_table(data: bytes, what: str) -> pa.Table:
             table = reader.read_all()
         table.validate(full=True)
     except (pa.ArrowException, OSError, ValueError):
-        raise StateError(f"{what} holds no well-formed Arrow stream") from None
+        raise StateError(f"{what} holds no well-formed Arrow stream; {INSTEAD}") from None
     return table

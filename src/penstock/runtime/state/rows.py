@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices
+from penstock.runtime.buffers import indices, plain
 from penstock.runtime.state.kept import Kept, array_of, integers, typed
 
 _PREFIX = "row:"  # what we keep beside a row never meets a column of its own
@@ -23,7 +23,8 @@ def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: 
     number = np.arange(len(order))
     begins = np.diff(ordered, prepend=ordered[:1]) != 0
     place = number - np.maximum.accumulate(np.where(begins, number, 0))
-    columns = {f"{_PREFIX}{name}": _plain(array_of(rows, name)) for name in rows.column_names} | beside
+    # Without dictionaries, whose order depends on batches long gone.
+    columns = {f"{_PREFIX}{name}": plain(array_of(rows, name)) for name in rows.column_names} | beside
     chosen = indices(order)
     arrays = [indices(ordered), indices(place), *(column.take(chosen) for column in columns.values())]
     table = pa.Table.from_arrays(arrays, names=["time", "place", *columns])
@@ -40,11 +41,6 @@ def rows_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """The rows themselves, without what was kept beside them."""
     arrays = [_column(table, each) for each in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    """A column without its dictionary, whose order depends on batches long gone."""
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _column(table: pa.Table, field: pa.Field) -> pa.Array:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from penstock.errors import StateError
 from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.format import (
+    INSTEAD,
     Manifest,
     decode_file,
     decode_manifest,
@@ -117,11 +118,13 @@ class State:
     def from_chunks(chunks: Mapping[str, bytes], where: str = "the saved state") -> State:
         """Put a state together again; `StateError` unless its chunks are all there, and no others."""
         if MANIFEST not in chunks:
-            raise StateError(f"{where} has no manifest")
+            raise StateError(f"{where} has no manifest; {INSTEAD}")
         manifest, end = decode_manifest(chunks[MANIFEST], where)
         given = {name: data for name, data in chunks.items() if name != MANIFEST}
         if end != len(chunks[MANIFEST]) or given.keys() != manifest.chunks.keys():
-            raise StateError(f"{where} is not whole: its chunks are not those that its manifest lists")
+            raise StateError(
+                f"{where} is not whole: its chunks are not those that its manifest lists; {INSTEAD}"
+            )
         for name, data in given.items():
             manifest.check(name, data, where)
         return State(manifest.query, given)

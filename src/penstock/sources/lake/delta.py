@@ -104,7 +104,8 @@ def _texts(column: pa.Array, name: str) -> list[str | None]:
         return [None if each is None else str(each) for each in column.cast(pa.string()).to_pylist()]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise UnsupportedError(
-            f"the table is partitioned by {name!r} of type {column.type}, which this version cannot read"
+            f"the table is partitioned by {name!r} of type {column.type}, which this version cannot read; "
+            "read it with Spark and bind that"
         ) from None
 
 

@@ -49,7 +49,9 @@ def _opened(path: str, snapshot: int | None) -> LakeTable:
 
     table = StaticTable.from_metadata(_metadata_file(path))
     if snapshot is not None and table.metadata.snapshot_by_id(snapshot) is None:
-        raise SourceError(f"the Iceberg table {path!r} has no snapshot {snapshot}")
+        raise SourceError(
+            f"the Iceberg table {path!r} has no snapshot {snapshot}; leave out snapshot= for the newest"
+        )
     scan = table.scan(snapshot_id=snapshot)
     fields = scan.projection()
     files = tuple(sorted((_file(task, path) for task in _tasks(scan, path)), key=lambda each: each.path))
@@ -110,7 +112,8 @@ def _file(task: Any, path: str) -> DataFile:
 def _refuse_format(file: Any, path: str) -> None:
     if file.file_format.name != "PARQUET":
         raise UnsupportedError(
-            f"the Iceberg table {path!r} has {file.file_format.name} files, and this version reads Parquet alone"
+            f"the Iceberg table {path!r} has {file.file_format.name} files, and this version reads Parquet alone; "
+            "read it with Spark and bind that"
         )
 
 

@@ -119,6 +119,7 @@ def local_path(uri: str, table: str) -> str:
         return str(Path(table).absolute() / uri)
     if scheme != "file":
         raise UnsupportedError(
-            f"the table {table!r} has files at {scheme}://, and this version reads local files alone"
+            f"the table {table!r} has files at {scheme}://, and this version reads local files alone; "
+            "read it with Spark and bind that"
         )
     return rest if rest.startswith("/") else f"/{rest}"

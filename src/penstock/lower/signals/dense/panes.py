@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from penstock.kernels.monoids import Values
 from penstock.kernels.monoids.base import either as chosen
+from penstock.kernels.monoids.moments import distance
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import F64, I64, U64, Value, Var, const, select
+from penstock.loop.nodes import F64, I64, Value, Var, const, select
 from penstock.lower.partials.needs import MOMENTS
 from penstock.lower.signals.dense.light_moments import LIGHT_MOMENTS
 from penstock.lower.signals.dense.reductions import Algebra
@@ -128,12 +129,3 @@ def _totals(k: KernelBuilder, algebra: Algebra, entries: Entries) -> tuple[Value
     start: list[tuple[float, object]] = [(0.0, F64)] if algebra.known else [(0.0, F64), (0, I64)]
     total, *count = _joined(_in_lanes(k, entries, start, step), _added)
     return total, k.var("count", count[0] if count else const(entries.count, I64))
-
-
-def distance(k: KernelBuilder, value: Value, mean: Value) -> Value:
-    """Subtract a float from a number, to the last bit where they are close: wide integers are two floats."""
-    if value.type not in (I64, U64):
-        return value.to(F64) - mean
-    whole = k.var("whole", value)
-    low = k.var("low", whole.rem(const(1 << 32, whole.type)))
-    return ((whole - low).to(F64) - mean) + low.to(F64)

@@ -18,7 +18,7 @@ from penstock.expr.nodes import Field
 from penstock.kernels.cells import Cell
 from penstock.kernels.monoids import Values
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, Type, Value, Var
+from penstock.loop.nodes import BOOL, Value, Var
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.dense.certain import Certain
@@ -346,12 +346,6 @@ def _distinct(parts: Parts) -> set[int]:
 
 def no_text(name: str, text: str) -> Cell:
     raise AssertionError("texts do not enter dense signals")
-
-
-def machine_types(types: Sequence[pa.DataType]) -> list[Type]:
-    """The machine types of values that all have one."""
-    found = [machine_type(each) for each in types]
-    return [each for each in found if each is not None]
 
 
 def either(conditions: Sequence[Value]) -> Value:

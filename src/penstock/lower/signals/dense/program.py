@@ -15,10 +15,9 @@ from functools import cached_property
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
-from penstock.loop.abi import Binding, Memory, Scratch
+from penstock.loop.abi import Binding, Memory, Output, Scratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import U8, Kernel
-from penstock.lower.emission.spec import Output
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.dense.bodies import write_expression, write_sampled
 from penstock.lower.signals.dense.feedback import History, carry, declare_history, write_feedback

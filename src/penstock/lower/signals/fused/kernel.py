@@ -22,7 +22,7 @@ from penstock.kernels.swag.carried import (
     TwoStacks,
 )
 from penstock.kernels.swag.slide import Aggregation, Row
-from penstock.loop.abi import ERRORS
+from penstock.loop.abi import ERRORS, Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import (
     BOOL,
@@ -37,7 +37,6 @@ from penstock.loop.nodes import (
     maximum,
 )
 from penstock.lower.columns import Columns
-from penstock.lower.emission.spec import Output
 from penstock.lower.expressions import Lowering
 from penstock.lower.folding.frame import contribution
 from penstock.lower.machine import machine_type

@@ -10,9 +10,8 @@ from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
 from penstock.kernels.signals.changes import ChangesSpec
 from penstock.kernels.swag.slide import Scratch
-from penstock.loop.abi import Binding
+from penstock.loop.abi import Binding, Output
 from penstock.loop.nodes import Kernel
-from penstock.lower.emission.spec import Output
 
 INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
 

@@ -1,0 +1,188 @@
+"""From temporal objects to stages: each object of the IR becomes one stage of the running pipeline, or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.ir import join_nodes as jn
+from penstock.ir import nodes as ir
+from penstock.lower.lanes import columns_kept, spell
+from penstock.lower.split import fits_emission, split_results
+from penstock.lower.window_program import BOUNDS, Window
+from penstock.passes.choose_aggregator import choices, in_panes, preferred
+from penstock.passes.order import order_of_keys_is_seen
+from penstock.plan.nodes import Source
+from penstock.programs.counting import counted_before, paths, streams_behind
+from penstock.programs.dense_signals import dense_stage
+from penstock.programs.joins import JoinProgram
+from penstock.programs.lane_reducers import sorter
+from penstock.programs.lanes import LaneProgram, distinct_runs
+from penstock.programs.rows import CompiledRows
+from penstock.programs.signals import SignalProgram
+from penstock.programs.windows import CompiledWindow
+from penstock.programs.workshop import Workshop
+from penstock.runtime.adapt.watch import JoinReport
+from penstock.runtime.flow import Stage
+from penstock.runtime.held_stages import DistinctStage, Held, TopStage
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.joins.lookup import TableStage
+from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
+from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.window_stage import WindowStage
+from penstock.types.arrow import without_column
+from penstock.types.time import Time
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """Turn each temporal object into stages of the running pipeline."""
+
+    program: ir.Program
+    sources: Sequence[Source]
+    workshop: Workshop
+    aggregator: str | None
+    off: frozenset[str]
+    reports: dict[str, JoinReport]
+
+    def stages(self) -> list[StageSpec]:
+        program = self.program
+        return [spec for each in program.objects for spec in self._stages_of(each, program)]
+
+    def _stages_of(self, this: ir.Object, program: ir.Program) -> list[StageSpec]:
+        match this.body:
+            case ir.Input(stream=stream):
+                return [StageSpec(this.name, (), self._source(this, stream), stream)]
+            case ir.Samples() as body:
+                rows = CompiledRows(body, program[body.source], this, self.workshop)
+                return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
+            case ir.Reduce() as body if in_panes(body, program):
+                return self._reduce(this, body, program[body.source])
+            case ir.Reduce() | ir.Attach() | ir.Lookback() | ir.Apply() as body:
+                return self._lanes(this, program[body.source])
+            case jn.Table(name=table):
+                return [StageSpec(this.name, (), lambda context: TableStage(), table=table)]
+            case jn.Join() | jn.Asof() | jn.RollingJoin() as body:
+                return self._join(this, program[body.left], program[body.right])
+            case ir.Merge(sources=sources):
+                origins = [streams_behind(name, program) for name in sources]
+                return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
+            case ir.Distinct(within=int() as within) as body:
+                first = not counted_before(program[body.source], program)
+                runs = distinct_runs(this, body, within, self.workshop, first)
+                return [StageSpec(this.name, (body.source,), runs)]
+            case ir.Distinct() as body:
+                return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
+            case ir.Top() as body:
+                return [StageSpec(this.name, (body.source,), self._top(this, body))]
+            case ir.Signals(sources=sources) as body:
+                sampled = [program[name] for name in sources]
+                signals = SignalProgram(this, body, sampled, self.workshop, self.aggregator)
+                counted = [not counted_before(each, program) for each in sampled]
+                dense = None if "dense_signals" in self.off else dense_stage(signals, counted)
+                return [StageSpec(this.name, sources, dense or signals.stage(counted))]
+
+    def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
+        """One stage; two where results need what kernels leave to Arrow."""
+        first = not counted_before(source, self.program)
+        if fits_emission(body, source):
+            window = self._compiled(body, source, this)
+            return [StageSpec(this.name, (source.name,), _window_stage(window, first))]
+        reduce, plain, after = split_results(this, body, source)
+        window = self._compiled(reduce, source, plain)
+        rows = CompiledRows(after, plain, this, self.workshop)
+        return [
+            StageSpec(plain.name, (source.name,), _window_stage(window, first)),
+            StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
+        ]
+
+    def _compiled(self, body: ir.Reduce, source: ir.Object, result: ir.Object) -> CompiledWindow:
+        sliding = preferred(body.domain, self.aggregator)
+        return CompiledWindow(Window(body, source, result), self.workshop, sliding)
+
+    def _source(self, this: ir.Object, stream: str) -> Callable[[Context], Stage]:
+        source = next(each for each in self.sources if each.name == stream)
+        program = self.program
+        schema = (
+            this.schema
+            if _needs_stored_time(this, program)
+            else without_column(this.schema, this.time.column)
+        )
+        readers = paths(this.name, program)
+        assert isinstance(this.body, ir.Input)
+        sequence = this.body.sequence
+        return lambda context: SourceStage(
+            this.time,
+            source.lateness,
+            source.on_bad,
+            schema,
+            readers,
+            context.bounded,
+            context.metrics,
+            sequence,
+        )
+
+    def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
+        open_paths = self._open_paths(this)
+        return lambda context: RowsStage(rows, context.metrics, open_paths)
+
+    def _open_paths(self, this: ir.Object) -> int:
+        """How often a row that ends here would have been counted further on; rows of tables are not counted."""
+        program = self.program
+        uncounted = counted_before(this, program) or not streams_behind(this.name, program)
+        return 0 if uncounted else paths(this.name, program)
+
+    def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
+        program = self.program
+        first = not counted_before(program[source], program)
+        return lambda context: Held(program[source].schema, this.time, context.metrics if first else None)
+
+    def _distinct(self, this: ir.Object, body: ir.Distinct) -> Callable[[Context], Stage]:
+        held = self._held(this, body.source)
+        sort = sorter(self.workshop)
+        return lambda context: DistinctStage(
+            held(context), body.subset, body.keep, sort, lambda: self._indexer(len(body.subset))
+        )
+
+    def _top(self, this: ir.Object, body: ir.Top) -> Callable[[Context], Stage]:
+        ends = replace(this, time=Time(BOUNDS[1], this.time.type, this.time.unit, shift=-1))
+        held = self._held(ends, body.source)
+        sort = sorter(self.workshop)
+        return lambda context: TopStage(held(context), body.k, body.by, body.ties, this.time, sort)
+
+    def _indexer(self, width: int) -> Indexer:
+        return Indexer(width, self.workshop.index, self.workshop.texts)
+
+    def _lanes(self, this: ir.Object, source: ir.Object) -> list[StageSpec]:
+        """Three stages: columns of keys and arguments; frames; fields over both."""
+        program = self.program
+        made = spell(this, source, columns_kept(this, source))
+        chosen = choices(program, self.aggregator).get(this.name, ())
+        algorithms = tuple(each.algorithm for each in chosen)
+        by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
+        lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key)
+        return lanes.stages(first=not counted_before(source, program))
+
+    def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:
+        program = self.program
+        chosen = choices(program, self.aggregator).get(this.name, ())
+        algorithms = tuple(each.algorithm for each in chosen)
+        counted = not counted_before(left, program), not counted_before(right, program)
+        join = JoinProgram(this, left, right, self.workshop, algorithms, self.reports)
+        return join.stages(counted, self._open_paths(this))
+
+
+def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:
+    return lambda context: WindowStage(window, context.engine, context.metrics if first else None)
+
+
+# --- implied times ----------------------------------------------------------------------------------------
+
+
+def _needs_stored_time(this: ir.Object, program: ir.Program) -> bool:
+    """Whether somebody reads an input's rows as they are: kernels compute an implied time themselves."""
+    readers = [each.body for each in program.objects if this.name in ir.sources_of(each.body)]
+    return program.output == this.name or any(
+        isinstance(body, ir.Merge | ir.Distinct | ir.Top | jn.Join | jn.Asof | jn.RollingJoin)
+        for body in readers
+    )
