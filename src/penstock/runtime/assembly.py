@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import ERRORS, OUTPUT, WORDS, numbered
+from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered
 from penstock.runtime.buffers import filled, numpy_type, room, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
-from penstock.runtime.programs import Grid, OutputCall, OutputColumn, ResultColumn
+from penstock.runtime.programs import Grid, OutputCall, ResultColumn
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.words import values_of
 from penstock.runtime.worker import OVERFLOW, Worker
@@ -324,7 +324,7 @@ class _Emission:
             return self.worker.interners[key.column].decode(codes, column.type)
         return to_arrow(values_of(words, column.type), None if null is None else ~null, column.type)
 
-    def _computed(self, output: OutputColumn, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
+    def _computed(self, output: Output, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
         values, valid = cut[output.values], None if output.valid is None else cut[output.valid]
         if output.text is None:
             return to_arrow(values, valid, dtype)

@@ -17,7 +17,6 @@ from penstock.runtime.table import StateSpec
 from penstock.types.time import Time
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter
-OutputColumn = Output  # the name by which `assembly` asks for it
 
 
 @dataclass(frozen=True, slots=True)
