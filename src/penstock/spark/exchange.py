@@ -6,7 +6,7 @@ or rows of a stream. The table itself is an Arrow stream, which Spark need not u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ SCHEMA = pa.schema(
 SPARK_SCHEMA = "shard int, task int, part int, name string, payload binary"
 # A batch of Spark's holds many rows: each must be small, yet large enough to be worth its way.
 PAYLOAD_ROWS = 1 << 18
+# Parcels that together have less travel in one batch: each batch is a round through Arrow on both sides.
+_BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +47,25 @@ class Parcel:
 
 
 def packed(parcels: Iterable[Parcel]) -> Iterator[pa.RecordBatch]:
-    """Write parcels as batches that Spark takes, one by one: a payload may be large."""
+    """Write parcels as batches that Spark takes: small ones together, large ones as soon as they are there."""
+    waiting: list[Parcel] = []
+    size = 0
     for each in parcels:
-        row = (each.shard, each.task, each.part, each.name, each.payload)
-        arrays = [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        waiting.append(each)
+        size += len(each.payload)
+        if size >= _BATCH_BYTES:
+            yield _batch(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _batch(waiting)
+
+
+def _batch(parcels: Sequence[Parcel]) -> pa.RecordBatch:
+    rows = [(each.shard, each.task, each.part, each.name, each.payload) for each in parcels]
+    columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(values, field.type) for values, field in columns], schema=SCHEMA
+    )
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
