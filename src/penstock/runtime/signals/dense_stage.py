@@ -152,14 +152,11 @@ class DenseStage:
             "values": values, "starts": starts, "ends": ends, "out": out,
         }  # fmt: skip
         valid = {"valid": column.valid} if column.nulls else {}
-        ended = self.kernels("intervals", values.dtype, column.nulls)(given | valid)
-        if rows:
-            lasts = not column.nulls or bool(column.valid[-1])
-            ended -= lasts
-            ones = [np.ones(1, np.uint8)]
-            self.run = Open(int(starts[ended]), [out[ended : ended + 1].copy()], ones) if lasts else None
-        else:
-            ended = 0
+        begun = self.kernels("intervals", values.dtype, column.nulls)(given | valid)
+        lasts = not column.nulls or bool(column.valid[-1]) if rows else run is not None
+        ended = begun - int(lasts)
+        last = slice(ended, ended + 1)
+        self.run = Open(int(starts[ended]), [out[last].copy()], [np.ones(1, np.uint8)]) if lasts else None
         return self._rows(starts[:ended], ends[:ended], [out[:ended]], [None])
 
     def _cut(self, first: int, rows: int) -> slice:
