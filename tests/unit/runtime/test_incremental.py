@@ -228,6 +228,7 @@ def test_rows_are_accounted_for_when_a_filter_stands_before_the_window(
             assert live.metrics.read == read
         live.finish()
         assert live.metrics.balanced
+        assert live.metrics.filtered == sum(t is not None and v <= 0 for t, _, v in rows)  # late ones too
 
 
 @QUICK
