@@ -123,6 +123,14 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
         pk.UnfinishedError,
         lambda: declared().join_rolling(declared(), by="n", within=("-1s", "0s")).to_polars(),
     ),
+    (
+        "a span of a signal without aggregates",
+        pk.UnfinishedError,
+        lambda: declared().signal("n").rolling("1s").collect(),
+    ),
+    ("integral of strings", pk.ExpressionTypeError, lambda: declared().signal("s").integral()),
+    ("time_mean of strings", pk.ExpressionTypeError, lambda: declared().signal("s").per("1s").time_mean()),
+    ("between strings", pk.ExpressionTypeError, lambda: declared().signal("s").resample(every="1s")),
     ("partial that is no truth", pk.WindowError, lambda: pk.rows(3, partial="no")),  # type: ignore[arg-type]
     (
         "exact matches that are no truth",

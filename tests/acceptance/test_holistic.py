@@ -32,6 +32,11 @@ def test_of_several_most_frequent_values_mode_is_the_smallest_also_when_others_h
     assert result.collect()["m"].to_pylist() == ["b", "b", "b", "a", "a"]
 
 
+def test_mode_gives_zero_for_both_zeros_whichever_came_first() -> None:
+    result = rows(v=[-0.0, -0.0, 0.0, 1.0]).rolling(2).agg(m=pk.mode("v"))
+    assert list(map(str, result.collect()["m"].to_pylist())) == ["0.0", "0.0", "0.0", "0.0"]
+
+
 def test_values_are_counted_once_until_the_last_of_them_has_left() -> None:
     result = rows(v=[1, 1, 2, 3, 1]).rolling(pk.rows(3)).agg(n=pk.count_distinct("v"))
     assert result.collect()["n"].to_pylist() == [1, 1, 2, 3, 3]

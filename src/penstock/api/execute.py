@@ -172,17 +172,21 @@ def following(known: Any, given: Any) -> Any:
 def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:
     """Read what was passed by position and by name as one mapping."""
     if data is None:
-        given = dict(bindings)
+        placed: Mapping[str, Any] = {}
     elif isinstance(data, Mapping):
-        given = {**data, **bindings}
+        placed = data
     elif len(names) == 1:
-        given = {names[0]: data, **bindings}
+        placed = {names[0]: data}
     else:
         raise BindingError(f"this query reads several streams; pass their data by name: {', '.join(names)}")
-    for name in given:
+    for name in (*placed, *bindings):
         if name not in names:
             raise _no_such_stream(name, names)
-    return given
+        if name in placed and name in bindings:
+            raise BindingError(
+                f"the stream {name!r} is given data twice, by position and by name; give it once"
+            )
+    return {**placed, **bindings}
 
 
 def _no_such_stream(name: str, names: Sequence[str]) -> BindingError:

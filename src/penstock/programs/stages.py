@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import pyarrow as pa
+
+from penstock.expr.nodes import Expr
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.lower.lanes import columns_kept, spell
@@ -27,6 +30,7 @@ from penstock.runtime.flow import Stage
 from penstock.runtime.held_stages import DistinctStage, Held, TopStage
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.lookup import TableStage
+from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, StageSpec
 from penstock.runtime.window_stage import WindowStage
@@ -84,17 +88,25 @@ class Wiring:
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""
-        first = not counted_before(source, self.program)
+        first, alone = not counted_before(source, self.program), self._filter(body.where, source)
         if fits_emission(body, source):
             window = self._compiled(body, source, this)
-            return [StageSpec(this.name, (source.name,), _window_stage(window, first))]
+            return [StageSpec(this.name, (source.name,), _window_stage(window, first, alone))]
         reduce, plain, after = split_results(this, body, source)
         window = self._compiled(reduce, source, plain)
         rows = CompiledRows(after, plain, this, self.workshop)
         return [
-            StageSpec(plain.name, (source.name,), _window_stage(window, first)),
+            StageSpec(plain.name, (source.name,), _window_stage(window, first, alone)),
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
         ]
+
+    def _filter(self, where: Expr | None, source: ir.Object) -> Callable[[], Stage] | None:
+        """Make a filter that a kernel contains by itself: rows that come too late never reach the kernel."""
+        if where is None:
+            return None
+        nothing = replace(source, schema=pa.schema([]))
+        body = ir.Samples(source.name, where, ())
+        return lambda: RowsStage(CompiledRows(body, source, nothing, self.workshop), Metrics(), 0)
 
     def _compiled(self, body: ir.Reduce, source: ir.Object, result: ir.Object) -> CompiledWindow:
         sliding = preferred(body.domain, self.aggregator)
@@ -172,8 +184,10 @@ class Wiring:
         return join.stages(counted, self._open_paths(this))
 
 
-def _window_stage(window: CompiledWindow, first: bool) -> Callable[[Context], WindowStage]:
-    return lambda context: WindowStage(window, context.engine, context.metrics if first else None)
+def _window_stage(
+    window: CompiledWindow, first: bool, alone: Callable[[], Stage] | None
+) -> Callable[[Context], WindowStage]:
+    return lambda context: WindowStage(window, context.engine, context.metrics if first else None, alone)
 
 
 # --- implied times ----------------------------------------------------------------------------------------

@@ -53,10 +53,10 @@ class Flow:
             trace=None if self.trace is None else replace(self.trace, rows=self.trace.rows[chosen]),
         )
 
-    def without(self, late: np.ndarray) -> Flow:
-        """What is left of the flow without the rows that come too late; they are noted, if anybody asked."""
+    def without(self, late: np.ndarray, noted: np.ndarray | None = None) -> Flow:
+        """What is left of the flow without the rows that come too late; they, or some of them, are noted, if anybody asked."""
         if self.trace is not None:
-            self.trace.late.append(self.trace.rows[late])
+            self.trace.late.append(self.trace.rows[late if noted is None else noted])
         kept = np.flatnonzero(~late)
         return self.filtered(self.batch.take(indices(kept)), kept)
 

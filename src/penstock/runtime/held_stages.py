@@ -44,7 +44,7 @@ class Held:
     def release(self, watermark: int) -> Rows:
         """Take out the rows before the watermark."""
         self.watermark = max(self.watermark, watermark)
-        rows = self._together()
+        rows = self.rows()
         if self.watermark == FOREVER:
             self._parts = []
             return rows
@@ -54,14 +54,15 @@ class Held:
 
     def save(self, keys: Sequence[str] = ()) -> dict[str, Kept]:
         """Keep the rows that wait, `keys` telling them apart."""
-        return {"marks": marks(watermark=self.watermark), "rows": self._together().kept(keys)}
+        return {"marks": marks(watermark=self.watermark), "rows": self.rows().kept(keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         self.watermark = marked(tables["marks"])["watermark"]
         if "rows" in tables:
             self._parts = [rows_back(tables["rows"], self.schema, self.time)]
 
-    def _together(self) -> Rows:
+    def rows(self) -> Rows:
+        """The rows that wait."""
         whole = no_rows(self.schema).followed_by(*self._parts)
         self._parts = [whole]
         return whole
@@ -150,12 +151,17 @@ class TopStage:
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         rows = self.held.release(watermark)
         if len(rows) == 0:
-            return [], watermark
+            return [], self._ahead(watermark)
         window = self._window_numbers(rows)
         level = self._levels(rows)
         order = np.lexsort((*self._places(rows), -level, window))
         kept = rows.chosen(order[self._kept(window[order], level[order])])
-        return [Flow(kept.batch, sequence=kept.sequence)], watermark
+        return [Flow(kept.batch, sequence=kept.sequence)], self._ahead(watermark)
+
+    def _ahead(self, watermark: int) -> int:
+        """How far time has advanced behind the stage: rows that wait for the end of their window may be old by then."""
+        own = self._own_times(self.held.rows())
+        return min(watermark, int(own.min())) if len(own) else watermark
 
     def save(self) -> Mapping[str, Kept]:
         return self.held.save()
@@ -168,13 +174,15 @@ class TopStage:
 
         Rows that stand in this order need no numbers: sorting is stable.
         """
-        own = replace(rows, times=ticks_of(rows.column(self.time.column), self.time.shift))
-        order = own.order(self.sorter)
+        order = replace(rows, times=self._own_times(rows)).order(self.sorter)
         if order is None:
             return []
         places = np.empty(len(rows), np.int64)
         places[order] = np.arange(len(rows))
         return [places]
+
+    def _own_times(self, rows: Rows) -> np.ndarray:
+        return ticks_of(rows.column(self.time.column), self.time.shift)
 
     @staticmethod
     def _window_numbers(rows: Rows) -> np.ndarray:

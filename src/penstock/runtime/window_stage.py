@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +12,9 @@ import pyarrow as pa
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import flags, ticks_of
+from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
-from penstock.runtime.flow import NEVER, Flow
+from penstock.runtime.flow import NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
@@ -44,8 +44,16 @@ class WindowStage:
     and helps itself from the others' far ends when its own stretch is done.
     """
 
-    def __init__(self, program: WindowProgram, engine: Engine, metrics: Metrics | None) -> None:
+    def __init__(
+        self,
+        program: WindowProgram,
+        engine: Engine,
+        metrics: Metrics | None,
+        alone: Callable[[], Stage] | None = None,
+    ) -> None:
+        """`alone` makes the filter that stands in the kernel by itself, if there is one: few runs need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
+        self._filter = None if alone is None else cache(alone)
         self.windows = Windows(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
@@ -138,9 +146,11 @@ class WindowStage:
         late = times < flow.frontier if self.program.strict else self.windows.late(times, flow.frontier)
         if not late.any():
             return flow
+        passed = late if self._filter is None else _passed(flow, late, self._filter())
         if self.metrics is not None:
-            self.metrics.late += int(late.sum())
-        return flow.without(late)
+            self.metrics.late += int(passed.sum())
+            self.metrics.filtered += int((late & ~passed).sum())
+        return flow.without(late, noted=passed)
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
@@ -275,6 +285,16 @@ class WindowStage:
             return self.windows.finished(panes, upto) | copies
 
         worker.drop(gone)
+
+
+def _passed(flow: Flow, late: np.ndarray, filter: Stage) -> np.ndarray:
+    """Which of the late rows a filter lets through: one that it rejects is filtered, as where filters stand by themselves."""
+    numbers = np.flatnonzero(late)
+    passed = np.zeros_like(late)
+    for part in filter.push(0, [Flow(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
+        assert part.trace is not None, "filters hand on which rows they were given"
+        passed[part.trace.rows] = True
+    return passed
 
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:

@@ -155,6 +155,21 @@ def test_a_stream_used_twice_is_bound_once():
     assert query.collect(TABLE)["n"].to_pylist() == [4, 4, 2]
 
 
+@pytest.mark.parametrize(
+    "bound",
+    [
+        lambda: SUMS.collect(TABLE, events=TABLE),
+        lambda: SUMS.collect({"events": TABLE}, events=TABLE),
+        lambda: SUMS.run(TABLE, events=TABLE),
+        lambda: SUMS.head(1, TABLE, events=TABLE),
+        lambda: SUMS.open().push(TABLE, events=TABLE),
+    ],
+)
+def test_a_stream_is_given_data_once(bound):
+    with pytest.raises(pk.BindingError, match="twice"):
+        bound()
+
+
 def test_pushing_by_hand_gives_windows_when_they_close():
     with SUMS.open() as live:
         assert live.push(TABLE.slice(0, 2)) == []

@@ -228,6 +228,7 @@ def test_rows_are_accounted_for_when_a_filter_stands_before_the_window(
             assert live.metrics.read == read
         live.finish()
         assert live.metrics.balanced
+        assert live.metrics.filtered == sum(t is not None and v <= 0 for t, _, v in rows)  # late ones too
 
 
 @QUICK
@@ -320,3 +321,21 @@ def test_keys_that_come_and_go_leave_no_memory_behind(
 def test_windows_that_come_and_go_leave_no_memory_behind() -> None:
     made = pk.stream("events", SCHEMA, time="t").window(pk.sliding(40, 10), by="k").agg(s=pk.sum("v"))
     assert _growth(made, lambda n: "abcd"[n % 4], SCHEMA) / 80 < 1_000
+
+
+@pytest.mark.parametrize(
+    "queried",
+    [
+        lambda e: e.window(10, every=5).with_columns(n=pk.count()),
+        lambda e: e.window(pk.rows(3, every=2)).with_columns(n=pk.count()),
+    ],
+    ids=["sliding", "rows"],
+)
+def test_time_behind_top_k_waits_for_the_rows_that_it_holds(
+    queried: Callable[[pk.Stream], pk.Stream],
+) -> None:
+    table = pa.table({"t": [-8, 1, 3, 8, 12, 13, 16, 30], "v": [1, 2, 3, 4, 5, 6, 7, 8]})
+    rows = queried(pk.stream("events", table.schema, time="t"))
+    made = rows.top_k(9, by="v").rolling(10).agg(total=pk.sum("v"), n_rows=pk.count())
+    run = made.run(table.to_batches(max_chunksize=1))
+    assert [row for batch in run for row in batch.to_pylist()] == made.collect(events=table).to_pylist()

@@ -13,7 +13,7 @@ from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
 from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
-from penstock.api.signals.spans import Spanned, moved, rolled, shifted, windowed
+from penstock.api.signals.spans import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.signals.together import Together
 from penstock.api.stream import Stream
 from penstock.api.tracing import Function
@@ -340,6 +340,7 @@ def _kept(condition: Expr, value: Expr) -> Expr:
 
 def _floating(signal: Signal) -> Signal:
     """Interpolation is between floats."""
+    require_numbers(signal, "resample between samples")
     wanted: dict[str, nodes.Expr] = {
         each.name: nodes.Cast(nodes.Column(at(0, each.name)), pa.float64()) for each in signal.values
     }

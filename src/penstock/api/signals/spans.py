@@ -14,6 +14,7 @@ from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr, aggregate
 from penstock.api.reducible import Reducible
 from penstock.api.signals.pointwise import defined, expression, signal_of
+from penstock.api.unfinished import Unfinished
 from penstock.api.windows import MOST_WINDOWS_PER_ROW, RowsSpec
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr import nodes
@@ -35,6 +36,7 @@ from penstock.temporal.nodes import (
 )
 from penstock.temporal.reach import FOREVER
 from penstock.temporal.scope import chopped_schema
+from penstock.types.arrow import kind_of
 from penstock.types.duration import to_ticks, week_begin
 from penstock.types.time import NANOSECONDS
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from penstock.api.signals.signal import Signal
 
 
-class Spanned(Reducible["Signal"]):
+class Spanned(Unfinished, Reducible["Signal"]):
     """A signal over a span of time: `.mean()`, `.max()`, `.agg(rms)` … reduce its samples there.
 
     >>> import pyarrow as pa, penstock as pk
@@ -52,6 +54,8 @@ class Spanned(Reducible["Signal"]):
     """
 
     __slots__ = ("_origin", "_signal", "_span")
+    what = "a span of a signal"
+    ways = ".mean(), .max() … or .agg(...)"
 
     def __init__(self, signal: Signal, span: Span, origin: int = 0) -> None:
         self._signal = moved(signal, -origin)
@@ -97,6 +101,7 @@ class Spanned(Reducible["Signal"]):
         >>> power.per(10).integral().collect()["value"].to_pylist()
         [160.0, 200.0]
         """
+        require_numbers(self._signal, "integral")
         return moved(self._weighted(_Weights(self._signal).integral), self._origin)
 
     def time_mean(self) -> Signal:
@@ -107,6 +112,7 @@ class Spanned(Reducible["Signal"]):
         >>> power.per(10).time_mean().collect()["value"].to_pylist()
         [16.0, 20.0]
         """
+        require_numbers(self._signal, "time_mean")
         return moved(self._weighted(_Weights(self._signal).mean), self._origin)
 
     def _weighted(self, value: Expr) -> Signal:
@@ -166,6 +172,15 @@ class _Weights:
     @property
     def _duration(self) -> Expr:
         return Expr(nodes.Column(DURATION)).cast(pa.float64())
+
+
+def require_numbers(signal: Signal, what: str) -> None:
+    """Refuse values that only a cast would make numbers: texts that look like some would be read as such in silence."""
+    for each in signal.values:
+        if kind_of(each.type) not in ("bool", "int", "uint", "float"):
+            raise ExpressionTypeError(
+                f"{what} takes numbers, not {each.type}; cast the column before .signal(...) if that is what you mean"
+            )
 
 
 def _pieces(signal: Signal, chop: Chop) -> Signal:

@@ -90,7 +90,10 @@ def _numbers(column: pa.Array) -> np.ndarray:
 
 def _of_numbers(values: np.ndarray, dtype: pa.DataType, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
     ranks, first = sorter.ranks(_ordered_words(values, sorter))
-    return ranks, to_arrow(values[first], None, dtype)
+    found = values[first]
+    if found.dtype.kind == "f":
+        found = found + 0.0  # which makes 0.0 of -0.0, and changes nothing else
+    return ranks, to_arrow(found, None, dtype)
 
 
 def _ordered_words(values: np.ndarray, sorter: Sorter) -> np.ndarray:
