@@ -42,7 +42,7 @@ COUNTED = 3
 # What crosses our shuffle are a few states: to assemble them is work for one task. Spark's own way is best with one a core.
 SHARDS = 1
 SMALL_ROWS = 10_000
-SMALL_BATCHES = 16
+SMALL_BATCHES = 48  # the JVM compiles what only batches with rows need for as long; the second half counts
 MOST_ADDED = 1.2
 # The store in which Spark holds large states best; ours does not mind.
 ROCKSDB = {
