@@ -41,8 +41,8 @@ COUNTED = 3
 # What crosses our shuffle are a few states: to assemble them is work for one task. Spark's own way is best with one a core.
 SHARDS = 1
 SMALL_ROWS = 10_000
-# Batches with and without rows in turns, in one stream: whatever the machine does meets both. The JVM compiles what only those with rows
-# need for about a hundred batches; the second half counts.
+# Batches with and without rows in turns, in one stream: whatever the machine does meets both. Figures fall for about
+# a hundred batches, while the JVM warms up; the second half counts (decision 82).
 SMALL_BATCHES = 240
 MOST_ADDED = 1.2
 # The store in which Spark holds large states best; ours does not mind.
