@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -67,6 +67,11 @@ class Compiled:
     @cached_property
     def columns(self) -> dict[str, tuple[str, ...]]:
         """The columns of each stream that the query reads."""
+        return {name: tuple(schema.names) for name, schema in self.inputs.items()}
+
+    @cached_property
+    def inputs(self) -> dict[str, pa.Schema]:
+        """The columns of each stream that the query reads, with the types that are declared."""
         declared = {source.name: source for source in sources_of(self.plan)}
         found: dict[str, set[str]] = {name: set() for name in declared}
         for each in self.program.objects:
@@ -74,7 +79,7 @@ class Compiled:
                 names = {*each.schema.names, each.time.column}
                 found[each.body.stream] |= names
         return {
-            name: tuple(column for column in source.schema.names if column in found[name])
+            name: pa.schema([column for column in source.schema if column.name in found[name]])
             for name, source in declared.items()
         }
 
@@ -113,9 +118,13 @@ class Compiled:
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""
         _, specs = self.wired(engine.backend, engine.aggregator)
-        counts_output = not counted_before(self.program[self.program.output], self.program)
         context = Context(engine, Metrics(), bounded)
-        return Session(specs, self.program.output, counts_output, self.schema, context)
+        return Session(specs, self.program.output, self._counts_output, self.schema, context)
+
+    @cached_property
+    def _counts_output(self) -> bool:
+        """Whether rows are counted as accepted where they leave the query."""
+        return not counted_before(self.program[self.program.output], self.program)
 
     def wired(self, backend: str, aggregator: str | None = None) -> tuple[Workshop, list[StageSpec]]:
         """The stages for a back end and an aggregator, and the place where their kernels are made.
@@ -141,9 +150,9 @@ class Compiled:
 def backend_named(name: str) -> Backend:
     """Give the function that makes a kernel callable."""
     if name == "interpret":
-        from penstock.loop.interpret import interpret  # noqa: PLC0415
+        from penstock.loop.interpret import Interpreted  # noqa: PLC0415
 
-        return lambda kernel: partial(interpret, kernel)
+        return Interpreted
     from penstock.codegen.tiers import TieredKernel  # noqa: PLC0415 - loads LLVM
 
     kernels = _kernel_cache()

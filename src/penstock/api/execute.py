@@ -13,7 +13,6 @@ from penstock.api.gates import sifted
 from penstock.api.stream import Stream
 from penstock.errors import BindingError, EngineError, UnsupportedError
 from penstock.plan.nodes import Source
-from penstock.plan.schema import sources_of, tables_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import bind, is_frame
@@ -30,7 +29,6 @@ def collect(
     stream: Stream, data: Any, bindings: Mapping[str, Any], engine: Engine | None, metrics: Metrics | None
 ) -> tuple[pa.Table, Metrics]:
     """Push all data of all streams through the query and give the whole result."""
-    plan = stream.plan
     require_streams(stream)
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
@@ -40,7 +38,7 @@ def collect(
     session = compiled.open(chosen, bounded=True)
     batches: list[pa.RecordBatch] = []
     fill_tables(stream, session)
-    for source in sources_of(plan):
+    for source in stream.named.sources:
         rows = _rows(source, bound[source.name], compiled, session, chosen)
         for group in grouped(rows):
             batches += session.push(source.name, *group)
@@ -52,7 +50,7 @@ def collect(
 
 def require_streams(stream: Stream) -> None:
     """Refuse to run what has no rows in time."""
-    if not sources_of(stream.plan):
+    if not stream.named.sources:
         raise UnsupportedError(
             "this query reads tables alone, which have no time; join a stream with them, "
             "or make one of the data with pk.from_arrow(data, time=...)"
@@ -96,13 +94,13 @@ def needed_rows(
     where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
     for batch in plan.batches(list(columns), where, engine.workers, steps):
         pushed += batch.num_rows
-        yield _conformed(batch, source, columns)
+        yield _conformed(batch, source, columns, compiled)
     session.skip(source.name, 0 if plan.rows is None else plan.rows - pushed)
 
 
 def fill_tables(stream: Stream, session: Session) -> None:
     """Give a run the tables of its query, before the first row of a stream."""
-    tables = tables_of(stream.plan)
+    tables = stream.named.tables
     if not tables:
         return
     data, columns = stream.data, stream.compiled().table_columns
@@ -124,10 +122,14 @@ def read(
     for batch in batches:
         if compiled.ordered and is_unplaced(data):
             metrics.ties += data.ties(batch)
-        yield _conformed(batch, source, columns)
+        yield _conformed(batch, source, columns, compiled)
 
 
-def _conformed(batch: pa.RecordBatch, source: Source, columns: Sequence[str]) -> pa.RecordBatch:
+def _conformed(
+    batch: pa.RecordBatch, source: Source, columns: Sequence[str], compiled: Compiled
+) -> pa.RecordBatch:
+    if batch.schema.equals(compiled.inputs[source.name]):
+        return batch
     where = f"the data of stream {source.name!r}"
     return conformer(batch.schema, source.schema, columns, where)(batch)
 
@@ -148,7 +150,7 @@ def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[
 
 def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
     """Find the data of every stream, checking names and schemas before any row is read."""
-    sources = {source.name: source for source in sources_of(stream.plan)}
+    sources = {source.name: source for source in stream.named.sources}
     known, passed = stream.data, named_bindings(tuple(sources), data, bindings)
     given = {**known, **{name: following(known.get(name), each) for name, each in passed.items()}}
     missing = [name for name in sources if name not in given]

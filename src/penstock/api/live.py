@@ -16,7 +16,6 @@ from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
 from penstock.errors import BindingError, StateError
-from penstock.plan.schema import sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
 from penstock.runtime.state.state import State
@@ -47,7 +46,7 @@ class Live:
     ) -> None:
         require_streams(stream)
         self._clock = clock or Clock()
-        self._sources = {source.name: source for source in sources_of(stream.plan)}
+        self._sources = {source.name: source for source in stream.named.sources}
         self._compiled = stream.compiled()
         self._session = self._compiled.open(engine_of(engine), bounded=False)
         if state is not None:
@@ -251,13 +250,13 @@ def _bound_inputs(
     stream: Stream, live: Live, given: Mapping[str, Any], fed: set[str], going_on: bool
 ) -> dict[str, Iterator[Any]]:
     """Read the streams that are not fed by an iterator from the data bound to them."""
-    empty = {source.name: Once((), source.schema) for source in sources_of(stream.plan) if source.name in fed}
+    empty = {source.name: Once((), source.schema) for source in stream.named.sources if source.name in fed}
     bound = bind_all(stream, None, {**given, **empty})
     if going_on:
         refuse_endless(bound)
     return {
         source.name: inputs_of(source, bound[source.name], stream.compiled(), live.metrics)
-        for source in sources_of(stream.plan)
+        for source in stream.named.sources
         if source.name not in fed
     }
 

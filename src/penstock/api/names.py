@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from penstock.errors import BindingError
 from penstock.plan.nodes import AsofJoin, Intervals, Join, Plan, RollingJoin, Source, Table, Union
@@ -25,13 +25,20 @@ class Unnamed(str):
     __hash__ = object.__hash__
 
 
-def names_of(plan: Plan) -> dict[str, str]:
-    """Give every stream of a plan the name it goes by."""
-    names = all_names_of(plan)
-    return {source.name: names[source.name] for source in sources_of(plan)}
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A plan in which every stream and table has its name, and what it reads: worked out once for all runs.
+
+    `names` are the new names by the old ones.
+    """
+
+    plan: Plan
+    names: Mapping[str, str]
+    sources: tuple[Source, ...]
+    tables: tuple[Table, ...]
 
 
-def all_names_of(plan: Plan) -> dict[str, str]:
+def _names_of(plan: Plan) -> dict[str, str]:
     """Give every stream and every table of a plan the name it goes by."""
     streams, tables = ([each.name for each in found] for found in (sources_of(plan), tables_of(plan)))
     taken = {str(name) for name in (*streams, *tables) if not isinstance(name, Unnamed)}
@@ -43,9 +50,11 @@ def _numbered(names: list[str], pattern: str, taken: set[str]) -> dict[str, str]
     return {name: next(free) if isinstance(name, Unnamed) else name for name in names}
 
 
-def named(plan: Plan) -> Plan:
+def named(plan: Plan) -> Named:
     """Write the names of streams into the plan."""
-    return _named(plan, all_names_of(plan))
+    names = _names_of(plan)
+    renamed = _named(plan, names)
+    return Named(renamed, names, sources_of(renamed), tables_of(renamed))
 
 
 def _named(plan: Plan, names: dict[str, str]) -> Plan:

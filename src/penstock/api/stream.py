@@ -13,7 +13,7 @@ from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.look_back import LookingBack, look_back
-from penstock.api.names import all_names_of, named, names_of, together
+from penstock.api.names import Named, named, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
@@ -47,7 +47,7 @@ class Stream(JoinVerbs):
 
     def __init__(self, plan: Plan, data: Mapping[str, Bound]) -> None:
         self._plan = plan
-        self._named: Plan | None = None
+        self._named: Named | None = None
         self._data = dict(data)
         self._metrics: Metrics | None = None
         self._compiled: Compiled | None = None
@@ -57,6 +57,11 @@ class Stream(JoinVerbs):
     @property
     def plan(self) -> Plan:
         """The logical plan, every stream in it having its name."""
+        return self.named.plan
+
+    @property
+    def named(self) -> Named:
+        """The plan, and the streams and tables it reads."""
         if self._named is None:
             self._named = named(self._plan)
         return self._named
@@ -74,7 +79,7 @@ class Stream(JoinVerbs):
     @property
     def data(self) -> dict[str, Bound]:
         """The data bound so far, by name of stream."""
-        names = all_names_of(self._plan)
+        names = self.named.names
         return {names[name]: bound for name, bound in self._data.items()}
 
     @property
@@ -85,7 +90,7 @@ class Stream(JoinVerbs):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the streams it reads, in plan order."""
-        return tuple(names_of(self._plan).values())
+        return tuple(source.name for source in self.named.sources)
 
     @property
     def name(self) -> str:

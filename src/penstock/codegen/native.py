@@ -18,14 +18,17 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
+from penstock.codegen.shares import ROWS, STOPPED, rounds
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
+from penstock.loop.shares import Shares, Went
 from penstock.loop.verify import verify
 
 if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
 
 Argument = npt.NDArray[Any] | int | float
+ALL = (1 << 63) - 1
 
 
 class NativeKernel:
@@ -35,7 +38,7 @@ class NativeKernel:
     callers that hold the memory alive themselves, as its address.
     """
 
-    __slots__ = ("_call", "_frame", "_loaded", "_params", "effort", "kernel", "object_code")
+    __slots__ = ("_call", "_frame", "_loaded", "_params", "_places", "effort", "kernel", "object_code")
 
     def __init__(self, kernel: Kernel, code: bytes, effort: Effort = Effort.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
@@ -46,17 +49,37 @@ class NativeKernel:
         self._loaded = Loaded(code)
         self._call: Callable[[bytes], int] = self._loaded.call
         self._params = tuple((each.name, _width(each)) for each in kernel.params)
+        self._places = {each.name: place for place, each in enumerate(kernel.params)}
         self._frame = struct.Struct("<" + "".join(map(_word, kernel.params)))
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
-        words = [_argument(values[name], width) for name, width in self._params]
-        return self._call(self._frame.pack(*words))
+        return self._call(self._filled(values))
+
+    def over(self, values: Mapping[str, Argument], shares: Shares, most: int = ALL) -> Went:
+        """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
+        frame = bytearray(self._filled({**values, "lo": 0, "hi": 0}))
+        state = np.array(
+            [
+                _address(shares.taken, 8),
+                *(shares.many, shares.begin, shares.end, shares.size),
+                *(self._places["lo"], self._places["hi"]),
+                *(most, 0, 0),
+            ]
+        )
+        stop = rounds()(pa.py_buffer(frame).address, self._loaded.address, _address(state, 8))
+        return Went(int(state[ROWS]), None if stop < 0 else (stop, int(state[STOPPED])))
+
+    def _filled(self, values: Mapping[str, Argument]) -> bytes:
+        return self._frame.pack(
+            *(
+                _address(value, width) if isinstance(value := values[name], np.ndarray) else value
+                for name, width in self._params
+            )
+        )
 
 
-def _argument(value: Argument, width: int) -> int | float:
-    """Reduce an argument to what the frame holds: a number, or an array's address."""
-    if not isinstance(value, np.ndarray):
-        return value
+def _address(value: npt.NDArray[Any], width: int) -> int:
+    """Where an array lies whose elements have so many bytes."""
     fits = value.itemsize == width and value.flags.c_contiguous
     assert fits, (
         f"an array of {value.dtype}, strides {value.strides}, where {width} bytes side by side are due"

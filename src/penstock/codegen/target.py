@@ -120,7 +120,7 @@ def to_assembly(text: str) -> str:
 class Loaded:
     """Object code in executable memory; the memory lives as long as this object."""
 
-    __slots__ = ("_engine", "call")
+    __slots__ = ("_engine", "address", "call")
 
     def __init__(self, code: bytes) -> None:
         machine = _machine(host(), Effort.QUICK)  # compiles nothing here; the engine takes ownership
@@ -129,5 +129,5 @@ class Loaded:
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
-        address = self._engine.get_function_address(ENTRY)
-        self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(address)
+        self.address: int = self._engine.get_function_address(ENTRY)
+        self.call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)(self.address)

@@ -16,9 +16,11 @@ from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import Argument, NativeKernel, compile_kernel
 from penstock.loop.nodes import Kernel
+from penstock.loop.shares import Shares, Went
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
+TRIAL = 8  # shares of rows between two looks at the clock
 
 Start = Callable[[Callable[[], None]], None]
 
@@ -58,11 +60,23 @@ class TieredKernel:
             return self._current(values)
         started = self._clock()
         result = self._current(values)
+        self._spend(self._clock() - started)
+        return result
+
+    def over(self, values: Mapping[str, Argument], shares: Shares) -> Went:
+        """Go through shares of rows; some only, as long as it may be worth it to come back with better code."""
+        if self._settled:
+            return self._current.over(values, shares)
+        started = self._clock()
+        went = self._current.over(values, shares, TRIAL)
+        self._spend(self._clock() - started)
+        return went
+
+    def _spend(self, seconds: float) -> None:
         # Threads may lose each other's additions; the sum only has to be roughly right.
-        self._spent += self._clock() - started
+        self._spent += seconds
         if self._spent > self._patience:
             self._improve()
-        return result
 
     def _improve(self) -> None:
         with self._lock:

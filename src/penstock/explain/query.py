@@ -15,6 +15,7 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.join_nodes import Join
 from penstock.ir.show import show as show_ir
+from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
 from penstock.lower.emission.spec import EmitKernel
@@ -103,7 +104,7 @@ def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...
     """What makes the columns of arguments, then what reduces frames of them."""
     made = spell(this, source, columns_kept(this, source))
     yield from _rows_kernels(made.samples, source, made.ready)
-    workshop = Workshop(lambda kernel: lambda values: 0)
+    workshop = Workshop(Interpreted)
     for each in LaneReducers(
         made.ready, made.reductions, algorithms, shape_of(this.body), workshop, 1
     ).reducers():
@@ -113,7 +114,7 @@ def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...
 
 
 def _rows_kernels(body: ir.Samples, source: ir.Object, result: ir.Object) -> Iterator[Kernel]:
-    rows = CompiledRows(body, source, result, Workshop(lambda kernel: lambda values: 0))
+    rows = CompiledRows(body, source, result, Workshop(Interpreted))
     if rows.filters or any(column.origin == "computed" for column in rows.result):
         yield rows.kernel(frozenset()).kernel
 
@@ -318,7 +319,7 @@ def _keys(window: Window) -> str:
 
 
 def _first_key_table(window: Window) -> str:
-    program = CompiledWindow(window, Workshop(lambda kernel: lambda values: 0), preferred(window.body.domain))
+    program = CompiledWindow(window, Workshop(Interpreted), preferred(window.body.domain))
     if not program.keys:
         return "none"
     whole = all(key.column is not None and (key.text or not _is_float(str(key.type))) for key in program.keys)

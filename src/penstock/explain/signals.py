@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
+from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import dense, fits, why_not
 from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
@@ -104,7 +105,7 @@ def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
     if fits(body.program, inputs):
         yield dense(body.program, inputs).kernel({}, edge=False).kernel
         return
-    workshop = Workshop(lambda kernel: lambda values: 0)
+    workshop = Workshop(Interpreted)
     made = SignalProgram(this, body, sources, workshop, None, showing=True)
     made.stage([False] * len(sources))(Context(Engine(threads=1), Metrics(), True))
     yield from workshop.kernels

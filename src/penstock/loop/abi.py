@@ -87,6 +87,7 @@ class Memory:
     initial: float
 
 
+@cache
 def numbered(hint: str, place: int) -> str:
     """The name a builder gives the parameter declared `place`-th under a hint."""
     return hint if place == 0 else f"{hint}.{place}"

@@ -10,6 +10,7 @@ on zeros differs from its compiled self in a test. A work group has one item.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from penstock.loop.nodes import (
     While,
 )
 from penstock.loop.numbers import Number
+from penstock.loop.shares import Shares, Went
 
 Array = npt.NDArray[Any]
 _GARBAGE = 0xA5
@@ -85,6 +87,27 @@ def interpret(kernel: Kernel, values: Mapping[str, Array | int | float]) -> int:
         machine.arrays[buffer.name] = _scratch(buffer)
     result = machine.run(kernel.body)
     return 0 if result is None else result
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreted:
+    """A kernel that is interpreted wherever it is called."""
+
+    kernel: Kernel
+
+    def __call__(self, values: Mapping[str, Array | int | float]) -> int:
+        return interpret(self.kernel, values)
+
+    def over(self, values: Mapping[str, Array | int | float], shares: Shares) -> Went:
+        """Go through shares of rows, from `lo` up to `hi` each, until none is left or the kernel stops."""
+        rows = 0
+        while (share := shares.next()) is not None:
+            lo, hi = share
+            rows += hi - lo
+            upto = self({**values, "lo": lo, "hi": hi})
+            if upto < hi:
+                return Went(rows, (upto, hi))
+        return Went(rows, None)
 
 
 def apply(op: str, a: Number, b: Number, type: Type) -> Number:

@@ -12,12 +12,9 @@ from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.host import HostColumns
-from penstock.runtime.programs import (
-    Call,
-    Texts,
-)
+from penstock.runtime.programs import Call, KernelCall, Texts
 
-Backend = Callable[[Kernel], Call]
+Backend = Callable[[Kernel], KernelCall]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Made = TypeVar("_Made")
@@ -28,12 +25,12 @@ class Workshop:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._calls: dict[Hashable, Call] = {}
+        self._calls: dict[Hashable, KernelCall] = {}
         self._lock = Lock()
         self.kernels: list[Kernel] = []
         self.texts = Texts(self._intern)
 
-    def call(self, key: Hashable, build: Callable[[], Kernel]) -> Call:
+    def call(self, key: Hashable, build: Callable[[], Kernel]) -> KernelCall:
         with self._lock:
             if key not in self._calls:
                 kernel = build()
@@ -50,9 +47,10 @@ class Workshop:
 
 def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made:
     """Give what was made for a key before, or make it. (Two threads may both make it: it is the same.)"""
-    if key not in made:
-        made[key] = make()
-    return made[key]
+    found = made.get(key)
+    if found is None:
+        found = made[key] = make()
+    return found
 
 
 def preparation(host: HostColumns, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:

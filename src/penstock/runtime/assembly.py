@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered
-from penstock.runtime.buffers import filled, numpy_type, room, time_array, to_arrow
+from penstock.runtime.buffers import filled, numpy_type, room, stored_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
@@ -121,18 +121,19 @@ class Frames:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    @property
+    @cached_property
     def overlapping(self) -> bool:
         return bool((self.last - self.first > 1).any())
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
     """Windows over the slots of a grid."""
-    order = np.argsort(panes, kind="stable")
+    order = panes.argsort(kind="stable")
     panes = panes[order]
     if windows.span == windows.step == 1:  # each pane is a window
-        chosen = np.flatnonzero((panes > after) & (panes <= upto))
-        return Frames(panes[chosen], order, chosen, chosen + 1, chosen + 1)
+        (chosen,) = ((panes > after) & (panes <= upto)).nonzero()
+        ends = chosen + 1
+        return Frames(panes[chosen], order, chosen, ends, ends)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     return Frames(numbers, order, *(np.searchsorted(panes, bound) for bound in windows.bounds(numbers)))
@@ -195,20 +196,19 @@ def emit(
 
 def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
     """Refuse windows whose bounds the time column's type cannot hold."""
-    least, most = (
-        grid.offset + int(numbers.min()) * grid.every,
-        grid.offset + int(numbers.max()) * grid.every + grid.size,
-    )
-    signed = not pa.types.is_unsigned_integer(dtype)
-    low, high = (
-        (-(1 << (dtype.bit_width - 1)), (1 << (dtype.bit_width - 1)) - 1)
-        if signed
-        else (0, (1 << dtype.bit_width) - 1)
-    )
+    least = grid.offset + int(np.minimum.reduce(numbers)) * grid.every
+    most = grid.offset + int(np.maximum.reduce(numbers)) * grid.every + grid.size
+    low, high = _limits(stored_type(dtype))
     if least < low or most > high:
         raise OverflowError(
             f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
         )
+
+
+@cache
+def _limits(dtype: np.dtype) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
 
 
 class _Emission:
@@ -227,7 +227,10 @@ class _Emission:
         self.arguments = {
             **self.table.arguments(),
             **worker.arenas(self.kernel.bindings),
-            **{name: getattr(frames, name) for name in ("order", "first", "cuts", "last")},
+            "order": frames.order,
+            "first": frames.first,
+            "cuts": frames.cuts,
+            "last": frames.last,
             "starts": starts,
             "ends": starts + windows.grid.size,
         }
@@ -266,19 +269,20 @@ class _Emission:
 
     def _scratch(self, lo: int, hi: int) -> dict[str, object]:
         """Memory for the windows from lo up to hi, as no pane of theirs has been merged yet."""
-        deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
-        rows = {
-            each.parameter: filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
-            for each in self.kernel.scratch
-        }
-        return {**rows, "cursor": np.array([0, -1, 0, 0])}
+        rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
+        if self.kernel.scratch:
+            deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
+            for each in self.kernel.scratch:
+                rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
+        return rows
 
     def _capacity(self, lo: int, hi: int) -> int:
         """Room for whole windows: enough for all if each is one pane, else up to MOST_ROWS at a time."""
         frames, columns = self.frames, self.columns
         if not frames.overlapping:
             slots = frames.order[frames.first[lo:hi]]
-            cells = self.table.states[0][slots.min() * columns : (slots.max() + 1) * columns]
+            low, high = np.minimum.reduce(slots), np.maximum.reduce(slots) + 1
+            cells = self.table.states[0][low * columns : high * columns]
             return min(int(np.count_nonzero(cells)), len(slots) * columns) + columns
         return min((hi - lo) * columns, max(MOST_ROWS, columns)) + columns
 

@@ -11,29 +11,30 @@ from penstock.runtime.recycled import LARGEST, SMALLEST, block_of
 
 _LARGE, _TOO_LARGE = 1 << 16, 1 << 25  # bytes
 
-_NUMPY = {
-    "bool": np.uint8,
-    "i8": np.int8,
-    "i16": np.int16,
-    "i32": np.int32,
-    "i64": np.int64,
-    "i128": np.int64,
-    "u8": np.uint8,
-    "u16": np.uint16,
-    "u32": np.uint32,
-    "u64": np.uint64,
-    "f32": np.float32,
-    "f64": np.float64,
+_NUMPY: dict[str, np.dtype] = {
+    "bool": np.dtype(np.uint8),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "i128": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "u16": np.dtype(np.uint16),
+    "u32": np.dtype(np.uint32),
+    "u64": np.dtype(np.uint64),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
 }
 
 
 def numpy_type(type: Type) -> np.dtype:
-    return np.dtype(_NUMPY[type.name])
+    """The type of a value, or of the words of a cell that takes two."""
+    return _NUMPY[type.name]
 
 
 def words_per_cell(type: Type) -> int:
     """A 128-bit cell takes two 64-bit words, the low one first."""
-    return 2 if type == I128 else 1
+    return 2 if type.bits == I128.bits else 1
 
 
 def filled(type: Type, identity: float, cells: int) -> np.ndarray:
@@ -89,10 +90,7 @@ def flags(chosen: np.ndarray) -> pa.Array:
 
 def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
     """Ticks as an array of a stream's time type."""
-    bits = dtype.bit_width
-    signed = not pa.types.is_unsigned_integer(dtype)
-    stored = ticks.astype(f"{'i' if signed else 'u'}{bits // 8}", copy=False)
-    return to_arrow(np.ascontiguousarray(stored), None, dtype)
+    return to_arrow(np.ascontiguousarray(ticks, stored_type(dtype)), None, dtype)
 
 
 def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:
@@ -103,21 +101,26 @@ def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:
 
 def values_view(array: pa.Array) -> np.ndarray:
     """A view of a fixed-width array's values, nulls holding whatever is stored there."""
-    dtype = _VIEWS.get(array.type.id) or _view_type(array.type)
+    dtype = stored_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(0, dtype)
     return np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
 
 
-def _view_type(dtype: pa.DataType) -> np.dtype:
+def stored_type(dtype: pa.DataType) -> np.dtype:
+    """How NumPy calls the values of a fixed-width Arrow type as they lie in memory."""
+    return _STORED.get(dtype.id) or _stored_type(dtype)
+
+
+def _stored_type(dtype: pa.DataType) -> np.dtype:
     kind = "f" if pa.types.is_floating(dtype) else "u" if pa.types.is_unsigned_integer(dtype) else "i"
     return np.dtype(f"{kind}{dtype.bit_width // 8}")
 
 
 # Every task asks for the views of its columns, so the usual types are known by their numbers.
-_VIEWS = {
-    each.id: _view_type(each)
+_STORED = {
+    each.id: _stored_type(each)
     for each in (
         *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
         *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),

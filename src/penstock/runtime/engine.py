@@ -63,12 +63,16 @@ class Engine:
         """How many threads run: as asked, or one for each core this process may use."""
         return self.threads or len(os.sched_getaffinity(0))
 
+    def task_rows(self, row_bytes: int) -> int:
+        """How many rows are `task_bytes`."""
+        return min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
+
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks, each at least `task_bytes` large; a stretch of them for each thread.
 
         Tasks smaller than by default are asked for to have many.
         """
-        least = min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
+        least = self.task_rows(row_bytes)
         if self.task_bytes < DEFAULT_TASK_BYTES:
             yield from pairwise([*range(0, rows, least), rows])
             return

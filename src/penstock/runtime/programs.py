@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.loop.abi import Binding, Output, PaneScratch
+from penstock.loop.shares import Shares, Went
 from penstock.runtime.table import StateSpec
 from penstock.types.time import Time
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter
+
+
+class KernelCall(Protocol):
+    """A kernel that can be called, and can go through rows by itself."""
+
+    def __call__(self, values: Mapping[str, Any], /) -> int: ...
+
+    def over(self, values: Mapping[str, Any], shares: Shares, /) -> Went:
+        """Call it for share after share of rows, its limits `lo` and `hi`, until none is left or it stops; or for some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class Variant:
 class RowsCall:
     """A kernel over rows, and what fills its column parameters."""
 
-    call: Call
+    call: KernelCall
     bindings: tuple[Binding, ...]
 
 
@@ -75,6 +86,12 @@ class Key:
     type: pa.DataType
     column: str | None
     text: bool
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether it is a whole number, or a code, that is read from a column."""
+        fractions = pa.types.is_floating(self.type) or pa.types.is_decimal(self.type)
+        return self.column is not None and (self.text or not fractions)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
-from penstock.loop.nodes import I64, I128, Type
-from penstock.runtime.buffers import filled, words_per_cell
+from penstock.loop.nodes import I128, Type
+from penstock.runtime.buffers import filled, numpy_type, words_per_cell
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
 
@@ -314,21 +314,16 @@ def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
 
 def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray:
     """A state's cells, or a copy of them, as another state that goes on from them (a count may become a flag)."""
-    goal = _word_type(spec)
+    goal = numpy_type(spec.type)
     if old.dtype == goal:
         return old.copy() if copy else old
     flags: np.ndarray = (old != 0).astype(goal)
     return flags
 
 
-def _word_type(spec: StateSpec) -> np.dtype:
-    return filled(spec.type if spec.type != I128 else I64, 0, 0).dtype
-
-
 def _cells(place: int, spec: StateSpec, many: int) -> np.ndarray:
     """Memory for the cells of the table's state at a place among all states."""
-    dtype = _word_type(spec)
-    apart = place * _APART // dtype.itemsize
+    apart = place * _APART // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 
 

@@ -1,4 +1,4 @@
-"""Tasks: the rows that a worker takes at a time, and who takes which."""
+"""Tasks: the rows that workers take at a time, and who takes which."""
 
 from __future__ import annotations
 
@@ -6,35 +6,53 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 
+from penstock.loop.shares import Shares
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.flow import Flow
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Rows of a batch from `begin` up to `end`, and what the batch gives to kernels if all workers may share that."""
+    """Rows of a batch, share by share, and what the batch gives to kernels if workers may share that, and the task."""
 
     flow: Flow
-    begin: int
-    end: int
+    shares: Shares
     arguments: BatchArguments | None = None
 
 
-def stretches(tasks: list[Task], threads: int) -> list[deque[Task]]:
-    """Give each thread neighbouring tasks, so that on ordered data threads share few panes."""
-    bounds = [len(tasks) * place // threads for place in range(threads + 1)]
-    return [deque(tasks[begin:end]) for begin, end in pairwise(bounds)]
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Neighbouring tasks for each thread, so that on ordered data threads share few panes; and those that are under way."""
 
+    waiting: list[deque[Task]]
+    begun: list[Task]
 
-def next_task(place: int, queues: list[deque[Task]]) -> Task | None:
-    """Take the next task of one's own stretch, else the last of the longest other one."""
-    try:
-        return queues[place].popleft()
-    except IndexError:
-        pass
-    for queue in sorted(queues, key=len, reverse=True):
+    @classmethod
+    def divided(cls, tasks: list[Task], threads: int) -> Tasks:
+        bounds = [len(tasks) * place // threads for place in range(threads + 1)]
+        return cls([deque(tasks[begin:end]) for begin, end in pairwise(bounds)], [])
+
+    def next(self, place: int) -> Task | None:
+        """Take the next task of one's own, else the last of the longest other stretch, else help with one that has begun."""
+        task = self._waiting(place)
+        if task is None:
+            return max((each for each in self.begun if each.shares.left), key=_left, default=None)
+        if task.arguments is not None:
+            self.begun.append(task)
+        return task
+
+    def _waiting(self, place: int) -> Task | None:
         try:
-            return queue.pop()
+            return self.waiting[place].popleft()
         except IndexError:
-            continue
-    return None
+            pass
+        for queue in sorted(self.waiting, key=len, reverse=True):
+            try:
+                return queue.pop()
+            except IndexError:
+                continue
+        return None
+
+
+def _left(task: Task) -> int:
+    return task.shares.left

@@ -22,6 +22,10 @@ def run_on_threads(work: Sequence[Work], threads: int | None = None) -> None:
     is late finds its work done by those that were not.
     """
     many = min(len(work), threads or len(work))
+    if many == 1:
+        for each in work:
+            each()
+        return
     waiting = deque(work)
     others = [_pool().submit(_drain, waiting) for _ in range(many - 1)]
     try:

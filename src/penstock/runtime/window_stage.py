@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, partial
+from functools import cached_property, partial
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, FILTERED
+from penstock.loop.shares import Shares
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.buffers import flags, indices, ticks_of, values_view
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
-from penstock.runtime.flow import NEVER, Flow, Stage, Trace
+from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import WindowProgram
 from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.state.merging import FRESH
-from penstock.runtime.tasks import Task, next_task, stretches
+from penstock.runtime.tasks import Task, Tasks
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.worker import Worker
 
@@ -53,7 +54,7 @@ class WindowStage:
     ) -> None:
         """`alone` makes the filter that stands in the kernel by itself, if there is one: few runs need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
-        self._filter = None if alone is None else cache(alone)
+        self._alone = alone
         self.windows = Windows(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
@@ -133,7 +134,10 @@ class WindowStage:
         run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
         self.emitted = upto
         for worker in self.workers:
-            self._forget(worker, upto, held.get(id(worker)))
+            if upto == FOREVER:
+                worker.reset()
+            else:
+                self._forget(worker, upto, held.get(id(worker)))
         return [flow for flows in found for flow in flows]
 
     # -- rows ----------------------------------------------------------------------------------------
@@ -146,11 +150,15 @@ class WindowStage:
         late = times < flow.frontier if self.program.strict else self.windows.late(times, flow.frontier)
         if not late.any():
             return flow
-        passed = late if self._filter is None else _passed(flow, late, self._filter())
+        passed = late if self._filter is None else _passed(flow, late, self._filter)
         if self.metrics is not None:
             self.metrics.late += int(passed.sum())
             self.metrics.filtered += int((late & ~passed).sum())
         return flow.without(late, noted=passed)
+
+    @cached_property
+    def _filter(self) -> Stage | None:
+        return None if self._alone is None else self._alone()
 
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
@@ -192,9 +200,9 @@ class WindowStage:
         columns = self._agree_on_keys(flows[0].batch) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
-        tasks = [task for flow in flows for task in self._cut(flow)]
-        queues = stretches(tasks, threads)
-        run_on_threads([_work(worker, place, queues) for place, worker in enumerate(self.workers[:threads])])
+        parts = -(-threads // max(len(flows), 1))
+        tasks = Tasks.divided([task for flow in flows for task in self._cut(flow, parts)], threads)
+        run_on_threads([_work(worker, place, tasks) for place, worker in enumerate(self.workers[:threads])])
         self._count()
 
     def _agree_on_keys(self, batch: pa.RecordBatch) -> int:
@@ -219,8 +227,7 @@ class WindowStage:
         if time.period is not None:
             span = sum(flow.batch.num_rows for flow in flows) * time.period
         elif first.num_rows and last.num_rows:
-            begin = ticks_of(first.column(time.column).slice(0, 1))[0]
-            end = ticks_of(last.column(time.column).slice(last.num_rows - 1))[0]
+            begin, end = values_view(first.column(time.column))[0], values_view(last.column(time.column))[-1]
             span = abs(int(end) - int(begin))
         else:
             return 2
@@ -235,16 +242,17 @@ class WindowStage:
         """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, flow: Flow) -> Iterable[Task]:
-        """Cut into tasks: ranges of one batch, or batches of their own, of which each worker numbers the texts."""
-        batch = flow.batch
-        row_bytes = max(batch.nbytes // max(batch.num_rows, 1), 1)
-        apart = self.program.interned or batch.num_rows > MOST_ROWS
-        arguments = BatchArguments(batch, {})
-        for begin, end in self.engine.slices(batch.num_rows, row_bytes):
-            yield (
-                Task(_part(flow, begin, end), 0, end - begin) if apart else Task(flow, begin, end, arguments)
-            )
+    def _cut(self, flow: Flow, parts: int) -> Iterable[Task]:
+        """Cut into tasks: some parts of one batch, or batches of their own, of which each worker numbers the texts."""
+        batch, rows = flow.batch, flow.batch.num_rows
+        row_bytes = max(batch.nbytes // max(rows, 1), 1)
+        if self.program.interned or rows > MOST_ROWS:
+            for begin, end in self.engine.slices(rows, row_bytes):
+                yield Task(_part(flow, begin, end), Shares(0, end - begin, end - begin))
+            return
+        arguments, size = BatchArguments(batch, {}), self.engine.task_rows(row_bytes)
+        for begin, end in pairwise(rows * part // parts for part in range(parts + 1)):
+            yield Task(flow, Shares(begin, end, size), arguments)
 
     def _count(self) -> None:
         for worker in self.workers:
@@ -274,7 +282,7 @@ class WindowStage:
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
         main, *others = self.workers
         for other in others:
-            main.absorb(other)
+            main.absorb(other, last=upto == FOREVER)
         return [(main, upto)], {}
 
     def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
@@ -362,9 +370,9 @@ def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
     return np.flatnonzero(near)
 
 
-def _work(worker: Worker, place: int, queues: list[deque[Task]]) -> Callable[[], None]:
+def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:
     def run() -> None:
-        while (task := next_task(place, queues)) is not None:
+        while (task := tasks.next(place)) is not None:
             worker.fold(task)
 
     return run

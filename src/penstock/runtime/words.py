@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import UnsupportedError
-from penstock.runtime.buffers import values_view
+from penstock.runtime.buffers import stored_type, values_view
 
 _CANONICAL_NAN = np.int64(0x7FF8000000000000)
 
@@ -40,5 +40,4 @@ def values_of(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
         return values.astype(np.float32) if dtype.bit_width == 32 else values
     if pa.types.is_boolean(dtype):
         return words.astype(np.uint8)
-    kind = "u" if pa.types.is_unsigned_integer(dtype) else "i"
-    return np.ascontiguousarray(words.astype(f"{kind}{dtype.bit_width // 8}", copy=False))
+    return np.ascontiguousarray(words, stored_type(dtype))

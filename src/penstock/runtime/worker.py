@@ -28,11 +28,11 @@ from penstock.runtime.binding import BatchArguments
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
-from penstock.runtime.programs import Variant, WindowProgram
+from penstock.runtime.programs import KernelCall, Variant, WindowProgram
 from penstock.runtime.table import Fragments, PaneTable, pane_count, widened
 from penstock.runtime.tasks import Task
 
-SAMPLE = 1 << 16
+SAMPLE = 1 << 14
 COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
 LARGE_GRID = 1 << 26
@@ -58,7 +58,7 @@ class Worker:
     # -- folding -------------------------------------------------------------------------------------
 
     def fold(self, task: Task) -> None:
-        """Add the rows of a task to the table."""
+        """Add the rows of a task to the table, as long as no other worker takes them."""
         batch = task.flow.batch
         arguments = task.arguments or BatchArguments(batch, self.interners)
         if self.table is None:
@@ -66,20 +66,30 @@ class Worker:
             keys = self.likely_keys or self.first_keys(batch, arguments)
             panes = min(self.expected_panes, max(CELLS_AHEAD // keys.columns, 2))
             self.table = PaneTable(layout, keys, panes)
-        self.rows += task.end - task.begin
-        done = task.begin
-        while done < task.end:
-            done = self._call(arguments, done, task)
-            self._make_room(batch, arguments)
+        while task.shares.left:
+            call, given = self._kernel(arguments, task)
+            went = call.over(given, task.shares)
+            self.rows += went.rows
+            if went.stop is not None:
+                self._finish_share(arguments, task, *went.stop)
         if self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
 
-    def _call(self, arguments: BatchArguments, done: int, task: Task) -> int:
+    def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
+        """Help a kernel that stopped, and let it go on up to the end of its share."""
+        self._make_room(task.flow.batch, arguments)
+        while done < end:
+            call, given = self._kernel(arguments, task)
+            done = call({**given, "lo": done, "hi": end})
+            self._make_room(task.flow.batch, arguments)
+
+    def _kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, dict[str, object]]:
+        """The kernel for what is known by now, and all that it is given but the limits of rows."""
         assert self.table is not None
         kernel = self.program.fold(self.variant)
         given = arguments.fill(kernel.bindings)
-        limits = {"lo": done, "hi": task.end, "first_row": task.flow.first_row}
-        return kernel.call({**given, **self.table.arguments(), **limits, "positions": self._positions})
+        rest = {"first_row": task.flow.first_row, "positions": self._positions}
+        return kernel.call, {**given, **self.table.arguments(), **rest}
 
     @property
     def variant(self) -> Variant:
@@ -125,8 +135,7 @@ class Worker:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
         if not self.program.keys:
             return NoKeys()
-        sample = batch.slice(0, SAMPLE)
-        ranges = key_ranges(self.program.keys, sample, arguments) if self.adaptive else None
+        ranges = key_ranges(self.program.keys, batch, arguments, SAMPLE) if self.adaptive else None
         if ranges is not None:
             width = len(self.program.keys)
             dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
@@ -201,22 +210,22 @@ class Worker:
 
     # -- merging -------------------------------------------------------------------------------------
 
-    def absorb(self, other: Worker) -> None:
-        """Take over everything another worker has gathered."""
+    def absorb(self, other: Worker, last: bool = False) -> None:
+        """Take over everything another worker has gathered; after the `last` time no row is added to it."""
         if other.table is None or other.table.slots == 0:
             return
         if self.table is None or self.table.slots == 0:
             self.table, self.interners, self.rows = other.table, other.interners, other.rows
         else:
             self.rows += other.rows
-            self.absorb_slots(other, np.arange(other.table.slots))
+            self.absorb_slots(other, np.arange(other.table.slots), last)
         other.reset()
 
-    def absorb_slots(self, other: Worker, slots: np.ndarray) -> None:
+    def absorb_slots(self, other: Worker, slots: np.ndarray, last: bool = False) -> None:
         """Merge some of another worker's panes into our table."""
         assert other.table is not None
         if self.same_columns(other):
-            self._blend(other, slots)
+            self._blend(other, slots, last)
             return
         fragments = other.table.fragments(slots)
         self.translate(fragments, other)
@@ -268,7 +277,7 @@ class Worker:
         alike = isinstance(own.keys, NoKeys | DenseKeys) and own.keys == its.keys
         return alike and own.wide == its.wide and not codes
 
-    def _blend(self, other: Worker, slots: np.ndarray) -> None:
+    def _blend(self, other: Worker, slots: np.ndarray, last: bool) -> None:
         own, its = self.table, other.table
         assert own is not None and its is not None
         here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
@@ -276,7 +285,8 @@ class Worker:
         for slot, pane in zip(slots.tolist(), panes, strict=True):
             if pane in here:
                 self._blend_pane(own, its, here[pane], slot)
-        own.append(its, slots[[pane not in here for pane in panes]])
+        copy = own.put_behind if last else own.append
+        copy(its, slots[[pane not in here for pane in panes]])
 
     def _blend_pane(self, own: PaneTable, its: PaneTable, here: int, slot: int) -> None:
         columns = own.keys.columns

@@ -69,7 +69,10 @@ def _conformed(
     parts: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        yield conformer(part.schema, schema, columns, "the data")(part)
+        if part.schema.equals(schema):
+            yield part.select(columns)
+        else:
+            yield conformer(part.schema, schema, columns, "the data")(part)
 
 
 def bind(data: Any) -> Bound:

@@ -10,6 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.runtime import window_stage
+from penstock.runtime.tasks import Tasks
 
 ROWS = 6_000
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "name": pa.string(), "i": pa.int64()})
@@ -53,7 +54,7 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(window_stage, "_lend", lend)
     monkeypatch.setattr(
-        window_stage, "next_task", lambda place, queues: queues[place].popleft() if queues[place] else None
+        Tasks, "next", lambda tasks, place: tasks.waiting[place].popleft() if tasks.waiting[place] else None
     )
     return noted
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import compile_kernel
+from penstock.codegen.native import NativeKernel, compile_kernel
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import EDGE, dense
 from penstock.passes.fuse_signals import fused
@@ -20,7 +20,6 @@ from penstock.plan.schema import schema_of, time_of
 from penstock.programs.dense import CompiledDense
 from penstock.programs.workshop import Workshop
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples, nullable_columns
 
 
@@ -30,7 +29,7 @@ class Compiler:
 
     seconds: float = 0.0
 
-    def __call__(self, kernel: Kernel) -> Call:
+    def __call__(self, kernel: Kernel) -> NativeKernel:
         begin = time.process_time()
         made = compile_kernel(kernel, effort=Effort.QUICK if kernel.name == EDGE else Effort.FULL)
         self.seconds += time.process_time() - begin
