@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import ROWS, STOPPED, rounds
+from penstock.codegen.shares import ROUNDS, ROWS, STOPPED
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
 from penstock.loop.shares import Shares, Went
@@ -66,7 +66,7 @@ class NativeKernel:
                 *(most, 0, 0),
             ]
         )
-        stop = rounds()(pa.py_buffer(frame).address, self._loaded.address, _address(state, 8))
+        stop = ROUNDS(pa.py_buffer(frame).address, self._loaded.address, _address(state, 8))
         return Went(int(state[ROWS]), None if stop < 0 else (stop, int(state[STOPPED])))
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from penstock.codegen.effort import Effort
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COUNTER, MANY, BEGIN, END, SIZE, LO, HI, MOST, ROWS, STOPPED = range(10)
 WORDS = 10
 
-_ROUNDS = f"""
+_TEXT = f"""
 define i64 @{ENTRY}(ptr %frame, ptr %kernel, ptr %state) {{
 begin:
   %counter.at = getelementptr i64, ptr %state, i64 {COUNTER}
@@ -86,19 +86,31 @@ leave:
 """
 
 
-@cache
-def rounds() -> Callable[[int, int, int], int]:
-    """The compiled code, called with the addresses of a kernel's frame, of the kernel and of the state.
+class Rounds:
+    """The compiled code, made by whoever asks first, and alive as long as this process: threads may be within it."""
 
-    It gives -1 when no share is left or it has taken as many as it may, else the row at which the kernel stopped.
-    """
-    address = ctypes.c_void_p
-    return ctypes.CFUNCTYPE(ctypes.c_int64, address, address, address)(_loaded().address)
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._loaded: Loaded | None = None
+        self._call: Callable[[int, int, int], int] | None = None
+
+    def __call__(self, frame: int, kernel: int, state: int) -> int:
+        """Call it with the addresses of a kernel's frame, of the kernel and of the state.
+
+        It gives -1 when no share is left or it has taken as many as it may, else the row at which the kernel stopped.
+        """
+        return (self._call or self._made())(frame, kernel, state)
+
+    def _made(self) -> Callable[[int, int, int], int]:
+        from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
+
+        with self._lock:
+            if self._call is None:
+                self._loaded = Loaded(to_object(_TEXT, Effort.QUICK))
+                address = ctypes.c_void_p
+                made = ctypes.CFUNCTYPE(ctypes.c_int64, address, address, address)
+                self._call = made(self._loaded.address)
+            return self._call
 
 
-@cache
-def _loaded() -> Loaded:
-    """What is called, which has to live as long as this process."""
-    from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
-
-    return Loaded(to_object(_ROUNDS, Effort.QUICK))
+ROUNDS = Rounds()

@@ -20,6 +20,7 @@ from penstock.runtime.words import values_of
 from penstock.runtime.worker import OVERFLOW, Worker
 
 MOST_ROWS = 1 << 20
+FEW_ROWS = 1 << 17  # for so many there is room without counting them
 # Fewer results than this are not worth a thread of their own (nor the merging of its first window).
 CELLS_PER_THREAD = 1 << 16
 
@@ -279,7 +280,7 @@ class _Emission:
     def _capacity(self, lo: int, hi: int) -> int:
         """Room for whole windows: enough for all if each is one pane, else up to MOST_ROWS at a time."""
         frames, columns = self.frames, self.columns
-        if not frames.overlapping:
+        if not frames.overlapping and (hi - lo) * columns > FEW_ROWS:
             slots = frames.order[frames.first[lo:hi]]
             low, high = np.minimum.reduce(slots), np.maximum.reduce(slots) + 1
             cells = self.table.states[0][low * columns : high * columns]

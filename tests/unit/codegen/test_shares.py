@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen.shares import Rounds
 from penstock.codegen.tiers import TRIAL, TieredKernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import Interpreted
@@ -81,6 +82,23 @@ def test_threads_take_each_share_once_and_all_of_them() -> None:
         each.join()
     assert (out == 1).all()
     assert sum(seen) == many
+
+
+def test_threads_that_come_first_together_make_the_code_once() -> None:
+    loaded: list[object] = []
+    barrier, fresh = threading.Barrier(8), Rounds()
+
+    def work() -> None:
+        barrier.wait()
+        fresh._made()
+        loaded.append(fresh._loaded)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(map(id, loaded))) == 1 and len(loaded) == 8
 
 
 def test_a_kernel_that_may_get_better_comes_back_for_better_code() -> None:
