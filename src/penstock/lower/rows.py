@@ -83,7 +83,6 @@ class _Rows:
 
     def _compute_chosen(self, n: Value, where: ex.Expr) -> None:
         k = self.k
-        mask = k.local("mask", U8, CHUNK + LANES)
         chosen = k.local("chosen", I32, CHUNK + LANES)
         positions = k.buffer("positions", U8)
         out_row = k.buffer("out_row", I64)
@@ -92,7 +91,6 @@ class _Rows:
             self.at,
             n,
             lambda r: is_true(self._lowering(k.var("row", self.at + r)).lower(where)),
-            mask,
             chosen,
             positions,
         )

@@ -25,13 +25,12 @@ def selection() -> Kernel:
     start, n = k.scalar("start"), k.scalar("n")
     flags, positions = k.buffer("flags", U8), k.buffer("positions", U8)
     out, seen = k.buffer("out", I32), k.buffer("seen", I64)
-    mask, chosen = k.local("mask", U8, ROOM + LANES), k.local("chosen", I32, ROOM + LANES)
+    chosen = k.local("chosen", I32, ROOM + LANES)
     count = select_rows(
         k,
         start,
         n,
         lambda r: flags[r].ne(0),
-        mask,
         chosen,
         positions,
         lambda r: k.store(seen, 0, seen[0] + r),

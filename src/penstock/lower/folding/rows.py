@@ -38,7 +38,6 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
     if frame.spec.where is None:
         return Chosen(frame, n)
     k = frame.k
-    mask = k.local("mask", U8, CHUNK + LANES)
     rows = k.local("chosen", I32, CHUNK + LANES)
     positions = k.shared_buffer("positions", "", U8)
 
@@ -47,4 +46,4 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
         assert found is not None
         return found
 
-    return Chosen(frame, select_rows(k, frame.at, n, passes, mask, rows, positions, meanwhile), rows)
+    return Chosen(frame, select_rows(k, frame.at, n, passes, rows, positions, meanwhile), rows)
