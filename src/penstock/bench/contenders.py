@@ -16,6 +16,7 @@ from penstock.bench.workloads import EVENT_TYPES, VIEW, EventType, YsbKeyed
 
 PENSTOCK_GROUP = "penstock"
 CPP_GROUP = "c++"
+READING_GROUP = "reading"
 ALL_PEERS = ("polars", "duckdb", "pandas")
 
 
@@ -78,6 +79,18 @@ def cpp_contender(
     )
 
 
+def reading_contender(reference: Reference, table: pa.Table, threads: int) -> Contender:
+    """C++ that reads the same columns and does nothing with them: what no query can be faster than."""
+    return Contender(
+        f"C++ reading alone, {plural(threads)}",
+        lambda: reference.read_columns(table, threads),
+        lambda _: pa.table({}),
+        threads,
+        READING_GROUP,
+        READING_GROUP,
+    )
+
+
 def plural(threads: int) -> str:
     """Say a thread count."""
     return f"{threads} thread" if threads == 1 else f"{threads} threads"
@@ -89,5 +102,7 @@ def ysb_contenders(table: pa.Table, spec: YsbKeyed, field: Field) -> list[Conten
     made: list[Contender] = []
     if spec.event_type is EventType.INT:
         made += [cpp_contender(field.reference, table, spec.keys, n) for n in field.threads]
+        if isinstance(field.reference, Reference):
+            made += [reading_contender(field.reference, table, n) for n in field.threads]
     made += [penstock_contender(table, wanted, n) for n in field.threads]
     return made + peer_contenders(table, max(field.threads), wanted, list(field.peers))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP
+from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP, READING_GROUP
 from penstock.bench.measure import Outcome
 from penstock.bench.peers import PEER_GROUP
 
@@ -129,4 +129,5 @@ def scaling_figures(outcomes: Sequence[Outcome], threads: Sequence[int]) -> list
     return [
         Figure(f"Penstock {most} threads / 1", gain(PENSTOCK_GROUP), 1.7),
         Figure(f"C++ {most} threads / 1", gain(CPP_GROUP)),
+        Figure(f"C++ that reads the same columns and does nothing, {most} threads / 1", gain(READING_GROUP)),
     ]

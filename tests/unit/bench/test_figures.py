@@ -21,6 +21,8 @@ def outcome(name, group, threads, seconds, **more):
 OUTCOMES = (
     outcome("C++ 1 thread", "c++", 1, 1.0),
     outcome("C++ 2 threads", "c++", 2, 0.5),
+    outcome("C++ reading alone, 1 thread", "reading", 1, 0.6),
+    outcome("C++ reading alone, 2 threads", "reading", 2, 0.4),
     outcome("Penstock 1 thread", "penstock", 1, 0.8),
     outcome("Penstock 2 threads", "penstock", 2, 0.5),
     outcome("Polars streaming", "peer", 2, 2.0),
@@ -39,6 +41,7 @@ def test_speed_figures_are_ratios_within_the_run():
         "Penstock 2 threads / best of Polars and DuckDB": pytest.approx(3.0),
         "Penstock 2 threads / 1": pytest.approx(1.6),
         "C++ 2 threads / 1": pytest.approx(2.0),
+        "C++ that reads the same columns and does nothing, 2 threads / 1": pytest.approx(1.5),
     }
 
 
@@ -69,7 +72,7 @@ def test_a_figure_knows_whether_it_is_met(figure, met):
 def test_a_missing_contender_leaves_its_figures_empty():
     without = [found for found in OUTCOMES if found.group != "penstock"]
     figures = speed_figures(without, (1, 2), rival_target=2.5)
-    assert [figure.value for figure in figures] == [None, None, None, None, None, None, pytest.approx(2.0)]
+    assert [figure.value for figure in figures] == [*[None] * 6, pytest.approx(2.0), pytest.approx(1.5)]
 
 
 def test_strings_are_compared_with_integers():

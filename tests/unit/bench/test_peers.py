@@ -34,7 +34,7 @@ def test_the_reference_agrees_with_the_peers():
     if isinstance(field.reference, NoCompilerError):
         pytest.skip(f"THE C++ REFERENCE IS NOT TESTED: {field.reference}")
     contenders = [c for c in ysb_contenders(ysb_keyed(SPEC), SPEC, field) if c.group != "penstock"]
-    assert [outcome.agrees for outcome in compare(contenders, 3)] == [True] * 6
+    assert [outcome.agrees for outcome in compare(contenders, 3)] == [True] * 8
 
 
 def test_a_peer_that_is_not_installed_is_a_failed_row(monkeypatch):

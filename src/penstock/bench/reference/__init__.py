@@ -11,9 +11,11 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +27,7 @@ from penstock.errors import PenstockError
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 WINDOW_US = 10_000_000
 BANDWIDTH_WORDS = 16 << 20
+COLUMNS = ("ts", "event_type", "campaign_id", "value")
 
 Ints = npt.NDArray[np.int64]
 
@@ -42,7 +45,7 @@ class Reference:
 
     def ysb_keyed(self, table: pa.Table, keys: int, threads: int) -> pa.Table:
         """Answer ysb-keyed over int32 event types and keys in [0, keys)."""
-        columns = [single_chunk(table, name) for name in ("ts", "event_type", "campaign_id", "value")]
+        columns = [single_chunk(table, name) for name in COLUMNS]
         result = self.library.ysb_run(
             *(column.ctypes.data for column in columns), table.num_rows, keys, WINDOW_US, 1, threads
         )
@@ -54,8 +57,18 @@ class Reference:
     def read_bandwidth(self, threads: int, repeat: int = 5) -> float:
         """Measure how many bytes a second `threads` threads can read."""
         data = np.ones(BANDWIDTH_WORDS, np.int64)
-        seconds = best_seconds(lambda: self.library.read_memory(data.ctypes.data, data.size, threads), repeat)
-        return data.nbytes / seconds
+        return data.nbytes / best_seconds(lambda: self.read([data], threads), repeat)
+
+    def read_columns(self, table: pa.Table, threads: int) -> None:
+        """Read the columns that ysb-keyed reads, and do nothing with them."""
+        self.read([single_chunk(table, name) for name in COLUMNS], threads)
+
+    def read(self, arrays: Sequence[npt.NDArray[Any]], threads: int) -> None:
+        """Read arrays, each thread its part of every one."""
+        many = len(arrays)
+        starts = (ctypes.c_void_p * many)(*(each.ctypes.data for each in arrays))
+        words = (ctypes.c_int64 * many)(*(each.nbytes // 8 for each in arrays))
+        self.library.read_memory(starts, words, many, threads)
 
 
 def ysb_result(starts: Ints, ends: Ints, campaigns: Ints, totals: Ints) -> pa.Table:
@@ -132,5 +145,5 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     library.ysb_finish.restype = None
     library.ysb_finish.argtypes = [pointer] * 5
     library.read_memory.restype = long
-    library.read_memory.argtypes = [pointer, long, int_]
+    library.read_memory.argtypes = [pointer, pointer, int_, int_]
     return library

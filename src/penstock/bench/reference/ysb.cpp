@@ -272,13 +272,15 @@ void ysb_finish(Result *result, int64_t *start, int64_t *end, int64_t *key, int6
     delete result;
 }
 
-// Read `words` 64-bit words on each of `threads` threads; the sum keeps the loop alive.
-int64_t read_memory(const int64_t *data, int64_t words, int32_t threads) {
+// Read arrays of so many 64-bit words, each thread its part of every one; the sum keeps the loop alive.
+int64_t read_memory(const int64_t *const *arrays, const int64_t *words, int32_t many, int32_t threads) {
     std::atomic<int64_t> total{0};
     const auto part = [&](int32_t t) {
-        const int64_t from = words * t / threads, to = words * (t + 1) / threads;
         int64_t sum = 0;
-        for (int64_t i = from; i < to; i++) sum += data[i];
+        for (int32_t a = 0; a < many; a++) {
+            const int64_t from = words[a] * t / threads, to = words[a] * (t + 1) / threads;
+            for (int64_t i = from; i < to; i++) sum += arrays[a][i];
+        }
         total += sum;
     };
     std::vector<std::thread> helpers;
