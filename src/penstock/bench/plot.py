@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-COLOURS = {"penstock": "#c0392b", "c++": "#34495e", "peer": "#7f8c8d"}
+COLOURS = {"penstock": "#c0392b", "c++": "#34495e", "reading": "#bdc3c7", "peer": "#7f8c8d"}
 PER_M = 1e6
 PANELS_ACROSS = 4
 
