@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import ROUNDS, ROWS, STOPPED
+from penstock.codegen.shares import ROUNDS
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
 from penstock.loop.shares import Shares, Went
@@ -38,7 +38,7 @@ class NativeKernel:
     callers that hold the memory alive themselves, as its address.
     """
 
-    __slots__ = ("_call", "_frame", "_loaded", "_params", "_places", "effort", "kernel", "object_code")
+    __slots__ = ("_call", "_frame", "_limits", "_loaded", "_params", "effort", "kernel", "object_code")
 
     def __init__(self, kernel: Kernel, code: bytes, effort: Effort = Effort.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
@@ -49,7 +49,8 @@ class NativeKernel:
         self._loaded = Loaded(code)
         self._call: Callable[[bytes], int] = self._loaded.call
         self._params = tuple((each.name, _width(each)) for each in kernel.params)
-        self._places = {each.name: place for place, each in enumerate(kernel.params)}
+        names = [each.name for each in kernel.params]
+        self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
         self._frame = struct.Struct("<" + "".join(map(_word, kernel.params)))
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
@@ -58,16 +59,7 @@ class NativeKernel:
     def over(self, values: Mapping[str, Argument], shares: Shares, most: int = ALL) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
         frame = bytearray(self._filled({**values, "lo": 0, "hi": 0}))
-        state = np.array(
-            [
-                _address(shares.taken, 8),
-                *(shares.many, shares.begin, shares.end, shares.size),
-                *(self._places["lo"], self._places["hi"]),
-                *(most, 0, 0),
-            ]
-        )
-        stop = ROUNDS(pa.py_buffer(frame).address, self._loaded.address, _address(state, 8))
-        return Went(int(state[ROWS]), None if stop < 0 else (stop, int(state[STOPPED])))
+        return ROUNDS.through(shares, most, self._loaded.address, frame, *self._limits)
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:
         return self._frame.pack(

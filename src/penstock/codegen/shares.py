@@ -11,42 +11,29 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY
+from penstock.loop.shares import Shares, Went
 
 if TYPE_CHECKING:
     from penstock.codegen.target import Loaded
 
-# What a call is told, a word each (see `penstock_entry` below), and what it leaves behind.
-COUNTER, MANY, BEGIN, END, SIZE, LO, HI, MOST, ROWS, STOPPED = range(10)
-WORDS = 10
+WORD = 8  # bytes
 
+# Shares are numbered by the counter. Each goes into the kernel's frame as its limits, at `lo.at` and `hi.at`. Gives -1 when no
+# share is left, or as many are done as asked for; else the row at which the kernel stopped, and leaves the end of its share.
 _TEXT = f"""
-define i64 @{ENTRY}(ptr %frame, ptr %kernel, ptr %state) {{
-begin:
-  %counter.at = getelementptr i64, ptr %state, i64 {COUNTER}
-  %counter = load ptr, ptr %counter.at
-  %many.at = getelementptr i64, ptr %state, i64 {MANY}
-  %many = load i64, ptr %many.at
-  %first.at = getelementptr i64, ptr %state, i64 {BEGIN}
-  %first = load i64, ptr %first.at
-  %end.at = getelementptr i64, ptr %state, i64 {END}
-  %end = load i64, ptr %end.at
-  %size.at = getelementptr i64, ptr %state, i64 {SIZE}
-  %size = load i64, ptr %size.at
-  %lo.place.at = getelementptr i64, ptr %state, i64 {LO}
-  %lo.place = load i64, ptr %lo.place.at
-  %lo.at = getelementptr i64, ptr %frame, i64 %lo.place
-  %hi.place.at = getelementptr i64, ptr %state, i64 {HI}
-  %hi.place = load i64, ptr %hi.place.at
-  %hi.at = getelementptr i64, ptr %frame, i64 %hi.place
-  %most.at = getelementptr i64, ptr %state, i64 {MOST}
-  %most = load i64, ptr %most.at
-  %rows.at = getelementptr i64, ptr %state, i64 {ROWS}
+define i64 @{ENTRY}(ptr %kernel, ptr %frame, ptr %lo.at, ptr %hi.at, ptr %counter, i64 %many, i64 %begin, i64 %end, i64 %size,
+                    i64 %most, ptr %rows.at, ptr %stopped.at) {{
+enter:
   br label %ask
 
 ask:
-  %done = phi i64 [ 0, %begin ], [ %done.next, %went ]
+  %done = phi i64 [ 0, %enter ], [ %done.next, %went ]
   %may = icmp slt i64 %done, %most
   br i1 %may, label %take, label %leave
 
@@ -57,7 +44,7 @@ take:
 
 go:
   %skipped = mul i64 %place, %size
-  %lo = add i64 %first, %skipped
+  %lo = add i64 %begin, %skipped
   %full = add i64 %lo, %size
   %short = icmp slt i64 %full, %end
   %hi = select i1 %short, i64 %full, i64 %end
@@ -76,7 +63,6 @@ went:
   br label %ask
 
 stop:
-  %stopped.at = getelementptr i64, ptr %state, i64 {STOPPED}
   store i64 %hi, ptr %stopped.at
   ret i64 %upto
 
@@ -84,6 +70,8 @@ leave:
   ret i64 -1
 }}
 """
+_ADDRESS, _NUMBER = ctypes.c_void_p, ctypes.c_int64
+_SIGNATURE = ctypes.CFUNCTYPE(_NUMBER, *[_ADDRESS] * 5, *[_NUMBER] * 5, *[_ADDRESS] * 2)
 
 
 class Rounds:
@@ -92,25 +80,32 @@ class Rounds:
     def __init__(self) -> None:
         self._lock = Lock()
         self._loaded: Loaded | None = None
-        self._call: Callable[[int, int, int], int] | None = None
+        self._call: Callable[..., int] | None = None
 
-    def __call__(self, frame: int, kernel: int, state: int) -> int:
-        """Call it with the addresses of a kernel's frame, of the kernel and of the state.
+    def through(self, shares: Shares, most: int, kernel: int, frame: bytearray, lo: int, hi: int) -> Went:
+        """Call the kernel at an address with its frame for share after share, their limits at two places of the frame."""
+        call = self._call or self._made()
+        start, out = pa.py_buffer(frame).address, np.zeros(2, np.int64)
+        stop = call(
+            *(kernel, start, start + lo * WORD, start + hi * WORD),
+            *(_address(shares.taken), shares.many, shares.begin, shares.end, shares.size, most),
+            *(_address(out), _address(out[1:])),
+        )
+        rows, end = out.tolist()
+        return Went(rows, None if stop < 0 else (stop, end))
 
-        It gives -1 when no share is left or it has taken as many as it may, else the row at which the kernel stopped.
-        """
-        return (self._call or self._made())(frame, kernel, state)
-
-    def _made(self) -> Callable[[int, int, int], int]:
+    def _made(self) -> Callable[..., int]:
         from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
 
         with self._lock:
             if self._call is None:
                 self._loaded = Loaded(to_object(_TEXT, Effort.QUICK))
-                address = ctypes.c_void_p
-                made = ctypes.CFUNCTYPE(ctypes.c_int64, address, address, address)
-                self._call = made(self._loaded.address)
+                self._call = _SIGNATURE(self._loaded.address)
             return self._call
+
+
+def _address(words: npt.NDArray[np.int64]) -> int:
+    return int(pa.py_buffer(words).address)
 
 
 ROUNDS = Rounds()
