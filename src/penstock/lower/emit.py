@@ -13,14 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.loop.abi import DONE, ERRORS, NEED_OUTPUT, OUTPUT, STATUS
+from penstock.kernels.select import chunk_length, select_rows
+from penstock.loop.abi import DONE, ERRORS, LANES, NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Const, Value, const, maximum, minimum, select
+from penstock.loop.nodes import I32, I64, U8, Const, Value, const, maximum, minimum, select
 from penstock.lower.columns import arenas
 from penstock.lower.emission.merging import Mergers
 from penstock.lower.emission.panes import Panes
 from penstock.lower.emission.results import Results
 from penstock.lower.emission.spec import EmitKernel, EmitSpec
+
+CHUNK = 2048  # keys
 
 
 def build_emit(spec: EmitSpec) -> EmitKernel:
@@ -81,10 +84,20 @@ class _Emit:
             self._keys_held(w)
 
     def _keys_held(self, w: Value) -> None:
-        with self.panes.each_key() as key:
-            (present, *_) = self.merged.read(0, key)
-            with self.k.if_(present.ne(0)):
+        """Write the keys that a window holds, having listed them: to ask one by one is to guess wrong half the time."""
+        k, columns = self.k, self.panes.columns
+        chosen = k.local("chosen", I32, CHUNK + LANES)
+        positions = k.shared_buffer("positions", "", U8)
+        begin = k.var("begin", 0)
+        with k.while_(begin < columns):
+            n = k.var("n", chunk_length(columns - begin, CHUNK))
+            count = select_rows(
+                k, begin, n, lambda r: self.merged.read(0, begin + r)[0].ne(0), chosen, positions
+            )
+            with k.for_(0, count, "j") as j:
+                key = k.var("key", chosen[j].to(I64))
                 self.results.add(w, key, self._states(key))
+            k.set(begin, begin + n)
 
     def _states(self, key: Value) -> list[tuple[Value, ...]]:
         return [self.merged.read(m, key) for m in range(len(self.spec.monoids))]

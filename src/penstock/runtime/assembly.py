@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import OverflowError
-from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered
+from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
 from penstock.runtime.buffers import filled, numpy_type, room, stored_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
@@ -232,6 +232,7 @@ class _Emission:
             "first": frames.first,
             "cuts": frames.cuts,
             "last": frames.last,
+            "positions": positions_table(),
             "starts": starts,
             "ends": starts + windows.grid.size,
         }

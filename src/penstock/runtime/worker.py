@@ -29,12 +29,15 @@ from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import KernelCall, Variant, WindowProgram
-from penstock.runtime.table import Fragments, PaneTable, pane_count, widened
+from penstock.runtime.table import Fragments, PaneTable, StateSpec, pane_count, widened
 from penstock.runtime.tasks import Task
 
 SAMPLE = 1 << 14
 COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
+ZEROS_AHEAD = (
+    1 << 26
+)  # the same for many keys, where it comes from the system untouched, and to copy it later would cost much
 LARGE_GRID = 1 << 26
 OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
@@ -64,8 +67,7 @@ class Worker:
         if self.table is None:
             layout = self.program.layout(self.nullable, not self.adaptive)
             keys = self.likely_keys or self.first_keys(batch, arguments)
-            panes = min(self.expected_panes, max(CELLS_AHEAD // keys.columns, 2))
-            self.table = PaneTable(layout, keys, panes)
+            self.table = PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
         while task.shares.left:
             call, given = self._kernel(arguments, task)
             went = call.over(given, task.shares)
@@ -74,6 +76,11 @@ class Worker:
                 self._finish_share(arguments, task, *went.stop)
         if self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
+
+    def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
+        """How many panes to make room for: those that are likely to come, as far as that costs little."""
+        zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
+        return min(self.expected_panes, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
