@@ -20,6 +20,7 @@ _HOW = (
     "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
 )
 _MOST_MONTHS = 9_999 * 12
+_MOST_DAYS = 1 << 48  # more than 64 bits have of seconds
 _MONDAY = -3  # 1969-12-29, in days, as on the calendar of a zone
 
 Duration = str | int | timedelta
@@ -144,6 +145,8 @@ def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
     )
     if months.denominator * weeks.denominator * days.denominator != 1:
         raise DurationError(f"{what} is {duration!r}: months, weeks and days are whole numbers here")
+    if abs(months) > _MOST_MONTHS or abs(7 * weeks + days) > _MOST_DAYS:
+        raise DurationError(f"{what} is {duration!r}, longer than a calendar counts")
     rest = "".join(f"{abs(n)}{name}" for n, name in parts if name not in ("mo", "w", "d"))
     sign = "-" if any(n < 0 for n, _ in parts) else ""
     return int(months), int(7 * weeks + days), sign + rest if rest else "0s"
