@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,7 +94,7 @@ def bind(data: Any) -> Bound:
     if hasattr(data, "__arrow_c_stream__"):
         return Exported(data, checked(_exported_schema(data)))
     if hasattr(data, "__arrow_c_array__"):
-        return bind(pa.record_batch(data))
+        return bind(_exported(data, pa.record_batch))
     raise SourceError(
         f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
         "or a data frame (anything with __arrow_c_stream__)"
@@ -107,8 +107,13 @@ def is_frame(data: object) -> bool:
 
 
 def _exported_schema(data: Any) -> pa.Schema:
+    schema: pa.Schema = _exported(data, pa.RecordBatchReader.from_stream).schema
+    return schema
+
+
+def _exported(data: Any, read: Callable[[Any], Any]) -> Any:
     try:
-        return pa.RecordBatchReader.from_stream(data).schema
+        return read(data)
     except (pa.ArrowException, TypeError, ValueError) as reason:
         raise SourceError(f"the {type(data).__name__} cannot be exported as Arrow data: {reason}") from reason
 

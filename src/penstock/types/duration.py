@@ -7,7 +7,8 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from numbers import Integral
+from typing import Any, SupportsIndex, TypeGuard
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
@@ -119,8 +120,8 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     >>> calendar_parts("2w", "size"), calendar_parts("1h30m", "size"), calendar_parts(5, "size")
     ((2, 'w'), (90, 'm'), (5, ''))
     """
-    if _is_integer(duration):
-        return operator.index(duration), ""  # type: ignore[arg-type]
+    if is_whole(duration):
+        return operator.index(duration), ""
     months = _in_months(duration, what)
     if months is not None:
         return months.months, "mo"
@@ -153,7 +154,7 @@ def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
 
 
 def _of_the_clock(duration: object, unit: str, what: str) -> int:
-    if _is_integer(duration):
+    if is_whole(duration):
         raise DurationError(f"{what} is the bare number {duration}; with tz= {_HOW}")
     length = nanoseconds(duration, what)
     ticks = whole_ticks(length, unit, f"{what} is {_described(duration)}", "the time column")
@@ -167,8 +168,8 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
     >>> to_ticks("10s", Time("ts", pa.timestamp("ms"), "ms"), "size")
     10000
     """
-    if _is_integer(duration):
-        ticks = _bare(operator.index(duration), time, what)  # type: ignore[arg-type]
+    if is_whole(duration):
+        ticks = _bare(operator.index(duration), time, what)
         return _in_range(ticks, duration, what)
     if time.unit is None:
         raise DurationError(
@@ -214,12 +215,17 @@ def written(duration: timedelta) -> str:
     return "".join(parts)
 
 
-def _is_integer(given: object) -> bool:
+def is_whole(given: object) -> TypeGuard[int]:
+    """Tell whole numbers, NumPy's too, from what is not meant as one: booleans, and its lengths of time.
+
+    >>> is_whole(3), is_whole(True), is_whole("3")
+    (True, False, False)
+    """
     if isinstance(
         given, (str, timedelta)
     ):  # looking for a protocol takes longer than all else about a duration
         return False
-    return isinstance(given, SupportsIndex) and not isinstance(given, (bool, type))
+    return isinstance(given, Integral) and isinstance(given, SupportsIndex) and not isinstance(given, bool)
 
 
 def _bare(ticks: int, time: Time, what: str) -> int:
