@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.sources.bound import Bound
-from penstock.sources.conform import conformer
+from penstock.sources.conform import check, conformer
 from penstock.types.arrow import checked
 
 
@@ -86,7 +86,7 @@ def bind(data: Any) -> Bound:
         case pa.RecordBatchReader():
             return Once(data, checked(data.schema))
         case [pa.RecordBatch(), *_] | (pa.RecordBatch(), *_):
-            return InMemory(checked(data[0].schema), tuple(data))
+            return _several(data)
     if is_frame(data):
         raise SourceError(
             "the rows of a Spark DataFrame have no order; make the stream with pk.from_spark(frame, time=...)"
@@ -99,6 +99,18 @@ def bind(data: Any) -> Bound:
         f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
         "or a data frame (anything with __arrow_c_stream__)"
     )
+
+
+def _several(batches: Sequence[Any]) -> InMemory:
+    """Read batches as data with the columns of the first."""
+    schema = checked(batches[0].schema)
+    for place, each in enumerate(batches):
+        if not isinstance(each, pa.RecordBatch):
+            raise SourceError(
+                f"a list of record batches is data, but number {place} is a {type(each).__name__}; leave it out"
+            )
+        check(each.schema, schema, f"number {place} of the record batches")
+    return InMemory(schema, tuple(batches))
 
 
 def is_frame(data: object) -> bool:

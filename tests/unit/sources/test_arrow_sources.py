@@ -227,3 +227,15 @@ def test_a_null_in_an_ordered_dictionary_leaves_its_type():
     found = pk.from_arrow(pa.table({"a": [1, 2], "s": texts}), time="a").collect()
     assert found["s"].type == texts.type
     assert found["s"].to_pylist() == ["x", None]
+
+
+def test_batches_of_a_list_have_the_columns_of_the_first():
+    first = pa.record_batch({"t": [1], "v": [1]})
+    narrow = pa.record_batch({"v": pa.array([2], pa.int8()), "t": [2]})
+    assert pk.from_arrow([first, narrow], time="t").collect()["v"].to_pylist() == [1, 2]
+    with pytest.raises(SchemaMismatchError, match="number 1 of the record batches has no column 'v'"):
+        pk.from_arrow([first, first.select(["t"])], time="t")
+    with pytest.raises(SchemaMismatchError, match="column 'v' of number 1 of the record batches is string"):
+        pk.from_arrow([first, pa.record_batch({"t": [2], "v": ["x"]})], time="t")
+    with pytest.raises(SourceError, match="number 1 is a Table"):
+        pk.from_arrow([first, pa.table({"t": [2], "v": [1]})], time="t")
