@@ -245,6 +245,72 @@ def test_a_row_that_was_filtered_away_cannot_overflow() -> None:
     assert query.collect()["w"].to_pylist() == [2]
 
 
+PARSED = pa.table(
+    {
+        "t": [1, 2],
+        "ok": [False, True],
+        "number": ["none", "20"],
+        "day": ["soon", "2026-01-31"],
+        "at": pa.array([2**62, 0], pa.int64()).view(pa.timestamp("ns")),
+        "big": [2**62, 5],
+    }
+)
+FAILING = {
+    "a cast of text": (C("number").cast("int64"), 20),
+    "a date in text": (C("day").str.to_date(), dt.date(2026, 1, 31)),
+    "a time on the calendar": (C("at").dt.offset_by("70000d").dt.year(), 2161),
+    "an integer": (C("big") * 4, 20),
+}
+UNDER_A_CONDITION = {
+    "filter": lambda e, x: e.filter(C("ok")).select(x=x),
+    "two filters": lambda e, x: e.filter(C("ok")).filter(x.is_not_null()).select(x=x),
+    "choice": lambda e, x: e.select(x=pk.when(C("ok")).then(x)).filter(C("x").is_not_null()),
+    "window behind a filter": lambda e, x: e.filter(C("ok")).window(10).agg(x=pk.max(x)),
+    "session behind a filter": lambda e, x: e.filter(C("ok")).window(pk.session(3)).agg(x=pk.max(x)),
+    "where": lambda e, x: e.window(10).agg(x=pk.max(x, where=C("ok"))),
+    "where in a session": lambda e, x: e.window(pk.session(3)).agg(x=pk.max(x, where=C("ok"))),
+    "where of a median": lambda e, x: e.window(10).agg(x=pk.mode(x, where=C("ok"))),
+    "where in a look-back": lambda e, x: e.rolling(5).agg(x=pk.last(x, where=C("ok"))).filter(C("t") == 2),
+}
+
+
+@pytest.mark.parametrize("failing", FAILING)
+@pytest.mark.parametrize("query", UNDER_A_CONDITION)
+def test_what_fails_fails_only_for_rows_of_which_it_is_asked(query: str, failing: str) -> None:
+    expression, value = FAILING[failing]
+    events = pk.from_arrow(PARSED, time="t")
+    assert UNDER_A_CONDITION[query](events, expression).collect()["x"].to_pylist() == [value]
+    with pytest.raises(pk.PenstockError):
+        events.select(x=expression).collect()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    "moved",
+    [
+        lambda t: t.dt.offset_by("200000d"),
+        lambda t: t.dt.offset_by("9999mo"),
+        lambda t: t.dt.month_end(),
+        lambda t: t.dt.replace_time_zone("Asia/Tokyo"),
+    ],
+    ids=["days", "months", "month_end", "replace_time_zone"],
+)
+def test_times_do_not_wrap_on_the_calendar(moved: Callable[[pk.Expr], pk.Expr], unit: str) -> None:
+    latest = pa.array([2**63 - 86_400], pa.int64()).view(pa.timestamp(unit))
+    events = pk.from_arrow(pa.table({"t": [0], "at": latest}), time="t")
+    with pytest.raises((pk.OverflowError, pk.UnsupportedError)):
+        events.select(x=moved(C("at"))).collect()
+
+
+def test_dates_do_not_wrap_on_the_calendar() -> None:
+    latest = pa.array([2**31 - 1], pa.int32()).view(pa.date32())
+    events = pk.from_arrow(pa.table({"t": [0], "day": latest}), time="t")
+    with pytest.raises(pk.OverflowError, match="date32"):
+        events.select(x=C("day").dt.offset_by("1d")).collect()
+    with pytest.raises(pk.DurationError, match="longer than a calendar counts"):
+        events.select(x=C("day").dt.offset_by("999999999999999999d"))
+
+
 def test_with_columns_replaces_a_column_in_its_place_and_adds_new_ones_at_the_end() -> None:
     result = pk.from_arrow(TABLE.select(["ts", "i", "j"]), time="ts").with_columns(i=C("i") * 10, k=C("j"))
     assert result.collect().column_names == ["ts", "i", "j", "k"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -34,6 +35,20 @@ def test_bare_ticks() -> None:
         {"window_start": 20, "s": 7.0},
         {"window_start": 40, "s": 5.0},
     ]
+
+
+def test_ticks_of_numpy_are_ticks_and_truth_is_none() -> None:
+    query = (
+        pk.from_arrow(TABLE, time=pk.every(np.int64(10), np.int64(3)), name="ecg")
+        .window(20)
+        .agg(s=pk.sum("mv"))
+    )
+    assert query.collect()["s"].to_pylist() == [3.0, 7.0, 5.0]
+    with query.open() as live:
+        live.push(TABLE)
+        assert live.advance(np.int64(60))[0]["s"].to_pylist() == [5.0]
+    with pytest.raises(pk.DurationError):
+        pk.every(True)
 
 
 def test_the_time_can_be_seen_and_filtered_by() -> None:

@@ -67,3 +67,9 @@ def test_words_of_the_api_are_names_like_any_other(name: str) -> None:
     data = {name: table, "more": table}
     assert made.collect(data)[name].to_pylist() == [12]
     assert [row for each in made.run(data) for row in each[name].to_pylist()] == [12]
+
+
+@pytest.mark.parametrize("name", ["self", "predicates", "values"])
+def test_a_filter_by_value_takes_columns_of_any_name(name: str) -> None:
+    events = pk.from_arrow(pa.table({"t": [0, 1], name: [3, 4]}), time="t")
+    assert events.filter(**{name: 4}).collect()["t"].to_pylist() == [1]

@@ -18,7 +18,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bad import Arrived
 from penstock.sources.bound import Bound, is_on_files, is_present, is_unplaced
-from penstock.sources.conform import check, conformer
+from penstock.sources.conform import check, conformer, unchanged
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -128,7 +128,7 @@ def read(
 def _conformed(
     batch: pa.RecordBatch, source: Source, columns: Sequence[str], compiled: Compiled
 ) -> pa.RecordBatch:
-    if batch.schema.equals(compiled.inputs[source.name]):
+    if unchanged(batch.schema, compiled.inputs[source.name]):
         return batch
     where = f"the data of stream {source.name!r}"
     return conformer(batch.schema, source.schema, columns, where)(batch)

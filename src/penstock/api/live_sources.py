@@ -10,7 +10,7 @@ from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import DurationError, SourceError
 from penstock.types.arrow import as_schema, checked
-from penstock.types.duration import Duration
+from penstock.types.duration import Duration, is_whole
 
 _AS_IN = {"servers": "localhost:9092", "topic": "clicks"}
 
@@ -53,8 +53,8 @@ def scan_stream(
 
     if not isinstance(path, (str, PathLike)):
         raise SourceError(f"scan_stream takes the path of a folder or a glob, not a {type(path).__name__}")
-    if max_files is not None and max_files < 1:
-        raise DurationError(f"max_files is {max_files}; it must be at least 1")
+    if max_files is not None and not (is_whole(max_files) and max_files >= 1):
+        raise DurationError(f"max_files is {max_files!r:.40}; it is a whole number of files, at least 1")
     declared = None if schema is None else as_schema(schema)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 
 import pyarrow as pa
 
@@ -16,7 +15,7 @@ from penstock.expr.typing import column_type
 from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
 from penstock.types.arrow import kind_of
-from penstock.types.duration import Duration, to_ticks
+from penstock.types.duration import Duration, is_whole, to_ticks
 from penstock.types.time import Time
 
 
@@ -185,7 +184,7 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
         raise WindowError(
             "top_k works within windows, and these rows carry none; aggregate with .window(...) first"
         )
-    if isinstance(k, bool) or not isinstance(k, Integral):
+    if not is_whole(k):
         raise WindowError(f"k is {k!r}; top_k keeps a whole number of rows")
     if k < 1:
         raise WindowError(f"k is {k!r}; top_k keeps at least one row")
@@ -204,7 +203,7 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
 
 def head_rows(n: object) -> int:
     """Read how many rows are to be shown."""
-    if isinstance(n, bool) or not isinstance(n, Integral) or not 0 <= int(n) < 1 << 63:
+    if not is_whole(n) or not 0 <= int(n) < 1 << 63:
         raise ExpressionTypeError(f"head takes a number of rows, 0 or more, not {n!r:.40}")
     return int(n)
 

@@ -119,7 +119,7 @@ class Stream(JoinVerbs):
 
     # Rows
 
-    def filter(self, *predicates: object, **values: object) -> Stream:
+    def filter(self, /, *predicates: object, **values: object) -> Stream:
         """Keep the rows for which every predicate is true (neither false nor null), and columns have these values.
 
         >>> import pyarrow as pa, penstock as pk

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from numbers import Integral
 
 from penstock.api.expr import Expr, call
+from penstock.api.literals import literal
 from penstock.errors import ExpressionTypeError
 from penstock.expr import regex
+from penstock.types.duration import is_whole
 
 
 class Texts:
@@ -206,11 +207,11 @@ def _way(plain: str, by_pattern: str, pattern: object, literal: object) -> str:
 def _text(given: object, what: str) -> str:
     if not isinstance(given, str):
         raise ExpressionTypeError(f"{what} is a constant text here, not a {type(given).__name__}")
-    return given
+    return str(literal(given).value)
 
 
 def _whole(given: object, what: str) -> int:
-    if isinstance(given, bool) or not isinstance(given, Integral) or not -MOST <= int(given) <= MOST:
+    if not is_whole(given) or not -MOST <= int(given) <= MOST:
         raise ExpressionTypeError(f"{what} is a whole number of characters here, not {given!r:.40}")
     return int(given)
 

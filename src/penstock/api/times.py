@@ -13,7 +13,7 @@ from penstock.expr.conversion import convert
 from penstock.expr.rules import zone_of
 from penstock.expr.typing import column_type
 from penstock.types.arrow import UNITS, kind_of, tick_unit
-from penstock.types.duration import Duration, nanoseconds, to_ticks
+from penstock.types.duration import Duration, is_whole, nanoseconds, to_ticks
 from penstock.types.time import NANOSECONDS, Time
 
 IMPLIED = "time"
@@ -40,7 +40,7 @@ def every(period: Duration, start: object = None, unit: str | None = None) -> Ev
     time: timestamp[us]
     mv: double
     """
-    length = period if isinstance(period, int) else nanoseconds(period, "the period of pk.every")
+    length = period if is_whole(period) else nanoseconds(period, "the period of pk.every")
     if length <= 0:
         raise WindowError(f"the period of pk.every is {period!r}; it must be longer than zero")
     _check_unit(unit)
@@ -105,7 +105,7 @@ def _implied(schema: pa.Schema, given: Every) -> Time:
 
 
 def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
-    if isinstance(given.period, int):
+    if is_whole(given.period):
         return pa.int64(), given.unit
     unit = given.unit or ("us" if nanoseconds(given.period) % 1_000 == 0 else "ns")
     aware = isinstance(given.start, datetime) and given.start.tzinfo is not None
@@ -116,8 +116,8 @@ def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
 
 def instant(value: object, time: Time, what: str) -> int:
     """Give a point in time as ticks of a stream's time."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return _bare_instant(value, time, what)
+    if is_whole(value):
+        return _bare_instant(int(value), time, what)
     moment = _moment(value, what)
     given = literal(moment)
     if kind_of(time.type) == "int":

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from numbers import Integral
+from fractions import Fraction
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.errors import WindowError
 from penstock.plan.nodes import TimeWindow, Window
 from penstock.types.calendar import calendar_bounds, check_calendar
-from penstock.types.duration import Duration, calendar_step, nanoseconds, to_ticks, week_begin
+from penstock.types.duration import Duration, calendar_step, is_whole, nanoseconds, to_ticks, week_begin
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, CalendarStep, Count, Session, Unbounded
 
@@ -142,7 +142,7 @@ def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec
     for what, given in (("the size of a window of rows", size), ("its step (every=)", every)):
         if given is None and what.startswith("its step"):
             continue
-        if isinstance(given, bool) or not isinstance(given, Integral):
+        if not is_whole(given):
             raise WindowError(f"{what} is {given!r}; it is a whole number of rows")
         if int(given) < 1:
             raise WindowError(f"{what} is {given}; it must be at least 1")
@@ -165,7 +165,7 @@ def unbounded() -> UnboundedSpec:
 def require_positive(duration: Any, what: str) -> None:
     """Refuse a length that is not longer than zero."""
     length = nanoseconds(duration, what) if isinstance(duration, (str, timedelta)) else duration
-    if isinstance(length, (bool, type)) or not hasattr(length, "__index__"):
+    if not isinstance(length, Fraction) and not is_whole(length):
         length = nanoseconds(duration, what)
     if length <= 0:
         raise WindowError(f"{what} is {duration!r}; it must be longer than zero")

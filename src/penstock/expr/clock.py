@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ExpressionTypeError, UnsupportedError
+from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.arithmetic import Setting
 from penstock.expr.calendar import UTC_NAMES, clock_of
 from penstock.expr.rules import zone_of
@@ -46,7 +47,7 @@ def floor_time(times: pa.Array, options: Options) -> pa.Array:
     ticks = physical(times.drop_null()).cast(pa.int64()).to_numpy()
     clock = _clock(times.type, int(ticks.min()), int(ticks.max()))
     found = clock.last(_floored(clock.local(ticks), options, tick_unit(times.type) or "s"), ticks)
-    return _spread(pa.array(found).cast(physical_type(times.type)).view(times.type), times.is_valid())
+    return _spread(_typed(found, times.type), times.is_valid())
 
 
 def replace_zone(times: pa.Array, options: Options) -> pa.Array:
@@ -61,15 +62,16 @@ def offset(times: pa.Array, options: Options) -> pa.Array:
         date, rest = np.divmod(local, day)
         month: Ticks = month_of(date) + int(options["months"])
         place = np.minimum(date - first_of(month_of(date)), first_of(month + 1) - first_of(month) - 1)
-        moved_date: Ticks = first_of(month) + place + int(options["days"])
-        return moved_date * day + rest
+        return _at(first_of(month) + place + int(options["days"]), rest, day)
 
     return _moved(times, times.type, moved)
 
 
 def month_start(times: pa.Array, options: Options) -> pa.Array:
     """Move times to the first day of their month; the time of day stays."""
-    return _moved(times, times.type, lambda local, day: first_of(month_of(local // day)) * day + local % day)
+    return _moved(
+        times, times.type, lambda local, day: _at(first_of(month_of(local // day)), local % day, day)
+    )
 
 
 def month_end(times: pa.Array, options: Options) -> pa.Array:
@@ -77,7 +79,7 @@ def month_end(times: pa.Array, options: Options) -> pa.Array:
     return _moved(
         times,
         times.type,
-        lambda local, day: (first_of(month_of(local // day) + 1) - 1) * day + local % day,
+        lambda local, day: _at(first_of(month_of(local // day) + 1) - 1, local % day, day),
     )
 
 
@@ -90,7 +92,28 @@ def _moved(times: pa.Array, goal: pa.DataType, move: Callable[[Ticks, int], Tick
     shown = _clock(times.type, int(ticks.min()), int(ticks.max())).local(ticks)
     local = move(shown, NANOSECONDS["d"] // NANOSECONDS[unit])
     found = _clock(goal, int(local.min()), int(local.max())).instants(local)
-    return _spread(pa.array(found).cast(physical_type(goal)).view(goal), times.is_valid())
+    return _spread(_typed(found, goal), times.is_valid())
+
+
+def _at(date: Ticks, rest: Ticks | int, day: int) -> Ticks:
+    """Put dates and times of day together; nothing wraps."""
+    most = (1 << 63) // day - 1
+    if int(date.min()) < -most or int(date.max()) > most:
+        raise _too_far("64 bits")
+    return date * day + rest
+
+
+def _typed(ticks: Ticks, dtype: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(ticks).cast(physical_type(dtype)).view(dtype)
+    except pa.ArrowInvalid:
+        raise _too_far(str(dtype)) from None  # Arrow's message quotes the value
+
+
+def _too_far(holder: str) -> PenstockOverflow:
+    return PenstockOverflow(
+        f"a time on the calendar is farther from 1970 than {holder} can hold; use a coarser unit, or filter such rows out"
+    )
 
 
 def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
@@ -101,8 +124,10 @@ def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
 
 
 def _clock(dtype: pa.DataType, first: int, last: int) -> WallClock:
-    """Read the clock of a column's zone around its times."""
+    """Read the clock of a column's zone around its times, none of which is so far away that a few days overflow."""
     zone, unit = zone_of(dtype), tick_unit(dtype) or "s"
+    if max(-first, last) > (1 << 63) - 4 * NANOSECONDS["d"] // NANOSECONDS[unit]:
+        raise _too_far("64 bits")
     if zone is None or zone in UTC_NAMES:
         return wall_clock("UTC", "d", 1970, 1970)
     low, high = (1970 + ticks * NANOSECONDS[unit] // _YEAR for ticks in (first, last))
@@ -121,10 +146,13 @@ def _floored(local: Ticks, options: Options, unit: str) -> Ticks:
         first: Ticks = (
             (month - month % every).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
         )
-        return first * day
+        return _at(first, 0, day)
     step = every * _LENGTHS[options["unit"]] // NANOSECONDS[unit]
     passed = local - (_MONDAY * day if options["unit"] == "week" else 0)
-    return local - passed % step
+    floored: Ticks = local - passed % step
+    if (floored > local).any():
+        raise _too_far("64 bits")
+    return floored
 
 
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, int], Any]:

@@ -5,26 +5,31 @@ The row-by-row way is the definition itself (`expr/evaluate.py`): slow, and neve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.errors import PenstockError
 from penstock.expr import clock, regex
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
+from penstock.lower.host import Use
 from penstock.lower.machine import is_text
 from penstock.types.arrow import from_physical, physical_values
 
 Compute = Callable[[pa.RecordBatch], pa.Array]
+Spared = Callable[[pa.RecordBatch, int], bool]
 
 
 def host_function(
-    fields: Mapping[ex.Expr, str], schema: pa.Schema
+    fields: Mapping[ex.Expr, str], schema: pa.Schema, uses: Sequence[Use]
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """Give the function that adds host columns to a batch."""
-    computes = [(name, type_of(expr, schema), compute(expr, schema)) for expr, name in fields.items()]
+    spared = _spared(uses, schema)
+    computes = [(name, type_of(expr, schema), compute(expr, schema, spared)) for expr, name in fields.items()]
 
     def prepare(batch: pa.RecordBatch) -> pa.RecordBatch:
         for name, dtype, run in computes:
@@ -34,20 +39,55 @@ def host_function(
     return prepare
 
 
-def compute(expr: ex.Expr, schema: pa.Schema) -> Compute:
+def compute(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
     """Choose the way to compute an expression over a batch."""
-    return _by_arrow(expr, schema) or _row_by_row(expr, schema)
+    by_arrow, by_row = _by_arrow(expr, schema), _row_by_row(expr, schema, spared)
+
+    def column(batch: pa.RecordBatch) -> pa.Array:
+        try:
+            return by_row(batch) if by_arrow is None else by_arrow(batch)
+        except PenstockError:
+            if by_arrow is None:
+                raise
+            return by_row(batch)  # which tells whether it is of a row that somebody asks for
+
+    return column
 
 
-def _row_by_row(expr: ex.Expr, schema: pa.Schema) -> Compute:
+def _spared(uses: Sequence[Use], schema: pa.Schema) -> Spared:
+    """Give the function that tells whether all that a program asks of a row can be computed, or raises what fails there."""
+    names = sorted({name for use in uses for expr in (*use.where, use.value) for name in ex.columns_of(expr)})
+    runs = [([evaluator(each, schema) for each in use.where], evaluator(use.value, schema)) for use in uses]
+
+    def spared(batch: pa.RecordBatch, place: int) -> bool:
+        if not set(names) <= set(batch.schema.names):
+            return False  # time that is implied: kernels count it themselves
+        row = {name: physical_values(batch.column(name).slice(place, 1))[0] for name in names}
+        for where, value in runs:
+            if all(each(row, ()) is True for each in where):
+                value(row, ())
+        return True
+
+    return spared
+
+
+def _row_by_row(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
+    """Compute a value of each row; where it has none, the program must not ask for it."""
     dtype = type_of(expr, schema)
     run = evaluator(expr, schema)
     names = sorted(ex.columns_of(expr))
 
     def slow(batch: pa.RecordBatch) -> pa.Array:
         columns = [physical_values(batch.column(name)) for name in names]
-        rows = (dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True))
-        found = [run(row, ()) for row in rows] if names else [run({}, ())] * batch.num_rows
+        rows = zip(*columns, strict=True) if names else repeat((), batch.num_rows)
+        found = []
+        for place, values in enumerate(rows):
+            try:
+                found.append(run(dict(zip(names, values, strict=True)), ()))
+            except PenstockError:
+                if not spared(batch, place):
+                    raise
+                found.append(None)
         return from_physical(found, dtype)
 
     return slow

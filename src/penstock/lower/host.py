@@ -1,11 +1,13 @@
 """What kernels leave to Arrow: texts beyond equality, and types they do not compute with.
 
 Such a subexpression becomes a *host column*, computed for the whole batch before the kernel runs; the
-kernel reads it like any other column.
+kernel reads it like any other column. Where it cannot be computed, the program's `Use`s of the row tell
+whether that is an error: not of a row that a filter rejects, nor of a branch that is not taken.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +23,21 @@ MOST_TEXTS = 16
 MOST_NUMBERS = 64  # more are looked up by Arrow: a comparison for each would only bloat the loop
 _NOT_FOR_TIMES = frozenset({"mul", "div", "floordiv", "mod"})
 _ZONED_PARTS = frozenset(calendar.PARTS) - {"epoch_ticks"}
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A value that a program asks for, of the rows for which all these conditions are true."""
+
+    where: tuple[ex.Expr, ...]
+    value: ex.Expr
+
+
+def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
+    """List what is asked of the rows that conditions let through, one after the other, and the conditions themselves."""
+    known = tuple(each for each in where if each is not None)
+    tests = [Use(known[:place], each) for place, each in enumerate(known)]
+    return tests + [Use(known, each) for each in values]
 
 
 @dataclass

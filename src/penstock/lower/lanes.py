@@ -17,8 +17,10 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.scope import result_type
+from penstock.lower.machine import is_text
 from penstock.lower.names import hidden_name
 from penstock.lower.split import read_from_columns
+from penstock.types.arrow import kind_of
 
 BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
 
@@ -110,10 +112,23 @@ class _Columns:
 
 
 def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) -> LaneReduction:
-    args = tuple(columns.name_of(arg, "arg") for arg in reduction.args)
+    args = tuple(columns.name_of(_asked(arg, reduction.where, schema), "arg") for arg in reduction.args)
     where = None if reduction.where is None else columns.name_of(reduction.where, "where")
     dtype = result_type(reduction, schema)
     return LaneReduction(reduction.function, args, where, reduction.options, reduction.span, dtype)
+
+
+def _asked(arg: ex.Expr, where: ex.Expr | None, schema: pa.Schema) -> ex.Expr:
+    """Compute what may fail for the rows alone that the condition lets in."""
+    dtype = type_of(arg, schema)
+    if where is None or is_text(dtype) or not any(_may_fail(node, schema) for node in ex.walk(arg)):
+        return arg
+    return ex.Case(((where, arg),), ex.Literal(None, dtype))
+
+
+def _may_fail(node: ex.Expr, schema: pa.Schema) -> bool:
+    exact = isinstance(node, ex.Call) and kind_of(type_of(node, schema)) not in ("float", "bool", "string")
+    return exact or isinstance(node, ex.Cast)
 
 
 def behind_windows(this: ir.Object, body: ir.Reduce, made: Spelled) -> tuple[ir.Object, ir.Samples]:

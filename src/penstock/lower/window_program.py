@@ -18,7 +18,7 @@ from penstock.lower.emission.spec import EmitKernel, EmitSpec
 from penstock.lower.emit import build_emit
 from penstock.lower.fold import build_fold
 from penstock.lower.folding.frame import FoldSpec, Panes
-from penstock.lower.host import HostColumns
+from penstock.lower.host import HostColumns, Use, uses_of
 from penstock.lower.machine import is_text
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import Partial, monoid_of, origin, partials_of
@@ -50,6 +50,15 @@ class Window:
         set_field(self, "keys", tuple(ex.Field(key.name, host.key(key.expr)) for key in keys))
         set_field(self, "where", None if self.body.where is None else host.value(self.body.where))
         set_field(self, "reductions", tuple(self._reduction(each, host) for each in self.body.reductions))
+
+    @property
+    def uses(self) -> list[Use]:
+        """What is asked of rows, in terms of the source's columns."""
+        body = self.body
+        found = uses_of([body.where], *(key.expr for key in body.keys))
+        for each in body.reductions:
+            found += uses_of([body.where, each.where], *each.args)
+        return found
 
     @property
     def carried(self) -> bool:

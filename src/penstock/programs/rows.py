@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.lower.host import HostColumns
+from penstock.lower.host import HostColumns, uses_of
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
 from penstock.programs.workshop import Workshop, once, preparation
@@ -35,7 +35,8 @@ class CompiledRows:
         self.filters = body.where is not None
         self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
         self.texts = workshop.texts
-        self.prepare = preparation(host, source.schema)
+        uses = uses_of([body.where], *(each.expr for each in body.fields))
+        self.prepare = preparation(host, source.schema, uses)
         self._kernels: dict[frozenset[str], RowsKernel] = {}
 
     @staticmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from typing import TypeVar
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
-from penstock.lower.host import HostColumns
+from penstock.lower.host import HostColumns, Use
 from penstock.runtime.programs import Call, KernelCall, Texts
 
 Backend = Callable[[Kernel], KernelCall]
@@ -53,10 +53,12 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
     return found
 
 
-def preparation(host: HostColumns, schema: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def preparation(
+    host: HostColumns, schema: pa.Schema, uses: Sequence[Use]
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """The function that adds host columns; most queries have none and need not load Arrow's functions."""
     if not host.fields:
         return lambda batch: batch
     from penstock.lower.arrow_compute import host_function  # noqa: PLC0415
 
-    return host_function(host.fields, schema)
+    return host_function(host.fields, schema, uses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.sources.bound import Bound
-from penstock.sources.conform import conformer
+from penstock.sources.conform import check, conformer, unchanged
 from penstock.types.arrow import checked
 
 
@@ -69,7 +69,7 @@ def _conformed(
     parts: Iterable[pa.RecordBatch], schema: pa.Schema, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     for part in parts:
-        if part.schema.equals(schema):
+        if unchanged(part.schema, schema):
             yield part.select(columns)
         else:
             yield conformer(part.schema, schema, columns, "the data")(part)
@@ -89,7 +89,7 @@ def bind(data: Any) -> Bound:
         case pa.RecordBatchReader():
             return Once(data, checked(data.schema))
         case [pa.RecordBatch(), *_] | (pa.RecordBatch(), *_):
-            return InMemory(checked(data[0].schema), tuple(data))
+            return _several(data)
     if is_frame(data):
         raise SourceError(
             "the rows of a Spark DataFrame have no order; make the stream with pk.from_spark(frame, time=...)"
@@ -97,11 +97,23 @@ def bind(data: Any) -> Bound:
     if hasattr(data, "__arrow_c_stream__"):
         return Exported(data, checked(_exported_schema(data)))
     if hasattr(data, "__arrow_c_array__"):
-        return bind(pa.record_batch(data))
+        return bind(_exported(data, pa.record_batch))
     raise SourceError(
         f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
         "or a data frame (anything with __arrow_c_stream__)"
     )
+
+
+def _several(batches: Sequence[Any]) -> InMemory:
+    """Read batches as data with the columns of the first."""
+    schema = checked(batches[0].schema)
+    for place, each in enumerate(batches):
+        if not isinstance(each, pa.RecordBatch):
+            raise SourceError(
+                f"a list of record batches is data, but number {place} is a {type(each).__name__}; leave it out"
+            )
+        check(each.schema, schema, f"number {place} of the record batches")
+    return InMemory(schema, tuple(batches))
 
 
 def is_frame(data: object) -> bool:
@@ -110,8 +122,13 @@ def is_frame(data: object) -> bool:
 
 
 def _exported_schema(data: Any) -> pa.Schema:
+    schema: pa.Schema = _exported(data, pa.RecordBatchReader.from_stream).schema
+    return schema
+
+
+def _exported(data: Any, read: Callable[[Any], Any]) -> Any:
     try:
-        return pa.RecordBatchReader.from_stream(data).schema
+        return read(data)
     except (pa.ArrowException, TypeError, ValueError) as reason:
         raise SourceError(f"the {type(data).__name__} cannot be exported as Arrow data: {reason}") from reason
 

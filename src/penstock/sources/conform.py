@@ -65,11 +65,15 @@ def _coarser(source: pa.DataType, target: pa.DataType) -> bool:
     return finer(tick_unit(source) or "s", unit or "s") == unit
 
 
+def unchanged(actual: pa.Schema, wanted: pa.Schema) -> bool:
+    """Tell whether data can stay as it is, whatever it holds: dictionaries may hold nulls (`_no_null_entry`)."""
+    return bool(actual.equals(wanted)) and not any(map(pa.types.is_dictionary, wanted.types))
+
+
 def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], where: str) -> Conform:
     """Make the function that takes the named columns of each batch and gives them the declared types."""
     wanted = [(name, declared.field(name).type) for name in columns]
-    # A column that promises to hold no null is another one to Arrow, which puts no two kinds into one table.
-    if all(actual.field(name).type == dtype and actual.field(name).nullable for name, dtype in wanted):
+    if all(_as_declared(actual.field(name), dtype) for name, dtype in wanted):
         return _selection(actual, columns)
     schema = pa.schema([pa.field(name, dtype) for name, dtype in wanted])
 
@@ -78,6 +82,14 @@ def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], wh
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     return conform
+
+
+def _as_declared(given: pa.Field, dtype: pa.DataType) -> bool:
+    """Tell whether a column can stay as it is, whatever it holds: dictionaries may hold nulls (`_no_null_entry`).
+
+    A column that promises to hold no null is another one to Arrow, which puts no two kinds into one table.
+    """
+    return bool(given.type == dtype and given.nullable and not pa.types.is_dictionary(dtype))
 
 
 def _selection(actual: pa.Schema, columns: Sequence[str]) -> Conform:
@@ -89,10 +101,8 @@ def _selection(actual: pa.Schema, columns: Sequence[str]) -> Conform:
 
 def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array:
     """Convert one column, refusing values that do not fit."""
-    if array.type == dtype:
-        return array
     try:
-        return _decoded(array).cast(dtype)
+        return _no_null_entry(array if array.type == dtype else _decoded(array).cast(dtype))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise PenstockOverflow(
             f"column {name!r} of {where} holds values that {dtype} cannot hold; declare it as {array.type}"
@@ -100,8 +110,21 @@ def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Turn view-encoded dictionary values into offsets, the only ones Arrow can take from."""
+    """Write out runs, and views among dictionary values as offsets, the only ones Arrow can take from."""
+    if pa.types.is_run_end_encoded(array.type):
+        from pyarrow.compute import run_end_decode  # noqa: PLC0415 - loads what few streams need
+
+        return _decoded(run_end_decode(array))
     if not pa.types.is_dictionary(array.type):
         return array
     values = array.dictionary.cast(plain_type(array.type.value_type))
     return pa.DictionaryArray.from_arrays(array.indices, values)
+
+
+def _no_null_entry(array: pa.Array) -> pa.Array:
+    """Let rows be null themselves, which is all that is asked of them, not by way of an entry of the dictionary."""
+    if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
+        return array
+    coded = array.cast(array.type.value_type).dictionary_encode()
+    index = coded.indices.cast(array.type.index_type)
+    return pa.DictionaryArray.from_arrays(index, coded.dictionary, ordered=array.type.ordered)

@@ -53,7 +53,7 @@ class Found:
 
 def find(paths: Paths) -> tuple[Found, ...]:
     """List the files that paths, folders and globs stand for, sorted within each."""
-    each = (file for one in _listed(paths) for file in _matches(os.fspath(one)))
+    each = (file for one in _listed(paths) for file in _readable(os.fspath(one)))
     found = tuple({file.path: file for file in each}.values())
     if not found:
         raise SourceError(
@@ -74,6 +74,17 @@ def _listed(paths: object) -> list[str | os.PathLike[str]]:
                 "give a path, a glob such as 'events/*.parquet', or a list of them"
             )
     return several
+
+
+def _readable(pattern: str) -> list[Found]:
+    try:
+        return _matches(pattern)
+    except SourceError:
+        raise
+    except OSError as reason:
+        raise SourceError(
+            f"cannot look for files at {pattern!r:.200}: {reason.strerror}; check the path and its rights"
+        ) from None
 
 
 def _matches(pattern: str) -> list[Found]:

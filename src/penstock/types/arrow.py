@@ -53,6 +53,7 @@ _PYTHON: dict[type, Callable[[], pa.DataType]] = {
 _PARAMETRIC = re.compile(
     r"(timestamp|datetime|duration)\s*\[\s*(s|ms|us|ns)\s*(?:,\s*(?:tz=)?([^\]]+?)\s*)?\]"
 )
+_LISTS = {make(pa.null()).id: make for make in (pa.list_, pa.large_list)}
 _DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
 _DECIMAL = re.compile(r"decimal(?:128)?\s*[\[(]\s*(\d+)\s*,\s*(-?\d+)\s*[\])]")
 
@@ -124,7 +125,9 @@ def checked(schema: pa.Schema) -> pa.Schema:
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
-    """Replace encodings that kernels do not read: views of text, and dictionaries of anything but text.
+    """Replace encodings that kernels do not read: views of text, runs, and dictionaries of anything but text.
+
+    Extensions that are defined in Python are what they are stored as: they cannot be looked up.
 
     >>> plain_type(pa.dictionary(pa.int8(), pa.int64()))
     DataType(int64)
@@ -133,12 +136,33 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_binary_view(dtype):
         return pa.binary()
+    if pa.types.is_run_end_encoded(dtype):
+        return plain_type(dtype.value_type)
+    if isinstance(dtype, pa.ExtensionType):
+        return plain_type(dtype.storage_type)
     if not pa.types.is_dictionary(dtype):
-        return dtype
+        return _plain_inside(dtype)
     values = plain_type(dtype.value_type)
     if kind_of(values) != "string":
         return values
     return dtype if values == dtype.value_type else pa.dictionary(pa.int32(), values)
+
+
+def _plain_inside(dtype: pa.DataType) -> pa.DataType:
+    """Replace views of text inside lists, maps and structs: Arrow takes no rows of those either."""
+    if pa.types.is_struct(dtype):
+        return pa.struct([_plain_field(field) for field in dtype])
+    if pa.types.is_map(dtype):
+        return pa.map_(_plain_field(dtype.key_field), _plain_field(dtype.item_field), dtype.keys_sorted)
+    if pa.types.is_fixed_size_list(dtype):
+        return pa.list_(_plain_field(dtype.value_field), dtype.list_size)
+    if dtype.id in _LISTS:
+        return _LISTS[dtype.id](_plain_field(dtype.value_field))
+    return dtype
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(plain_type(field.type))
 
 
 def value_type(dtype: pa.DataType) -> pa.DataType:

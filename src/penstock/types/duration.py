@@ -7,7 +7,8 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, SupportsIndex
+from numbers import Integral
+from typing import Any, SupportsIndex, TypeGuard
 
 from penstock.errors import DurationError, UnsupportedError, WindowError
 from penstock.types.arrow import kind_of
@@ -20,6 +21,7 @@ _HOW = (
     "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
 )
 _MOST_MONTHS = 9_999 * 12
+_MOST_DAYS = 1 << 48  # more than 64 bits have of seconds
 _MONDAY = -3  # 1969-12-29, in days, as on the calendar of a zone
 
 Duration = str | int | timedelta
@@ -118,8 +120,8 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
     >>> calendar_parts("2w", "size"), calendar_parts("1h30m", "size"), calendar_parts(5, "size")
     ((2, 'w'), (90, 'm'), (5, ''))
     """
-    if _is_integer(duration):
-        return operator.index(duration), ""  # type: ignore[arg-type]
+    if is_whole(duration):
+        return operator.index(duration), ""
     months = _in_months(duration, what)
     if months is not None:
         return months.months, "mo"
@@ -144,13 +146,15 @@ def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
     )
     if months.denominator * weeks.denominator * days.denominator != 1:
         raise DurationError(f"{what} is {duration!r}: months, weeks and days are whole numbers here")
+    if abs(months) > _MOST_MONTHS or abs(7 * weeks + days) > _MOST_DAYS:
+        raise DurationError(f"{what} is {duration!r}, longer than a calendar counts")
     rest = "".join(f"{abs(n)}{name}" for n, name in parts if name not in ("mo", "w", "d"))
     sign = "-" if any(n < 0 for n, _ in parts) else ""
     return int(months), int(7 * weeks + days), sign + rest if rest else "0s"
 
 
 def _of_the_clock(duration: object, unit: str, what: str) -> int:
-    if _is_integer(duration):
+    if is_whole(duration):
         raise DurationError(f"{what} is the bare number {duration}; with tz= {_HOW}")
     length = nanoseconds(duration, what)
     ticks = whole_ticks(length, unit, f"{what} is {_described(duration)}", "the time column")
@@ -164,8 +168,8 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
     >>> to_ticks("10s", Time("ts", pa.timestamp("ms"), "ms"), "size")
     10000
     """
-    if _is_integer(duration):
-        ticks = _bare(operator.index(duration), time, what)  # type: ignore[arg-type]
+    if is_whole(duration):
+        ticks = _bare(operator.index(duration), time, what)
         return _in_range(ticks, duration, what)
     if time.unit is None:
         raise DurationError(
@@ -211,12 +215,17 @@ def written(duration: timedelta) -> str:
     return "".join(parts)
 
 
-def _is_integer(given: object) -> bool:
+def is_whole(given: object) -> TypeGuard[int]:
+    """Tell whole numbers, NumPy's too, from what is not meant as one: booleans, and its lengths of time.
+
+    >>> is_whole(3), is_whole(True), is_whole("3")
+    (True, False, False)
+    """
     if isinstance(
         given, (str, timedelta)
     ):  # looking for a protocol takes longer than all else about a duration
         return False
-    return isinstance(given, SupportsIndex) and not isinstance(given, (bool, type))
+    return isinstance(given, Integral) and isinstance(given, SupportsIndex) and not isinstance(given, bool)
 
 
 def _bare(ticks: int, time: Time, what: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import date, timedelta
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -44,6 +45,11 @@ JUNK: dict[str, object] = {
     "column": pk.col("v"),
     "no column": pk.col("nope"),
     "decimal": Decimal(1),
+    "huge": 10**400,
+    "half a character": "\ud800",
+    "NumPy's length": np.timedelta64(1, "s"),
+    "Arrow's number": pa.scalar(3),
+    "Arrow's column": pa.array([1]),
 }
 
 VERBS: dict[str, Callable[[object], object]] = {
@@ -53,6 +59,11 @@ VERBS: dict[str, Callable[[object], object]] = {
     },
     "scan": lambda j: pk.scan(j, time="ts"),
     "scan_stream": lambda j: pk.scan_stream(j, time="ts"),
+    "scan_stream max_files": lambda j: pk.scan_stream(
+        ".", schema=TABLE.schema, time="ts", format="csv", max_files=j
+    ),
+    "scan a path that is too long": lambda j: pk.scan(str(j)[:1] + "x" * 9_999, time="ts"),
+    "from_arrow": lambda j: pk.from_arrow(j, time="ts"),
     "scan_kafka servers": lambda j: pk.scan_kafka(j, "clicks", TABLE.schema, time="ts"),
     "scan_kafka topic": lambda j: pk.scan_kafka("localhost:1", j, TABLE.schema, time="ts"),
     "sql streams": lambda j: pk.sql("select v from e", j),

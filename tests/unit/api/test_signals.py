@@ -239,3 +239,12 @@ def test_rows_of_several_values_keep_their_names() -> None:
     table = pa.table({"t": [0, 4], "bid": [1, 2], "ask": [3, 5]})
     quote = pk.from_arrow(table, time="t").signal(["bid", "ask"])
     assert quote.to_stream("quotes").collect().column_names == ["start", "end", "bid", "ask"]
+
+
+@pytest.mark.parametrize(
+    "dtype", [pa.list_(pa.int64()), pa.null(), pa.month_day_nano_interval(), pa.uuid()], ids=str
+)
+def test_values_that_cannot_be_compared_are_no_signal(dtype: pa.DataType) -> None:
+    events = pk.stream("events", {"t": "int64", "v": dtype}, time="t")
+    with pytest.raises(pk.ExpressionTypeError, match="cannot have the value"):
+        events.signal("v")

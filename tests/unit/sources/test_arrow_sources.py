@@ -6,6 +6,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import penstock as pk
@@ -153,3 +154,88 @@ def test_columns_that_promise_no_nulls_are_columns_like_others():
     assert events.collect().to_pydict() == table.to_pydict()
     assert events.collect(TABLE.slice(0, 1)).num_rows == 1
     assert events.union(pk.from_arrow(TABLE, time="a")).collect().num_rows == 5
+
+
+class Celsius(pa.ExtensionType):
+    """A type of a user's own, as pyarrow's manual defines one."""
+
+    def __init__(self):
+        super().__init__(pa.int64(), "tests.celsius")
+
+    def __arrow_ext_serialize__(self):
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type, serialized):
+        return cls()
+
+
+def _inside(dtype, value):
+    return pa.array([value, None, value], dtype)
+
+
+UNTOUCHED = {
+    "lists of text": _inside(pa.large_list(pa.string_view()), ["x", None]),
+    "vectors of text": _inside(pa.list_(pa.string_view(), 2), ["x", "y"]),
+    "views of lists": _inside(pa.list_view(pa.string_view()), ["x"]),
+    "structs of text": _inside(pa.struct({"s": pa.string_view()}), {"s": "x"}),
+    "maps to bytes": _inside(pa.map_(pa.string_view(), pa.binary_view()), [("x", b"y")]),
+    "structs in lists": _inside(pa.list_(pa.struct({"s": pa.string_view()})), [{"s": "x"}]),
+    "runs": pc.run_end_encode(pa.array([1, 1, None])),
+    "runs of text": pc.run_end_encode(pa.array(["x", "x", None], pa.large_string())),
+    "an extension": pa.ExtensionArray.from_storage(Celsius(), pa.array([20, None, 21])),
+}
+
+
+@pytest.mark.parametrize("column", UNTOUCHED.values(), ids=UNTOUCHED)
+@pytest.mark.parametrize(
+    "query",
+    [
+        lambda e: e.filter(pk.col("a") > 0),
+        lambda e: e.window(10, every=5).with_columns(n=pk.count()).filter(pk.col("window_start") == 0),
+        lambda e: e.join(e.select("k", b="a"), on="k", within=(0, 0)),
+    ],
+    ids=["filter", "window", "join"],
+)
+def test_encodings_that_arrow_takes_no_rows_from_pass_through(column, query):
+    table = pa.table({"a": [1, 2, 3], "k": [1, 2, 3], "p": column})
+    found = query(pk.from_arrow(table, time="a")).collect()
+    values = column.storage if isinstance(column.type, pa.ExtensionType) else column
+    assert found.column("p").to_pylist() == values.to_pylist()
+
+
+def test_text_inside_lists_and_structs_of_polars_passes_through():
+    frame = pl.DataFrame({"t": [1, 2], "l": [["x"], None], "s": [{"u": "v"}, {"u": None}]})
+    found = pk.from_arrow(frame, time="t").filter(pk.col("t") > 0).to_polars()
+    assert found.equals(frame)
+
+
+def test_a_null_in_a_dictionary_is_a_null():
+    texts = pa.array(["x", None, "x", None]).dictionary_encode(null_encoding="encode")
+    assert texts.dictionary.null_count == 1
+    events = pk.from_arrow(pa.table({"a": [1, 2, 3, 4], "s": texts}), time="a")
+    counted = events.window(10).agg(n=pk.count("s"), all=pk.list("s")).collect()
+    assert counted.select(["n", "all"]).to_pylist() == [{"n": 2, "all": ["x", "x"]}]
+    assert events.filter(pk.col("s").is_null()).collect()["a"].to_pylist() == [2, 4]
+    assert events.join(events.select("s"), on="s", within=(-9, 9)).collect().num_rows == 4
+    nothing = pk.from_arrow(pa.table({"a": [1], "s": texts.slice(1, 1)}), time="a")
+    assert nothing.window(10).agg(m=pk.min("s")).collect()["m"].to_pylist() == [None]
+
+
+def test_a_null_in_an_ordered_dictionary_leaves_its_type():
+    texts = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["x", None]), ordered=True)
+    found = pk.from_arrow(pa.table({"a": [1, 2], "s": texts}), time="a").collect()
+    assert found["s"].type == texts.type
+    assert found["s"].to_pylist() == ["x", None]
+
+
+def test_batches_of_a_list_have_the_columns_of_the_first():
+    first = pa.record_batch({"t": [1], "v": [1]})
+    narrow = pa.record_batch({"v": pa.array([2], pa.int8()), "t": [2]})
+    assert pk.from_arrow([first, narrow], time="t").collect()["v"].to_pylist() == [1, 2]
+    with pytest.raises(SchemaMismatchError, match="number 1 of the record batches has no column 'v'"):
+        pk.from_arrow([first, first.select(["t"])], time="t")
+    with pytest.raises(SchemaMismatchError, match="column 'v' of number 1 of the record batches is string"):
+        pk.from_arrow([first, pa.record_batch({"t": [2], "v": ["x"]})], time="t")
+    with pytest.raises(SourceError, match="number 1 is a Table"):
+        pk.from_arrow([first, pa.table({"t": [2], "v": [1]})], time="t")

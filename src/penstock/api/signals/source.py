@@ -23,6 +23,7 @@ from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
 RESOLVES = ("first", "last", "sum", "mean", "min", "max")
+_INCOMPARABLE = (pa.null(), pa.month_day_nano_interval())
 
 
 def signal(
@@ -68,7 +69,8 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
 def _refuse_nested(values: pa.Schema) -> None:
     """Refuse values of which nobody can tell whether they have changed."""
     for each in values:
-        if pa.types.is_nested(each.type) or pa.types.is_null(each.type):
+        other = each.type in _INCOMPARABLE or isinstance(each.type, pa.BaseExtensionType)
+        if other or pa.types.is_nested(each.type):
             raise ExpressionTypeError(
                 f"a signal cannot have the value {each.name!r} of type {each.type}; take a number, text or time out of it first"
             )

@@ -8,6 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from penstock.errors import ExpressionTypeError
+from penstock.types.duration import is_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,12 @@ class Option:
 
 
 def _is_small_count(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) < 1 << 31
+    return is_whole(value) and 0 <= value < 1 << 31
 
 
-def _is_fraction(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) <= 1
+def _is_fraction(value: Any) -> bool:
+    number = is_whole(value) or (isinstance(value, Real) and not isinstance(value, Integral))
+    return bool(number and 0 <= value <= 1)
 
 
 def _flag(name: str, default: bool) -> Option:
