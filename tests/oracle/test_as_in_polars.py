@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,7 @@ TIMES = [
     datetime(2026, 3, 29, 12, 30, 15, 123456),
     datetime(1969, 12, 31, 23, 59, 59, 999999),
 ]
+DATES = [date(2026, 3, 1), date(1969, 12, 31), None]
 SPANS = [timedelta(hours=25, seconds=5), timedelta(microseconds=-1), None]
 TEXTS = ["abc", "Ünï 🙂 x", "", None, " pad ", "a.b.c", "-7"]
 NUMBERS = [1.5, -2.0, math.nan, math.inf, -math.inf, None, 0.0]
@@ -25,6 +26,7 @@ COLUMNS: dict[str, pa.Array] = {
     "naive": pa.array(TIMES, pa.timestamp("us")),
     "zoned": pa.array(TIMES, pa.timestamp("ms", "Europe/Berlin"), safe=False),
     "span": pa.array(SPANS, pa.duration("us")),
+    "day": pa.array(DATES, pa.date32()),
     "text": pa.array(TEXTS),
     "coded": pa.array(TEXTS).dictionary_encode(),
     "number": pa.array(NUMBERS),
@@ -63,6 +65,23 @@ OF_TIMES: dict[str, Columns] = {
 OF_SPANS: dict[str, Columns] = {
     f"total_{unit}": lambda c, unit=unit: getattr(c.dt, f"total_{unit}")()
     for unit in ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
+}
+OF_SPANS |= {
+    "by an integer": lambda c: c / 7,
+    "by zero": lambda c: c / 0,
+    "by a float": lambda c: c / 0.3,
+    "by no float": lambda c: c / 0.0,
+    "times": lambda c: 3 * c,
+    "times a float": lambda c: c * -1.5,
+    "a float times": lambda c: 0.25 * c,
+}
+OF_DATES: dict[str, Columns] = {
+    "later": lambda c: c + timedelta(days=40),
+    "a little earlier": lambda c: c - timedelta(microseconds=1),
+    "a little later": lambda c: timedelta(hours=23) + c,
+    "since a date": lambda c: c - date(2024, 2, 29),
+    "since a time": lambda c: c - datetime(2024, 2, 29, 12),
+    "until a time": lambda c: datetime(2024, 2, 29, 12) - c,
 }
 OF_TEXTS: dict[str, Columns] = {
     "contains": lambda c: c.str.contains("b"),
@@ -116,6 +135,7 @@ CASES = [
     for columns, functions in (
         (("naive", "zoned"), OF_TIMES),
         (("span",), OF_SPANS),
+        (("day",), OF_DATES),
         (("text", "coded"), OF_TEXTS),
         (("number",), OF_NUMBERS),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.api.spans import spanned
 from penstock.errors import DurationError, ExpressionTypeError, UnsupportedError
 from penstock.expr import nodes
 from penstock.expr.nodes import Column
@@ -43,6 +44,8 @@ def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
             return _since_epoch(arg, unit, value_type(type_of(arg, schema)))
         case nodes.Call(function="add", args=args) if all(_is_text(arg, schema) for arg in args):
             return nodes.Call("concat", args)
+        case nodes.Call(function="add" | "sub" | "mul" | "div" as function, args=args):
+            return spanned(function, args, schema)
         case _:
             return node
 
