@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import reduce
 from numbers import Integral
 
+from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
 from penstock.expr import regex
@@ -125,10 +126,15 @@ class Texts:
 
     def _parsed(self, goal: str, format: str | None, strict: bool) -> Expr:
         iso = "%Y-%m-%d" if goal == "date" else None
+        flag(strict, "strict")
         if format is None and (strict or iso is None):
             return self._expr.cast(goal)
         return call(
-            "parse_time", self._expr, format=_text(format or iso, "format"), goal=goal, strict=bool(strict)
+            "parse_time",
+            self._expr,
+            format=_text(iso if format is None else format, "format"),
+            goal=goal,
+            strict=strict,
         )
 
     def count_matches(self, pattern: str, *, literal: bool = False) -> Expr:
