@@ -43,6 +43,10 @@ OF_TIMES: dict[str, Columns] = {
         f"truncate {every}": lambda c, every=every: c.dt.truncate(every)
         for every in ("15m", "1h", "6h", "1d", "1w", "1mo", "3mo")
     },
+    **{
+        f"round {every}": lambda c, every=every: c.dt.round(every)
+        for every in ("7s", "15m", "1h", "2h", "1d", "1w")
+    },
     "strftime": lambda c: c.dt.strftime("%Y-%m-%d %H:%M:%S"),
     "to_string": lambda c: c.dt.to_string("%j %d.%m.%y"),
     **{
@@ -79,6 +83,8 @@ OF_DATES: dict[str, Columns] = {
     "later": lambda c: c + timedelta(days=40),
     "a little earlier": lambda c: c - timedelta(microseconds=1),
     "a little later": lambda c: timedelta(hours=23) + c,
+    "round to days": lambda c: c.dt.round("3d"),
+    "round to weeks": lambda c: c.dt.round("1w"),
     "since a date": lambda c: c - date(2024, 2, 29),
     "since a time": lambda c: c - datetime(2024, 2, 29, 12),
     "until a time": lambda c: datetime(2024, 2, 29, 12) - c,
@@ -100,6 +106,7 @@ OF_TEXTS: dict[str, Columns] = {
     "find": lambda c: c.str.find("[c-x]"),
     "find literal": lambda c: c.str.find(".", literal=True),
     "contains_any": lambda c: c.str.contains_any(["bc", "x"]),
+    "to_titlecase": lambda c: c.str.to_titlecase(),
     "to_date": lambda c: c.str.to_date("%d.%m.%Y", strict=False),
     "to_datetime": lambda c: c.str.to_datetime("%Y-%m-%d", strict=False),
     "strip_chars": lambda c: c.str.strip_chars("ac"),
@@ -198,6 +205,34 @@ def test_times_are_truncated_on_a_clock_that_changes(zone: str, every: str) -> N
         except pl.exceptions.ComputeError:
             continue  # Polars has no word for a time that the clock jumps over
         assert value == theirs
+
+
+def around_changes(zone: str) -> pa.Array:
+    seconds = [around + 1_711 * step for around in CLOCKS[zone] for step in range(-20, 20)]
+    return pa.array(seconds, pa.timestamp("s")).cast(pa.timestamp("ms", zone))
+
+
+@pytest.mark.parametrize("zone", CLOCKS)
+@pytest.mark.parametrize("every", ["15m", "1h", "2h", "6h", "1d", "1w"])
+def test_times_are_rounded_on_a_clock_that_changes(zone: str, every: str) -> None:
+    values = around_changes(zone)
+    table = pa.table({"t": values.cast(pa.int64()), "a": values})
+    ours = pk.from_arrow(table, time="t").select(z=pk.col("a").dt.round(every)).collect()["z"]
+    theirs = [pl.Series([moment]).dt.round(every).dt.epoch("ms")[0] for moment in values.to_pylist()]
+    assert ours.cast(pa.int64()).to_pylist() == theirs
+
+
+@pytest.mark.parametrize("unit", ["1mo", "3mo"])
+def test_months_are_not_rounded_to(unit: str) -> None:
+    stream = pk.stream("s", {"t": "timestamp[us]"}, time="t")
+    with pytest.raises(pk.DurationError, match="months differ in length"):
+        stream.select(z=pk.col("t").dt.round(unit))
+
+
+def test_integer_times_are_rounded_in_their_unit() -> None:
+    table = pa.table({"t": [0, 499, 500, 1499]})
+    stream = pk.from_arrow(table, time="t", unit="ms")
+    assert stream.select(z=pk.col("t").dt.round("1s")).collect()["z"].to_pylist() == [0, 0, 1000, 1000]
 
 
 def test_the_offset_of_a_zone_is_written() -> None:

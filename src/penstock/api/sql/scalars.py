@@ -84,6 +84,8 @@ FUNCTIONS: dict[str, Scalar] = {
     "least": Scalar(least, 1, 1000),
     "lower": Scalar(lambda x: x.str.to_lowercase()),
     "upper": Scalar(lambda x: x.str.to_uppercase()),
+    "initcap": Scalar(lambda x: x.str.to_titlecase()),
+    "strptime": Scalar(lambda x, format: x.str.to_datetime(format), 2, 2, constants=str),
     "length": Scalar(lambda x: x.str.len_chars()),
     "char_length": Scalar(lambda x: x.str.len_chars()),
     "octet_length": Scalar(lambda x: x.str.len_bytes()),
