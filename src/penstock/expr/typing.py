@@ -114,6 +114,8 @@ def _advice(name: str, types: Sequence[pa.DataType]) -> str:
         return about
     if kinds == {"timestamp"} and len({dtype.tz is None for dtype in types}) == 2:
         return "; one has a time zone and the other has none: cast one of them"
+    if kinds == {"timestamp", "date"}:
+        return "; the timestamp has a time zone and a date has none: take .dt.date() of it, or .dt.replace_time_zone(None)"
     if "string" in kinds and kinds & {"timestamp", "date"}:
         return "; write the time as a datetime, or cast the string"
     return "; convert with .cast(...) if that is what you mean" if len(kinds) > 1 else ""

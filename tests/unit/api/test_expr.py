@@ -173,6 +173,7 @@ def test_between_closes_the_ends_it_is_told_to(closed):
         (lambda: pk.col("took") - 5, "timedelta(days=1)"),
         (lambda: pk.col("day") - "2026-01-01", "a time as a datetime"),
         (lambda: pk.col("day") + pk.col("day"), "times are subtracted"),
+        (lambda: pk.col("zoned") - pk.col("day"), "take .dt.date() of it"),
         (lambda: pk.col("took") % 2, ".dt.total_seconds()"),
         (lambda: 2 / pk.col("took"), ".dt.total_seconds()"),
     ],
@@ -180,7 +181,9 @@ def test_between_closes_the_ends_it_is_told_to(closed):
 def test_arithmetic_with_times_that_has_no_meaning_says_what_to_write(
     expr: Callable[[], pk.Expr], advice: str
 ) -> None:
-    stream = pk.stream("s", {"t": "int64", "day": "date", "took": "duration[s]"}, time="t")
+    stream = pk.stream(
+        "s", {"t": "int64", "day": "date", "took": "duration[s]", "zoned": "timestamp[s, UTC]"}, time="t"
+    )
     with pytest.raises(pk.ExpressionTypeError) as raised:
         stream.select(z=expr())
     assert advice in str(raised.value)
