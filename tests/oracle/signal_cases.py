@@ -14,7 +14,9 @@ Build = Callable[[list[pk.Signal]], pk.Signal]
 
 TIMES = st.integers(-12, 24)
 VALUES = st.one_of(
-    st.none(), st.sampled_from([0.0, 1.0, -2.5, 3.0, float("inf"), float("nan")]), st.floats(-9, 9, width=16)
+    st.none(),
+    st.sampled_from([0.0, -0.0, 1.0, -2.5, 3.0, float("inf"), float("nan")]),
+    st.floats(-9, 9, width=16),
 )
 
 

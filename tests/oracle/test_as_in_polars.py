@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -18,6 +18,7 @@ TIMES = [
     datetime(2026, 3, 29, 12, 30, 15, 123456),
     datetime(1969, 12, 31, 23, 59, 59, 999999),
 ]
+DATES = [date(2026, 3, 1), date(1969, 12, 31), None]
 SPANS = [timedelta(hours=25, seconds=5), timedelta(microseconds=-1), None]
 TEXTS = ["abc", "Ünï 🙂 x", "", None, " pad ", "a.b.c", "-7"]
 NUMBERS = [1.5, -2.0, math.nan, math.inf, -math.inf, None, 0.0]
@@ -25,6 +26,7 @@ COLUMNS: dict[str, pa.Array] = {
     "naive": pa.array(TIMES, pa.timestamp("us")),
     "zoned": pa.array(TIMES, pa.timestamp("ms", "Europe/Berlin"), safe=False),
     "span": pa.array(SPANS, pa.duration("us")),
+    "day": pa.array(DATES, pa.date32()),
     "text": pa.array(TEXTS),
     "coded": pa.array(TEXTS).dictionary_encode(),
     "number": pa.array(NUMBERS),
@@ -40,6 +42,10 @@ OF_TIMES: dict[str, Columns] = {
     **{
         f"truncate {every}": lambda c, every=every: c.dt.truncate(every)
         for every in ("15m", "1h", "6h", "1d", "1w", "1mo", "3mo")
+    },
+    **{
+        f"round {every}": lambda c, every=every: c.dt.round(every)
+        for every in ("7s", "15m", "1h", "2h", "1d", "1w")
     },
     "strftime": lambda c: c.dt.strftime("%Y-%m-%d %H:%M:%S"),
     "to_string": lambda c: c.dt.to_string("%j %d.%m.%y"),
@@ -64,6 +70,25 @@ OF_SPANS: dict[str, Columns] = {
     f"total_{unit}": lambda c, unit=unit: getattr(c.dt, f"total_{unit}")()
     for unit in ("days", "hours", "minutes", "seconds", "milliseconds", "microseconds", "nanoseconds")
 }
+OF_SPANS |= {
+    "by an integer": lambda c: c / 7,
+    "by zero": lambda c: c / 0,
+    "by a float": lambda c: c / 0.3,
+    "by no float": lambda c: c / 0.0,
+    "times": lambda c: 3 * c,
+    "times a float": lambda c: c * -1.5,
+    "a float times": lambda c: 0.25 * c,
+}
+OF_DATES: dict[str, Columns] = {
+    "later": lambda c: c + timedelta(days=40),
+    "a little earlier": lambda c: c - timedelta(microseconds=1),
+    "a little later": lambda c: timedelta(hours=23) + c,
+    "round to days": lambda c: c.dt.round("3d"),
+    "round to weeks": lambda c: c.dt.round("1w"),
+    "since a date": lambda c: c - date(2024, 2, 29),
+    "since a time": lambda c: c - datetime(2024, 2, 29, 12),
+    "until a time": lambda c: datetime(2024, 2, 29, 12) - c,
+}
 OF_TEXTS: dict[str, Columns] = {
     "contains": lambda c: c.str.contains("b"),
     "contains pattern": lambda c: c.str.contains("^a.c$|x$"),
@@ -81,6 +106,7 @@ OF_TEXTS: dict[str, Columns] = {
     "find": lambda c: c.str.find("[c-x]"),
     "find literal": lambda c: c.str.find(".", literal=True),
     "contains_any": lambda c: c.str.contains_any(["bc", "x"]),
+    "to_titlecase": lambda c: c.str.to_titlecase(),
     "to_date": lambda c: c.str.to_date("%d.%m.%Y", strict=False),
     "to_datetime": lambda c: c.str.to_datetime("%Y-%m-%d", strict=False),
     "strip_chars": lambda c: c.str.strip_chars("ac"),
@@ -116,6 +142,7 @@ CASES = [
     for columns, functions in (
         (("naive", "zoned"), OF_TIMES),
         (("span",), OF_SPANS),
+        (("day",), OF_DATES),
         (("text", "coded"), OF_TEXTS),
         (("number",), OF_NUMBERS),
     )
@@ -178,6 +205,34 @@ def test_times_are_truncated_on_a_clock_that_changes(zone: str, every: str) -> N
         except pl.exceptions.ComputeError:
             continue  # Polars has no word for a time that the clock jumps over
         assert value == theirs
+
+
+def around_changes(zone: str) -> pa.Array:
+    seconds = [around + 1_711 * step for around in CLOCKS[zone] for step in range(-20, 20)]
+    return pa.array(seconds, pa.timestamp("s")).cast(pa.timestamp("ms", zone))
+
+
+@pytest.mark.parametrize("zone", CLOCKS)
+@pytest.mark.parametrize("every", ["15m", "1h", "2h", "6h", "1d", "1w"])
+def test_times_are_rounded_on_a_clock_that_changes(zone: str, every: str) -> None:
+    values = around_changes(zone)
+    table = pa.table({"t": values.cast(pa.int64()), "a": values})
+    ours = pk.from_arrow(table, time="t").select(z=pk.col("a").dt.round(every)).collect()["z"]
+    theirs = [pl.Series([moment]).dt.round(every).dt.epoch("ms")[0] for moment in values.to_pylist()]
+    assert ours.cast(pa.int64()).to_pylist() == theirs
+
+
+@pytest.mark.parametrize("unit", ["1mo", "3mo"])
+def test_months_are_not_rounded_to(unit: str) -> None:
+    stream = pk.stream("s", {"t": "timestamp[us]"}, time="t")
+    with pytest.raises(pk.DurationError, match="months differ in length"):
+        stream.select(z=pk.col("t").dt.round(unit))
+
+
+def test_integer_times_are_rounded_in_their_unit() -> None:
+    table = pa.table({"t": [0, 499, 500, 1499]})
+    stream = pk.from_arrow(table, time="t", unit="ms")
+    assert stream.select(z=pk.col("t").dt.round("1s")).collect()["z"].to_pylist() == [0, 0, 1000, 1000]
 
 
 def test_the_offset_of_a_zone_is_written() -> None:

@@ -40,6 +40,14 @@ def test_regular_times_are_implied_there_too(spark: Any, name: str) -> None:
     assert_same(query.collect(), query.to_spark(spark).toArrow(), name)
 
 
+@pytest.mark.parametrize("by", [None, "k"])
+def test_intervals_of_zeros_have_the_one_they_begin_with(spark: Any, by: str | None) -> None:
+    table = pa.table({"t": [0, 1, 2, 3], "k": ["a"] * 4, "v": [-0.0, 0.0, 1.0, 0.0]})
+    found = pk.from_arrow(table, time="t").signal("v", by=by).to_spark(spark).toArrow().sort_by("start")
+    assert found["start"].to_pylist() == [0, 2, 3]
+    assert str(found["value"].to_pylist()) == "[-0.0, 1.0, 0.0]"
+
+
 def test_a_table_without_rows_has_types_that_spark_takes(spark: Any) -> None:
     nothing = pa.table({"t": pa.array([], pa.timestamp("us")), "v": pa.array([], pa.uint64())})
     query = pk.from_arrow(nothing, time="t").window("1s").agg(n=pk.count())

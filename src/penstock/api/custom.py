@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.api.arguments import flag
 from penstock.api.expr import Expr, column_or_node
 from penstock.api.literals import literal
 from penstock.api.tracing import Function, symbols
@@ -67,7 +68,7 @@ def aggregate(
         traced["result"][0],
         traced.get("merge"),
         traced.get("remove"),
-        merge is not None if commutative is None else bool(commutative),
+        merge is not None if commutative is None else flag(commutative, "commutative"),
         functions["add"].place,
     )
     return CustomAggregate(definition)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.errors import DurationError, ExpressionTypeError
 from penstock.plan.nodes import Edges
 from penstock.sources.bad import ON_BAD
@@ -16,6 +17,7 @@ from penstock.types.time import Time
 LateTo = str | os.PathLike[str] | Callable[[pa.RecordBatch], object]
 Folder = str | os.PathLike[str]
 
+_WALL = "the clock on the wall"
 QUARANTINE = "quarantine"  # where malformed records go if nobody says where
 
 
@@ -33,6 +35,8 @@ def edges_of(
         raise ExpressionTypeError(
             f"quarantine_to is given, but on_bad is {on_bad!r}; say on_bad='quarantine'"
         )
+    if not isinstance(quarantine_to, str | os.PathLike | None):
+        raise ExpressionTypeError(f"quarantine_to is {shown(quarantine_to)}; it is the path of a folder")
     kept = os.fspath(quarantine_to or beside) if on_bad == "quarantine" else None
     idle = None if idle_after is None else round(seconds(idle_after, "idle_after") * 1e6)
     return Edges(_late_to(late_to), None if kept is None else _whole(kept), idle)
@@ -62,7 +66,11 @@ def seconds(duration: Duration, what: str) -> float:
     >>> seconds("1500ms", "poll")
     1.5
     """
-    ticks = to_ticks(duration, Time("", pa.timestamp("us"), "us"), what)
+    if isinstance(duration, int) and not isinstance(duration, bool):
+        raise DurationError(
+            f"{what} is the bare number {duration}, which has no unit; give a duration such as '{abs(duration)}s'"
+        )
+    ticks = to_ticks(duration, Time(_WALL, pa.timestamp("us"), "us"), what)
     if ticks < 0:
         raise DurationError(f"{what} is {duration!r}; it must not be negative")
     return ticks / 1e6

@@ -191,8 +191,8 @@ def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any])
     return {**placed, **bindings}
 
 
-def _no_such_stream(name: str, names: Sequence[str]) -> BindingError:
-    near = get_close_matches(name, names, n=1)
+def _no_such_stream(name: object, names: Sequence[str]) -> BindingError:
+    near = get_close_matches(name, names, n=1) if isinstance(name, str) else []
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return BindingError(f"this query reads no stream {name!r}{hint} (streams: {', '.join(map(repr, names))})")
 

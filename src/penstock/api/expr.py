@@ -32,6 +32,14 @@ class Expr(Reducible["Expr"]):
     >>> import penstock as pk
     >>> (pk.col("price") * 2 > 10) & pk.col("kind").is_in(["bid", "ask"])
     <Expr ((price * 2) > 10) and (kind in {"bid", "ask"})>
+
+    Times move by timedeltas, and durations are divided and scaled:
+
+    >>> import pyarrow as pa
+    >>> from datetime import date, timedelta
+    >>> trips = pk.from_arrow(pa.table({"day": [date(2026, 2, 28)], "took": [timedelta(hours=3)]}), time="day")
+    >>> trips.select(back=pk.col("day") + timedelta(days=1), half=pk.col("took") / 2).collect().to_pylist()
+    [{'day': datetime.date(2026, 2, 28), 'back': datetime.date(2026, 3, 1), 'half': datetime.timedelta(seconds=5400)}]
     """
 
     __slots__ = ("_name", "_node")

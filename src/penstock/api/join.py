@@ -110,7 +110,7 @@ def joined(
     if options.optimise is not None:
         _one_of(options.optimise, TARGETS, "optimise")
     _require_suffix(options.suffix)
-    first, second, keys = common_keys(first, second, *_names_of_keys(on, left_on, right_on))
+    first, second, keys = common_keys(first, second, *_names_of_keys(on, left_on, right_on), _called(on))
     tables = [not sources_of(each) for each in (first, second)]
     if any(tables):
         return _looked_up(first, second, keys, tables, options)
@@ -158,10 +158,16 @@ def _names_of_keys(on: object, left_on: object, right_on: object) -> tuple[objec
     return (on, on) if left_on is None else (left_on, right_on)
 
 
-def common_keys(first: Plan, second: Plan, left_on: object, right_on: object) -> tuple[Plan, Plan, Keys]:
-    """Read the keys of both sides, and bring them to common types."""
-    first, left_names = keyed(first, left_on)
-    second, right_names = keyed(second, right_on)
+def _called(on: object) -> tuple[str, str]:
+    return ("left_on=", "right_on=") if on is None else ("on=", "on=")
+
+
+def common_keys(
+    first: Plan, second: Plan, left_on: object, right_on: object, called: tuple[str, str] = ("by=", "by=")
+) -> tuple[Plan, Plan, Keys]:
+    """Read the keys of both sides, and bring them to common types; `called` is what the arguments are called."""
+    first, left_names = keyed(first, left_on, called[0])
+    second, right_names = keyed(second, right_on, called[1])
     if len(left_names) != len(right_names):
         raise ExpressionTypeError(
             f"left_on= has {len(left_names)} keys and right_on= {len(right_names)}; each needs its partner"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown, whole
 from penstock.api.custom import CustomAggregate
 from penstock.api.literals import literal
 from penstock.errors import AggregateError, ExpressionTypeError
@@ -20,6 +21,7 @@ from penstock.expr.typing import operand_of
 from penstock.types.arrow import as_type, kind_of, physical_values
 
 LONGEST = 12
+MOST_SAMPLES = 1_000_000
 POOL = 64
 
 Runs = tuple[Sequence[Row], Sequence[Row], Sequence[Row]]
@@ -69,6 +71,10 @@ def check_aggregate(
         raise AggregateError(
             f"a {type(aggregate).__name__} is no aggregate that pk.aggregate made; give what pk.aggregate returned"
         )
+    whole(samples, "samples", 1, MOST_SAMPLES)
+    whole(seed, "seed", 0)
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
+        raise AggregateError(f"tolerance is {shown(tolerance)}; it is a number from 0 up, such as 1e-6")
     draw = random.Random(seed)  # noqa: S311 - the same samples every time
     pool, types = _sampled(aggregate.definition.arity, data, draw)
     definition = aggregate.definition.typed(types)

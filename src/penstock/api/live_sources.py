@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
+from penstock.api.arguments import shown, texts, whole
 from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
-from penstock.errors import DurationError, SourceError
+from penstock.errors import SourceError
 from penstock.types.arrow import as_schema, checked
-from penstock.types.duration import Duration, is_whole
+from penstock.types.duration import Duration
 
 _AS_IN = {"servers": "localhost:9092", "topic": "clicks"}
 
@@ -53,8 +54,8 @@ def scan_stream(
 
     if not isinstance(path, (str, PathLike)):
         raise SourceError(f"scan_stream takes the path of a folder or a glob, not a {type(path).__name__}")
-    if max_files is not None and not (is_whole(max_files) and max_files >= 1):
-        raise DurationError(f"max_files is {max_files!r:.40}; it is a whole number of files, at least 1")
+    if max_files is not None:
+        max_files = whole(max_files, "max_files", 1)
     declared = None if schema is None else as_schema(schema)
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     data = live_files(path, format, declared, seconds(poll, "poll"), stop, max_files)
@@ -102,11 +103,11 @@ def scan_kafka(
     for what, given in (("servers", servers), ("topic", topic)):
         if not isinstance(given, str) or not given:
             raise SourceError(f"{what} of scan_kafka is a text such as {_AS_IN[what]!r}, not {given!r:.40}")
-    if max_rows is not None and max_rows < 1:
-        raise DurationError(f"max_rows is {max_rows}; it must be at least 1")
+    if max_rows is not None:
+        whole(max_rows, "max_rows", 1)
     decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad, _avro(value_schema))
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
-    where = Topic(servers, topic, dict(options or {}))
+    where = Topic(servers, topic, texts(options, "options", "{'group.id': 'clicks'}"))
     data = LiveTopic(where, decoder, seconds(poll, "poll"), stop, max_rows)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)
@@ -116,6 +117,8 @@ def _avro(given: str | Mapping[str, object] | None) -> str | None:
     """Check a schema of Avro, and write it as text."""
     if given is None:
         return None
+    if not isinstance(given, str | Mapping):
+        raise SourceError(f"value_schema is a schema of Avro, as text or as a mapping, not {shown(given)}")
     from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loads when Avro is read
 
     return checked_schema(given)

@@ -101,6 +101,17 @@ class Times:
         """
         return call("truncate", self._expr, every=every)
 
+    def round(self, every: Duration) -> Expr:
+        """Round to the nearest multiple of a duration, up from the middle on; else as `truncate` does. Not for months.
+
+        >>> import datetime as dt, pyarrow as pa, penstock as pk
+        >>> table = pa.table({"ts": [dt.datetime(2026, 1, 31, 12, 7, 30), dt.datetime(2026, 1, 31, 12, 22, 29)]})
+        >>> quarters = pk.from_arrow(table, time="ts").select(near=pk.col("ts").dt.round("15m")).collect()
+        >>> [near.strftime("%H:%M") for near in quarters["near"].to_pylist()]
+        ['12:15', '12:15']
+        """
+        return call("round_time", self._expr, every=every)
+
     def offset_by(self, by: Duration) -> Expr:
         """Move by a duration: months, weeks and days on the clock of the column's zone, the rest as a length of time.
 

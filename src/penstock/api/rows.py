@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.bind import flat, predicate, refuse_twice, row_fields
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
@@ -68,7 +69,7 @@ def column_name(given: object, what: str) -> str:
     """Read the name of a column, given as text or as pk.col."""
     name = given.node.name if isinstance(given, Expr) and isinstance(given.node, Column) else given
     if not isinstance(name, str):
-        raise ExpressionTypeError(f"{what} takes names of columns, not a {type(given).__name__}")
+        raise ExpressionTypeError(f"{what} takes names of columns, such as 'k', not {shown(given)}")
     return name
 
 

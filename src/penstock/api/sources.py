@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.edges import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
 from penstock.api.stream import Stream
 from penstock.api.times import Every, time_of_source
-from penstock.errors import BindingError, DurationError, SchemaMismatchError
+from penstock.errors import BindingError, DurationError, ExpressionTypeError, SchemaMismatchError
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
@@ -141,6 +142,10 @@ def stream_of(
     """Make the stream of a source, checking what was said about it."""
     readable, clock = time_of_source(schema, time, unit)
     if sequence is not None:
+        if not isinstance(sequence, str):
+            raise ExpressionTypeError(
+                f"sequence= names a column, but it is {shown(sequence)}; write sequence='number'"
+            )
         _require_order(sequence, column_type(sequence, readable))
     late = 0 if lateness is None else to_ticks(lateness, clock, "lateness")
     if late < 0:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api import rows
+from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
@@ -294,7 +295,7 @@ class Stream(JoinVerbs):
         """Run incrementally: record batches in and out, as windows close; at the end those still open, unless `final=False`."""
         from penstock.api.live import run  # noqa: PLC0415 - the compiler loads when a query runs
 
-        started = run(self, batches, sources, engine, state, final)
+        started = run(self, batches, sources, engine, state, flag(final, "final"))
         self._metrics = started.metrics
         return started
 

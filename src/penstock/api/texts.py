@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import reduce
 
+from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
 from penstock.api.literals import literal
 from penstock.errors import ExpressionTypeError
 from penstock.expr import regex
+from penstock.types.arrow import as_type, kind_of
 from penstock.types.duration import is_whole
 
 
@@ -40,6 +42,16 @@ class Texts:
     def to_uppercase(self) -> Expr:
         """Write in upper case."""
         return call("to_upper", self._expr)
+
+    def to_titlecase(self) -> Expr:
+        """Begin each word in upper case, and go on in lower case; words are letters beside each other.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> names = pk.from_arrow(pa.table({"t": [0], "name": ["ADA o'neil"]}), time="t")
+        >>> names.select(z=pk.col("name").str.to_titlecase()).collect()["z"][0]
+        <pyarrow.StringScalar: "Ada O'Neil">
+        """
+        return call("to_title", self._expr)
 
     def to_integer(self) -> Expr:
         """Read as a whole number, in decimal."""
@@ -124,12 +136,32 @@ class Texts:
         """Read as a date, by a format as in `dt.strftime`, or as ISO 8601 writes it."""
         return self._parsed("date", format, strict)
 
+    def strptime(self, dtype: object, format: str | None = None, *, strict: bool = True) -> Expr:
+        """Read as a date or a timestamp, whichever type is given, as `to_date` and `to_datetime` do.
+
+        >>> import pyarrow as pa, penstock as pk
+        >>> texts = pk.from_arrow(pa.table({"t": [0], "day": ["31.01.2026"]}), time="t")
+        >>> texts.select(z=pk.col("day").str.strptime("date", "%d.%m.%Y")).collect()["z"][0]
+        <pyarrow.Date32Scalar: datetime.date(2026, 1, 31)>
+        """
+        goal = as_type(dtype)
+        if kind_of(goal) not in ("timestamp", "date"):
+            raise ExpressionTypeError(
+                f"strptime reads times, as 'date' or 'timestamp[us]', not {goal}; use .cast for numbers"
+            )
+        return self._parsed(kind_of(goal), format, strict).cast(goal)
+
     def _parsed(self, goal: str, format: str | None, strict: bool) -> Expr:
         iso = "%Y-%m-%d" if goal == "date" else None
+        flag(strict, "strict")
         if format is None and (strict or iso is None):
             return self._expr.cast(goal)
         return call(
-            "parse_time", self._expr, format=_text(format or iso, "format"), goal=goal, strict=bool(strict)
+            "parse_time",
+            self._expr,
+            format=_text(iso if format is None else format, "format"),
+            goal=goal,
+            strict=strict,
         )
 
     def count_matches(self, pattern: str, *, literal: bool = False) -> Expr:

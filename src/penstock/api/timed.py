@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.api.spans import spanned
 from penstock.errors import DurationError, ExpressionTypeError, UnsupportedError
 from penstock.expr import nodes
 from penstock.expr.nodes import Column
@@ -12,10 +13,11 @@ from penstock.expr.show import show
 from penstock.expr.typing import type_of
 from penstock.types.arrow import kind_of, tick_unit, value_type
 from penstock.types.duration import calendar_offset, calendar_parts, to_ticks
-from penstock.types.time import Time
+from penstock.types.time import NANOSECONDS, Time
 
 _UTC = (None, "UTC", "Etc/UTC", "+00:00")
 _WHAT = "the duration of truncate"
+_ROUND = "the duration of round"
 _BY = "the duration of offset_by"
 _UNITS = {
     "ns": "nanosecond",
@@ -33,6 +35,8 @@ def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
     match node:
         case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
             return _truncated(arg, every, schema, time)
+        case nodes.Call(function="round_time", args=(arg,), options=(("every", every),)):
+            return _rounded(arg, every, schema, time)
         case nodes.Call(function="offset_by", args=(arg,), options=(("by", by),)):
             return _offset(arg, by, schema, time)
         case nodes.Call(function="convert_time_zone", args=(arg,), options=(("zone", str(zone)),)):
@@ -43,6 +47,8 @@ def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
             return _since_epoch(arg, unit, value_type(type_of(arg, schema)))
         case nodes.Call(function="add", args=args) if all(_is_text(arg, schema) for arg in args):
             return nodes.Call("concat", args)
+        case nodes.Call(function="add" | "sub" | "mul" | "div" as function, args=args):
+            return spanned(function, args, schema)
         case _:
             return node
 
@@ -53,18 +59,53 @@ def _is_text(arg: nodes.Expr, schema: pa.Schema) -> bool:
 
 def _truncated(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
     """Count the duration of a truncation in ticks of its argument, or in units of its calendar."""
+    return _floored(arg, every, _clock_of(arg, schema, time), _WHAT)
+
+
+def _clock_of(arg: nodes.Expr, schema: pa.Schema, time: Time) -> Time:
     dtype = value_type(type_of(arg, schema))
-    count, unit = calendar_parts(every, _WHAT) if kind_of(dtype) in INSTANTS else (0, "")
+    return time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
+
+
+def _floored(arg: nodes.Expr, every: object, clock: Time, what: str) -> nodes.Expr:
+    dtype = clock.type
+    count, unit = calendar_parts(every, what) if kind_of(dtype) in INSTANTS else (0, "")
     by_calendar = unit in ("mo", "w") or (unit and zone_of(dtype) not in _UTC)
     if by_calendar:
-        _require_positive(count, every)
-        _require_short(count, every)
-    clock = time if arg == Column(time.column) else Time(show(arg), dtype, tick_unit(dtype))
-    ticks = 1 if unit == "mo" else to_ticks(every, clock, _WHAT)
+        _require_positive(count, every, what)
+        _require_short(count, every, what)
+    ticks = 1 if unit == "mo" else to_ticks(every, clock, what)
     if by_calendar:
         return nodes.Call("floor_time", (arg,), (("every", count), ("unit", _UNITS[unit])))
-    _require_positive(ticks, every)
+    _require_positive(ticks, every, what)
     return nodes.Call("truncate", (arg,), (("every", ticks),))
+
+
+def _rounded(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
+    """Round down what lies half a step later: from the middle on, that is the next multiple."""
+    clock = _clock_of(arg, schema, time)
+    dtype = clock.type
+    if kind_of(dtype) not in {*INSTANTS, "duration", "int", "uint"}:
+        raise ExpressionTypeError(
+            f"round takes a timestamp, date, duration or integer, not {dtype}, in: {show(arg)}"
+        )
+    if kind_of(dtype) in INSTANTS and calendar_parts(every, _ROUND)[1] == "mo":
+        raise DurationError(
+            f"{_ROUND} is {every!r}, but months differ in length, so that their middle is not told; "
+            "use .dt.truncate, or .dt.month_start"
+        )
+    ticks = to_ticks(every, clock, _ROUND)
+    _require_positive(ticks, every, _ROUND)
+    found = _floored(_later(arg, dtype, ticks // 2), every, clock, _ROUND)
+    return nodes.Cast(found, dtype) if kind_of(dtype) in ("int", "uint") else found
+
+
+def _later(arg: nodes.Expr, dtype: pa.DataType, ticks: int) -> nodes.Expr:
+    unit = tick_unit(dtype)
+    if kind_of(dtype) == "date":
+        days = ticks * NANOSECONDS[unit or "d"] // NANOSECONDS["d"]
+        return nodes.Call("offset", (arg,), (("days", days), ("months", 0)))
+    return nodes.Call("add", (arg, nodes.Literal(ticks, pa.int64() if unit is None else pa.duration(unit))))
 
 
 def _offset(arg: nodes.Expr, by: object, schema: pa.Schema, time: Time) -> nodes.Expr:
@@ -98,15 +139,15 @@ def _in_another_unit(arg: nodes.Expr, dtype: pa.DataType, unit: str) -> nodes.Ex
     )
 
 
-def _require_positive(count: int, every: object) -> None:
+def _require_positive(count: int, every: object, what: str) -> None:
     if count <= 0:
-        raise DurationError(f"{_WHAT} is {every!r}; it must be longer than zero")
+        raise DurationError(f"{what} is {every!r}; it must be longer than zero")
 
 
-def _require_short(count: int, every: object) -> None:
+def _require_short(count: int, every: object, what: str) -> None:
     """Refuse what Arrow's calendar cannot count."""
     if count >= 1 << 31:
-        raise UnsupportedError(f"{_WHAT} is {every!r}, which is too long for a calendar; use a larger unit")
+        raise UnsupportedError(f"{what} is {every!r}, which is too long for a calendar; use a larger unit")
 
 
 def _since_epoch(arg: nodes.Expr, unit: str, dtype: pa.DataType) -> nodes.Expr:

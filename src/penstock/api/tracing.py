@@ -128,6 +128,8 @@ def _explained(error: Exception) -> str:
     match error:
         case ExpressionTypeError():
             return f"{error}; {_INSTEAD}"
+        case PenstockError():  # says itself what to do
+            return str(error)
         case TypeError() | AttributeError():
             return f"{type(error).__name__}: {error}; values here are symbols: expressions, like pk.col"
         case IndexError() | ValueError():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.bind import flat, refuse_twice, window_fields
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
@@ -195,23 +196,25 @@ def _spec(window: object, every: Duration | None, offset: Duration | None, tz: s
     return window
 
 
-def keyed(plan: Plan, by: object) -> tuple[Plan, tuple[str, ...]]:
-    """Read by= as names of columns, adding a column for each key that is computed."""
+def keyed(plan: Plan, by: object, what: str = "by=") -> tuple[Plan, tuple[str, ...]]:
+    """Read by= as names of columns, adding a column for each key that is computed; `what` is what it is called."""
     given = [] if by is None else flat([by])
     computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]
     extended_plan = extended(plan, computed, {}) if computed else plan
-    names = tuple(_key_name(each, schema_of(extended_plan)) for each in given)
-    refuse_twice([*BOUNDS, *names], "by=")
+    names = tuple(_key_name(each, schema_of(extended_plan), what) for each in given)
+    refuse_twice([*BOUNDS, *names], what)
     return extended_plan, names
 
 
-def _key_name(given: object, schema: pa.Schema) -> str:
+def _key_name(given: object, schema: pa.Schema, what: str) -> str:
     name = given.name if isinstance(given, Expr) else given
     if not isinstance(name, str):
-        raise ExpressionTypeError(f"by= takes names of columns, not a {type(given).__name__}")
+        raise ExpressionTypeError(
+            f"{what} takes names of columns, such as {what}'k' or {what}['a', 'b'], not {shown(given)}"
+        )
     dtype = column_type(name, schema)
     if kind_of(dtype) in ("other", "null"):
         raise ExpressionTypeError(
-            f"by= cannot group by the column {name!r} of type {dtype}; derive a key from it first"
+            f"{what} cannot group by the column {name!r} of type {dtype}; derive a key from it first"
         )
     return name

@@ -31,7 +31,7 @@ from penstock.programs.rows import CompiledRows
 from penstock.programs.windows import CompiledWindow
 from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
-from penstock.types.time import length_of
+from penstock.types.time import length_of, told_length
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -232,7 +232,7 @@ def _panes(window: Window) -> str:
     number = panes_per_window(window.body.domain)
     several = f"{number} pane{'s' if number > 1 else ''} each"
     unit = window.source.time.unit
-    slide = f"{every} ticks" if unit is None else length_of(every, unit)
+    slide = told_length(every, unit)
     if not cut:
         return f"{several}, a pane being a slide of {slide}"
     parts = f"{length_of(cut, unit)} and {length_of(every - cut, unit)}"

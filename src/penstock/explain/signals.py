@@ -17,6 +17,8 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.temporal import nodes as temporal
+from penstock.temporal.reach import MARGIN
+from penstock.types.time import told_length, told_reach
 
 
 def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
@@ -31,7 +33,7 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
     for each in body.program.objects:
         lines += _object_reasons(this, each, body.program)
     lines += [
-        f"the value at an instant needs of ~{source.name}: {_reach(signal_reach(body, source))}"
+        f"the value at an instant needs of ~{source.name}: {_reach(signal_reach(body, source), source.time.unit)}"
         for source in sources
     ]
     return [*lines, f"memory: {_memory(body.program)}"]
@@ -82,10 +84,12 @@ def _reduction_reasons(
     return lines
 
 
-def _reach(reach: Reach) -> str:
+def _reach(reach: Reach, unit: str | None) -> str:
     match reach:
+        case Finite(past=0, future=0):
+            return "what holds then, so time can be cut anywhere"
         case Finite(past=past, future=future):
-            return f"{past} ticks before and {future} after it, so time can be cut anywhere"
+            return f"{told_reach(past, future, unit, 'it')}, so time can be cut anywhere"
         case CarryIn():
             return "the last sample before it too, however old"
         case _:
@@ -96,7 +100,11 @@ def _memory(program: temporal.Program) -> str:
     held = retention(program)
     if held.sequential:
         return "all samples, as a result depends on all before it"
-    return f"the samples of {held.past} ticks, and {held.samples} before them, for each key"
+    span = held.past - MARGIN
+    if not span:
+        return f"the last {f'{held.samples} samples' if held.samples > 1 else 'sample'} of each key"
+    past = told_length(span, program.time.unit)
+    return f"the samples of {past}, and {held.samples} before them, for each key"
 
 
 def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:

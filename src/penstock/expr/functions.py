@@ -110,6 +110,7 @@ _TEXTS = (
     _unary("str_len_bytes", "a string", rules.string_to_int, text.len_bytes),
     _unary("to_lower", "a string", rules.string_to_string, text.to_lower),
     _unary("to_upper", "a string", rules.string_to_string, text.to_upper),
+    _unary("to_title", "a string", rules.string_to_string, text.to_title),
     _unary("strip", "a string", rules.string_to_string, text.strip),
     _unary("strip_start", "a string", rules.string_to_string, text.strip_start),
     _unary("strip_end", "a string", rules.string_to_string, text.strip_end),

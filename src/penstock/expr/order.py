@@ -20,6 +20,21 @@ def order_key(value: Any) -> Any:
     return value
 
 
+def equality_key(value: Any) -> Any:
+    """Give a key that is equal for values that are one, inside lists and structs too.
+
+    >>> equality_key([0.0, math.nan]) == equality_key([-0.0, -math.nan])
+    True
+    """
+    match value:
+        case list() | tuple():
+            return [equality_key(each) for each in value]
+        case dict():
+            return {name: equality_key(each) for name, each in value.items()}
+        case _:
+            return order_key(value)
+
+
 def _aligned(a: Any, b: Any, types: Sequence[pa.DataType]) -> tuple[Any, Any]:
     """Bring both sides to one scale: float64 beside floats, nanoseconds for times."""
     if "float" in (kind_of(types[0]), kind_of(types[1])):

@@ -33,6 +33,11 @@ def to_upper(setting: Setting, a: str) -> str:
     return a.upper()
 
 
+def to_title(setting: Setting, a: str) -> str:
+    """Begin each word in upper case, a word being letters beside each other."""
+    return a.title()
+
+
 def strip(setting: Setting, a: str) -> str:
     """Take the given characters off both ends; white space if none are given."""
     characters = setting.options.get("characters")

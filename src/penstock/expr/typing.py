@@ -23,7 +23,7 @@ from penstock.expr.nodes import (
     Reduced,
     has_aggregate,
 )
-from penstock.expr.rules import Operand, common_type, comparable
+from penstock.expr.rules import INSTANTS, NUMBERS, Operand, common_type, comparable
 from penstock.expr.show import show
 from penstock.types.arrow import kind_of, value_type
 
@@ -100,16 +100,39 @@ def _call_type(call: Call, schema: pa.Schema, reduced: Sequence[pa.DataType]) ->
 
 def _undefined(expr: Expr, name: str, takes: str, types: Sequence[pa.DataType]) -> ExpressionTypeError:
     given = " and ".join(map(str, types)) or "nothing"
-    return ExpressionTypeError(f"{name} takes {takes}, not {given}, in: {show(expr)}{_advice(types)}")
+    return ExpressionTypeError(f"{name} takes {takes}, not {given}, in: {show(expr)}{_advice(name, types)}")
 
 
-def _advice(types: Sequence[pa.DataType]) -> str:
+def _advice(name: str, types: Sequence[pa.DataType]) -> str:
     kinds = {kind_of(dtype) for dtype in types}
+    if (
+        name in _ARITHMETIC
+        and kinds & {"timestamp", "date", "duration"}
+        and (about := _of_spans(name, kinds))
+    ):
+        return about
     if kinds == {"timestamp"} and len({dtype.tz is None for dtype in types}) == 2:
         return "; one has a time zone and the other has none: cast one of them"
+    if kinds == {"timestamp", "date"}:
+        return "; the timestamp has a time zone and a date has none: take .dt.date() of it, or .dt.replace_time_zone(None)"
     if "string" in kinds and kinds & {"timestamp", "date"}:
         return "; write the time as a datetime, or cast the string"
     return "; convert with .cast(...) if that is what you mean" if len(kinds) > 1 else ""
+
+
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod"})
+
+
+def _of_spans(name: str, kinds: set[str]) -> str:
+    """Say how lengths of time are written and computed with; nothing where that is not the matter."""
+    if name in ("add", "sub") and kinds & {"string", *NUMBERS}:
+        time = " and a time as a datetime" if name == "sub" else ""
+        return f"; write a length of time as a timedelta, such as timedelta(days=1),{time} or use .dt.offset_by('1d')"
+    if name == "add" and kinds <= INSTANTS:
+        return "; times are subtracted, which gives a duration, and not added"
+    if "duration" in kinds and kinds & NUMBERS:
+        return "; a duration as a number is .dt.total_seconds(), .dt.total_microseconds() and so on"
+    return ""
 
 
 def _cast_type(cast: Cast, source: pa.DataType, target: pa.DataType) -> pa.DataType:

@@ -26,6 +26,7 @@ from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
 from penstock.passes.resolve_boundaries import Finite, boundaries
 from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.types.joins import Lookup
+from penstock.types.time import told_reach
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
@@ -40,7 +41,8 @@ class Halo:
 
     Where all results are windows of one grid, `border` is a time at which one ends and `step` the time to the next:
     cut at such times, results reach `step - 1` ticks less far back. Tumbling windows then need no halo at all.
-    `carry` tells of an as-of join that needs the last row of each key from before that as well.
+    `carry` tells of an as-of join that needs the last row of each key from before that as well. `unit` is how long
+    a tick is, for who reads it.
     """
 
     past: int
@@ -48,9 +50,10 @@ class Halo:
     step: int = 1
     border: int = 0
     carry: Carry | None = None
+    unit: str | None = None
 
     def __str__(self) -> str:
-        reach = f"{self.past} ticks before and {self.future} after their time"
+        reach = told_reach(self.past, self.future, self.unit, "their time")
         return (
             reach
             if self.carry is None
@@ -225,7 +228,7 @@ def _halo(program: ir.Program) -> Halo | str:
     if len(finite) < len(reaches):
         return "results may depend on rows however long ago"
     past, future = max(each.past for each in finite), max(each.future for each in finite)
-    return Halo(past, future, *_grid(program), carry)
+    return Halo(past, future, *_grid(program), carry, output.time.unit)
 
 
 def _grid(program: ir.Program) -> tuple[int, int]:

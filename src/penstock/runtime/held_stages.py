@@ -15,6 +15,7 @@ from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, array_of, marked, marks
 from penstock.types.time import Time
@@ -32,14 +33,10 @@ class Held:
         self._parts += [arrived([self._on_time(flow)], self.schema, self.time) for flow in flows]
 
     def _on_time(self, flow: Flow) -> Flow:
-        if flow.frontier is not None:
-            late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
-            flow = flow.without(late)
-            if self.counted is not None:
-                self.counted.late += int(late.sum())
-        if self.counted is not None:
-            self.counted.accepted += flow.batch.num_rows
-        return flow
+        def late(frontier: np.ndarray) -> np.ndarray:
+            return np.asarray(ticks_of(flow.batch.column(self.time.column), self.time.shift) < frontier)
+
+        return on_time(flow, self.counted, late)
 
     def release(self, watermark: int) -> Rows:
         """Take out the rows before the watermark."""

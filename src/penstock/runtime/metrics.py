@@ -63,5 +63,9 @@ class Metrics:
 
     def update(self, other: Metrics) -> None:
         """Take over the counts of another object, in place."""
+        if not isinstance(other, Metrics):
+            raise PenstockError(
+                f"metrics take over the counts of a pk.Metrics, not of a {type(other).__name__}"
+            )
         for each in fields(self):
             setattr(self, each.name, getattr(other, each.name))

@@ -48,8 +48,8 @@ def _whole(parsed: Any, value: bytes) -> dict[str, Any]:
 
 def checked_schema(given: str | Mapping[str, object]) -> str:
     """Check a schema, given as text or as what JSON makes of it, and write it as text."""
-    text = given if isinstance(given, str) else json.dumps(given)
     try:
+        text = given if isinstance(given, str) else json.dumps(given)
         parsed = _parsed(text)
     except EngineError:
         raise

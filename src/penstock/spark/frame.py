@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
@@ -66,6 +67,8 @@ def to_spark(
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
         )
+    if tasks is not None and (isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1):
+        raise EngineError(f"tasks must be at least 1, and a whole number, not {shown(tasks)}")
     bound = bound_data(stream, data, bindings)
     require_mode(output_mode, is_streaming(bound))
     if needs_shards(stream.compiled(), bound):

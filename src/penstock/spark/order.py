@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.spark.columns import decoded
 from penstock.types.arrow import kind_of
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def in_order(table: pa.Table, time: str, sequence: str | None, by: Sequence[str]
     keys: dict[str, pa.ChunkedArray] = {}
     looked_at = table.schema if by is None else table.select(list(by)).schema
     for place, name in enumerate(ranked(time, sequence, looked_at)):
-        column = _plain(table.column(name))
+        column = decoded(table.column(name))
         keys[f"{place} there"] = pc.is_valid(column)  # false comes first
         if kind_of(column.type) == "float":
             keys[f"{place} nan"] = pc.is_nan(column)
@@ -62,11 +63,7 @@ def _same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedA
     import pyarrow.compute as pc  # noqa: PLC0415
 
     neither = pc.and_(pc.is_null(first), pc.is_null(second))
-    return pc.or_(neither, pc.fill_null(pc.equal(_plain(first), _plain(second)), False))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+    return pc.or_(neither, pc.fill_null(pc.equal(decoded(first), decoded(second)), False))
 
 
 def spark_order(names: Sequence[str]) -> list[Column]:

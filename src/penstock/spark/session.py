@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import penstock
+from penstock.api.arguments import flag, shown
 from penstock.errors import EngineError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def spark_session(
     >>> spark = pk.spark_session()                                   # doctest: +SKIP
     >>> query.to_spark(spark).show()                                 # doctest: +SKIP
     """
+    _check_arguments(master, name, memory, ui, config)
     require_spark()
     from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark loads when it is used
 
@@ -74,6 +76,19 @@ def spark_session(
 
     register(spark)
     return spark
+
+
+def _check_arguments(master: object, name: object, memory: object, ui: object, config: object) -> None:
+    """Refuse what Spark would not understand, before it takes seconds to start."""
+    wanted = (("master", master, "local[2]"), ("name", name, "penstock"), ("memory", memory or "2g", "2g"))
+    for what, given, example in wanted:
+        if not isinstance(given, str) or not given:
+            raise EngineError(f"{what} is {shown(given)}; it is a text, such as {example!r}")
+    flag(ui, "ui")
+    if not isinstance(config, Mapping | None) or not all(isinstance(each, str) for each in config or ()):
+        raise EngineError(
+            f"config is {shown(config)}; it is a mapping of settings, such as {{'spark.executor.memory': '4g'}}"
+        )
 
 
 def _cores(master: str) -> int:

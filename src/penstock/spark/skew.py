@@ -18,6 +18,7 @@ from penstock.passes.spread_rows import spreadable
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
 from penstock.runtime.state.merging import divided
+from penstock.spark.columns import in_one_piece
 from penstock.spark.slices import Part, Piece
 
 PIECES = 8  # of files, spread evenly, that a sample is taken from
@@ -70,14 +71,8 @@ def shares_of(
 
 def key_hashes_of(table: pa.Table, keys: int) -> np.ndarray:
     """The hash of the keys of each row, the last columns: the same in every process."""
-    columns = [_plain(table.column(table.num_columns - keys + place)) for place in range(keys)]
+    columns = [in_one_piece(table.column(table.num_columns - keys + place)) for place in range(keys)]
     return key_hashes(columns).view(np.int64)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """Put a column in one piece, texts without a dictionary: equal keys must hash alike in every task."""
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def own_shards(hashes: np.ndarray, shards: int) -> np.ndarray:

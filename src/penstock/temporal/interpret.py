@@ -19,6 +19,7 @@ from penstock.errors import SignalError
 from penstock.expr.aggregates import reduce
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Aggregate, Column
+from penstock.expr.order import equality_key
 from penstock.expr.typing import type_of
 from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import (
@@ -61,7 +62,7 @@ class Sample:
 def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
     """List the intervals on which the output has one value, for the samples of one key, each in order.
 
-    In pieces, each of its marks begins another.
+    Of equal values that differ in their bits (-0.0 and 0.0) an interval has the one at its start. In pieces, each of its marks begins another.
 
     `samples` has those of each Sampled object, by its name.
     """
@@ -85,8 +86,8 @@ def defined(value: Row) -> bool:
 
 
 def _same(interval: Row, value: Row) -> bool:
-    """Compare by representation: NaN is itself, and -0.0 is not 0.0."""
-    return all(repr(interval[name]) == repr(each) for name, each in value.items())
+    """Tell whether values are one: NaN is itself, and -0.0 is 0.0."""
+    return all(equality_key(interval[name]) == equality_key(each) for name, each in value.items())
 
 
 @dataclass

@@ -17,6 +17,8 @@ from penstock.temporal.nodes import (
 
 # A span this long holds everything: nothing ever leaves it.
 FOREVER = 1 << 60
+# Ticks that spans are looked beyond: what begins or ends just there may be a change.
+MARGIN = 2
 
 
 def reach(program: Program) -> int:
@@ -24,7 +26,7 @@ def reach(program: Program) -> int:
 
     Lengths are simply added up: the bound is for looking far enough, not for cutting time.
     """
-    return 2 + sum(_length(each.body) for each in program.objects)
+    return MARGIN + sum(_length(each.body) for each in program.objects)
 
 
 def _length(body: object) -> int:

@@ -237,16 +237,6 @@ def physical_values(array: pa.Array | pa.ChunkedArray) -> list[object]:
     return list(physical(array).to_pylist())
 
 
-def physical_rows(data: pa.Table | pa.RecordBatch) -> list[dict[str, object]]:
-    """List rows as mappings of physical values."""
-    columns = [physical_values(column) for column in data.columns]
-    return (
-        [dict(zip(data.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
-        if columns
-        else []
-    )
-
-
 def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
     """Build an array of `dtype` from values as the interpreters use them."""
     if pa.types.is_dictionary(dtype):

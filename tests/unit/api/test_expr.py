@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -162,3 +163,41 @@ def test_between_closes_the_ends_it_is_told_to(closed):
         "ge" if closed in {"both", "left"} else "gt",
         "le" if closed in {"both", "right"} else "lt",
     ]
+
+
+@pytest.mark.parametrize(
+    ("expr", "advice"),
+    [
+        (lambda: pk.col("day") + 1, "timedelta(days=1)"),
+        (lambda: pk.col("day") + "1d", ".dt.offset_by('1d')"),
+        (lambda: pk.col("took") - 5, "timedelta(days=1)"),
+        (lambda: pk.col("day") - "2026-01-01", "a time as a datetime"),
+        (lambda: pk.col("day") + pk.col("day"), "times are subtracted"),
+        (lambda: pk.col("zoned") - pk.col("day"), "take .dt.date() of it"),
+        (lambda: pk.col("took") % 2, ".dt.total_seconds()"),
+        (lambda: 2 / pk.col("took"), ".dt.total_seconds()"),
+    ],
+)
+def test_arithmetic_with_times_that_has_no_meaning_says_what_to_write(
+    expr: Callable[[], pk.Expr], advice: str
+) -> None:
+    stream = pk.stream(
+        "s", {"t": "int64", "day": "date", "took": "duration[s]", "zoned": "timestamp[s, UTC]"}, time="t"
+    )
+    with pytest.raises(pk.ExpressionTypeError) as raised:
+        stream.select(z=expr())
+    assert advice in str(raised.value)
+
+
+def test_dates_of_milliseconds_move_by_whole_days_too() -> None:
+    day = pa.array([86_400_000, None], pa.date64())
+    stream = pk.from_arrow(pa.table({"t": [0, 1], "a": day}), time="t")
+    moved = stream.select(z=pk.col("a") + dt.timedelta(hours=25)).collect()["z"]
+    assert moved.type == pa.date64()
+    assert moved.to_pylist() == [dt.date(1970, 1, 3), None]
+
+
+def test_a_date_beyond_all_dates_is_an_error() -> None:
+    stream = pk.from_arrow(pa.table({"t": [0], "a": pa.array([2**31 - 1], pa.date32())}), time="t")
+    with pytest.raises(pk.OverflowError):
+        stream.select(z=pk.col("a") + dt.timedelta(days=1)).collect()

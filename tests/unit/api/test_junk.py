@@ -18,6 +18,7 @@ W = E.window("1s").agg(n=pk.count())
 S = pk.from_arrow(pa.table({"t": [0, 1], "v": [1, 2]}), time="t").signal("v")
 V, K, T = pk.col("v"), pk.col("k"), pk.col("ts")
 N = pk.count()
+OWN = pk.aggregate(0, lambda s, x: s + x, lambda s: s)
 
 JUNK: dict[str, object] = {
     "None": None,
@@ -114,6 +115,10 @@ VERBS: dict[str, Callable[[object], object]] = {
     "str.replace": lambda j: E.select(z=K.str.replace(j, "x")),
     "str.replace by": lambda j: E.select(z=K.str.replace_all("x", j)),
     "dt.truncate": lambda j: E.select(z=T.dt.truncate(j)),
+    "dt.round": lambda j: E.select(z=T.dt.round(j)),
+    "dt.round of text": lambda j: E.select(z=K.dt.round(j)),
+    "str.strptime": lambda j: E.select(z=K.str.strptime(j)),
+    "str.strptime format": lambda j: E.select(z=K.str.strptime("date", j)),
     "dt.epoch": lambda j: E.select(z=T.dt.epoch(j)),
     "dt.strftime": lambda j: E.select(z=T.dt.strftime(j)),
     "dt.offset_by": lambda j: E.select(z=T.dt.offset_by(j)),
@@ -138,6 +143,34 @@ VERBS: dict[str, Callable[[object], object]] = {
     "devices": lambda j: pk.Engine(devices=j),
     "state": lambda j: W.open(state=j),
     "interval": lambda j: E.signal("v", interval=("ts", j)),
+    "scan_stream poll": lambda j: pk.scan_stream("*.csv", time="t", poll=j),
+    **{
+        f"scan_kafka {name}": lambda j, name=name: pk.scan_kafka(
+            "localhost:1", "clicks", TABLE.schema, time="ts", **{name: j}
+        )
+        for name in ("max_rows", "options", "value_schema", "stop_after")
+    },
+    "quarantine_to": lambda j: pk.from_arrow(TABLE, time="ts", on_bad="quarantine", quarantine_to=j),
+    "storage_options": lambda j: pk.delta_sink("table", "views", storage_options=j),
+    "join left_on": lambda j: E.join(E, left_on=j, right_on="k", window="1s"),
+    "data by name": lambda j: W.collect({j: TABLE} if getattr(j, "__hash__", None) else j),
+    "final": lambda j: list(W.run(TABLE.to_batches(), final=j)),
+    "commutative": lambda j: pk.aggregate(0, lambda s, x: s + x, lambda s: s, commutative=j),
+    **{
+        f"check_aggregate {name}": lambda j, name=name: pk.check_aggregate(
+            OWN, [1, 2], **{"samples": 2, name: j}
+        )
+        for name in ("samples", "seed", "tolerance")
+    },
+    "str.to_date": lambda j: E.select(z=K.str.to_date(j)),
+    "str.to_date strict": lambda j: E.select(z=K.str.to_date(strict=j)),
+    "State.from_bytes": pk.State.from_bytes,
+    "State.from_chunks": pk.State.from_chunks,
+    "Metrics.update": lambda j: pk.Metrics().update(j),
+    "streaming_problem": pk.streaming_problem,
+    "to_stream": S.to_stream,
+    "prev": lambda j: pk.feedback(lambda prev: prev[j] + S),
+    "prev.shift": lambda j: pk.feedback(lambda prev: prev.shift(j) + S),
     "shift": S.shift,
     "feedback": lambda j: pk.feedback(lambda prev: prev + S, initial=j),
 }
@@ -154,3 +187,70 @@ def test_junk_is_refused_in_our_words_or_makes_sense(verb: str) -> None:
         except Exception as error:  # noqa: BLE001 - that is what is looked for
             strange.append((name, type(error).__name__, str(error)))
     assert strange == []
+
+
+class NoSpark:
+    """Enough of a session for arguments to be looked at."""
+
+    createDataFrame = None
+
+
+# What was given, to what, and what to write instead.
+SAID: dict[str, tuple[Callable[[], object], str]] = {
+    "idle_after": (
+        lambda: pk.from_arrow(TABLE, time="ts", idle_after=5),
+        "idle_after is the bare number 5, which has no unit; give a duration such as '5s'",
+    ),
+    "poll": (
+        lambda: pk.scan_stream("*.csv", time="t", schema=TABLE.schema, format="csv", poll=-3),
+        "poll is the bare number -3, which has no unit; give a duration such as '3s'",
+    ),
+    "on": (
+        lambda: E.join(E, on=5, window="1s"),
+        "on= takes names of columns, such as on='k' or on=['a', 'b'], not 5",
+    ),
+    "left_on": (
+        lambda: E.join(E, left_on="k", right_on=[["k"], 5], window="1s"),
+        "right_on= takes names of columns, such as right_on='k' or right_on=['a', 'b'], not a list",
+    ),
+    "by": (
+        lambda: E.window("1s", by=lambda row: row).agg(n=N),
+        "by= takes names of columns, such as by='k' or by=['a', 'b'], not a function",
+    ),
+    "sequence": (
+        lambda: pk.from_arrow(TABLE, time="ts", sequence=["k"]),
+        "sequence= names a column, but it is a list; write sequence='number'",
+    ),
+    "final": (lambda: W.run(TABLE.to_batches(), final="no"), "final is 'no'; it is True or False"),
+    "max_rows": (
+        lambda: pk.scan_kafka("localhost:1", "clicks", TABLE.schema, time="ts", max_rows="many"),
+        "max_rows is 'many'; it is a whole number from 1 to 2,147,483,647",
+    ),
+    "options": (
+        lambda: pk.scan_kafka("localhost:1", "clicks", TABLE.schema, time="ts", options={"a": 1}),
+        "options is a dict; it is a mapping of texts, such as {'group.id': 'clicks'}",
+    ),
+    "data": (lambda: W.collect({1: TABLE}), "this query reads no stream 1 (streams: 'e')"),
+    "prev": (
+        lambda: pk.feedback(lambda prev: prev["no"] + S),
+        "prev['no'] is not in the past; prev[1] is the previous result",
+    ),
+    "to_stream": (lambda: S.to_stream(5), "to_stream takes a name for the value, not 5"),
+    "tasks": (
+        lambda: W.to_spark(NoSpark(), tasks=0),
+        "tasks must be at least 1, and a whole number, not 0",
+    ),
+    "master": (lambda: pk.spark_session(2), "master is 2; it is a text, such as 'local[2]'"),
+    "config": (
+        lambda: pk.spark_session(config=["a"]),
+        "config is a list; it is a mapping of settings, such as {'spark.executor.memory': '4g'}",
+    ),
+}
+
+
+@pytest.mark.parametrize("argument", SAID)
+def test_a_wrong_argument_is_told_by_its_name_with_what_to_write(argument: str) -> None:
+    call, message = SAID[argument]
+    with pytest.raises(pk.PenstockError) as raised:
+        call()
+    assert message in str(raised.value)

@@ -71,6 +71,22 @@ def test_on_streams_panes_are_sent_where_rows_need_not_be() -> None:
     assert pane_obstacle(possible(compile_plan(ALONE.plan).program)) == "~w1 needs the rows themselves"
 
 
+def test_halos_of_times_with_a_unit_are_told_in_units() -> None:
+    events = pk.stream("e", {"ts": "timestamp[us]", "v": "int64"}, time="ts")
+    counts = events.window("10s").agg(n=pk.count())
+    assert "results reaching less than 10s before their time" in str(counts.explain())
+    joined = events.join(events.rename({"v": "w"}), within=("-5s", "1s"), how="left")
+    assert "reaching 5s before and 5s after their time" in str(joined.explain())
+
+
+def test_signals_tell_their_reach_and_memory_in_units() -> None:
+    price = pk.stream("e", {"ts": "timestamp[us]", "v": "float64"}, time="ts").signal("v")
+    text = str(price.rolling("10s").mean().explain())
+    assert "less than 10s before it, so time can be cut anywhere" in text
+    assert "ticks" not in text
+    assert "memory: the last sample of each key" in str((price * 2).explain())
+
+
 def test_explain_names_what_is_possible() -> None:
     text = str(WINDOWS.explain())
     assert "on Spark\n  slices: over ordered files, results reaching 9 ticks before" in text

@@ -17,7 +17,6 @@ from penstock.types.arrow import (
     kind_of,
     parse_type,
     physical,
-    physical_rows,
     physical_values,
     tick_unit,
 )
@@ -138,11 +137,6 @@ def test_physical_values_come_back_as_they_were(data):
     array = from_physical(given_values, parse_type(name))
     assert array.type == parse_type(name)
     assert physical_values(pa.chunked_array([array, array])) == given_values * 2
-
-
-def test_rows_are_mappings_of_physical_values():
-    table = pa.table({"t": pa.array([5, None], pa.timestamp("s")), "s": ["x", None]})
-    assert physical_rows(table) == [{"t": 5, "s": "x"}, {"t": None, "s": None}]
 
 
 @pytest.mark.parametrize("item", [pa.timestamp("ns", "UTC"), pa.date32(), pa.duration("ms"), pa.int8()])

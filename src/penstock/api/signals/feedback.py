@@ -7,11 +7,12 @@ from datetime import timedelta
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.signals.graph import NOWHEN, Graph
 from penstock.api.signals.pointwise import signal_of
 from penstock.api.signals.signal import Signal
 from penstock.api.tracing import Function
-from penstock.errors import ExpressionTypeError, SignalError, WindowError
+from penstock.errors import DurationError, ExpressionTypeError, SignalError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
 from penstock.temporal.compose import composed
@@ -31,12 +32,14 @@ class Past(Signal):
 
     def __getitem__(self, back: int | str) -> Signal:
         """The result so many samples ago."""
-        if not isinstance(back, int) or back < 1:
-            raise WindowError(f"prev[{back!r}] is not in the past; prev[1] is the previous result")
+        if not isinstance(back, int) or isinstance(back, bool) or back < 1:
+            raise WindowError(f"prev[{back!r:.40}] is not in the past; prev[1] is the previous result")
         return Signal(*_placeholder(self.graph, str(back), self.values))
 
     def shift(self, by: Duration) -> Signal:
         """The result at the time so long ago. (How many ticks that is shows when the filter meets its input.)"""
+        if isinstance(by, bool) or not isinstance(by, int | str | timedelta):
+            raise DurationError(f"the shift of prev is {shown(by)}; give a duration such as '10s', or ticks")
         length = f"{by // timedelta(microseconds=1)}us" if isinstance(by, timedelta) else by
         kind = "ticks" if isinstance(length, int) else "duration"
         return Signal(*_placeholder(self.graph, f"{kind}:{length}", self.values))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.expr import Expr, aggregate
 from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
@@ -279,6 +280,8 @@ class Signal(Operators):
         >>> level.to_stream("level").window(10).agg(peak=pk.max("level")).collect()["peak"].to_pylist()
         [9, 1]
         """
+        if name is not None and not isinstance(name, str):
+            raise ExpressionTypeError(f"to_stream takes a name for the value, not {shown(name)}")
         stream = self._stream(pieces=True)
         if name is None or len(self.values) > 1 or name == self.column:
             return stream

@@ -88,7 +88,7 @@ def read(node: exp.Expression, text: Text) -> Reduction | None:
                 return None
         inner = inner.this
     name = str(inner.this).lower()
-    if name not in AGGREGATES:
+    if name not in AGGREGATES and name not in text.own:
         return None
     arguments = list(inner.expressions)
     if ordered is not None:
@@ -118,6 +118,8 @@ def made(reduction: Reduction, translate: Translator) -> Expr:
     name, text = reduction.name, translate.text
     if name == "count":
         return _count(reduction, translate, where)
+    if name in text.own:
+        return _own(reduction, translate, where)
     if reduction.distinct and name not in ("min", "max", "count_distinct"):
         raise text.error(f"DISTINCT is known in count(DISTINCT x), not in {name}", reduction.node)
     _check_number(reduction, text)
@@ -129,10 +131,22 @@ def made(reduction: Reduction, translate: Translator) -> Expr:
     return AGGREGATES[name](*values, where=where)
 
 
+def _own(reduction: Reduction, translate: Translator, where: Expr | None) -> Expr:
+    """Call an aggregate of the user's own: it leaves out rows with a null anyway, so IGNORE NULLS changes nothing."""
+    own, text = translate.text.own[reduction.name], translate.text
+    if reduction.distinct:
+        raise text.error(f"DISTINCT is known in count(DISTINCT x), not in {reduction.name}", reduction.node)
+    _check(reduction, own.definition.arity, text)
+    return own(*(translate(each) for each in reduction.arguments), where=where)
+
+
 def _check_number(reduction: Reduction, text: Text) -> None:
-    wanted = 2 if reduction.name in _PAIRS | _QUANTILES else 1
+    _check(reduction, 2 if reduction.name in _PAIRS | _QUANTILES else 1, text)
+
+
+def _check(reduction: Reduction, wanted: int, text: Text) -> None:
     if len(reduction.arguments) != wanted or any(isinstance(each, exp.Star) for each in reduction.arguments):
-        raise text.error(f"{reduction.name} takes {wanted} argument{'s' * (wanted > 1)}", reduction.node)
+        raise text.error(f"{reduction.name} takes {wanted} argument{'s' * (wanted != 1)}", reduction.node)
 
 
 def _count(reduction: Reduction, translate: Translator, where: Expr | None) -> Expr:

@@ -22,8 +22,8 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 from penstock.plan.nodes import WINDOW_END, WINDOW_START
 
-_WINDOWS = ("tumble", "hop", "session", "window", "session_window")
-_EDGES = {
+WINDOWS = ("tumble", "hop", "session", "window", "session_window")
+EDGES = {
     **{f"{name}_start": WINDOW_START for name in ("tumble", "hop", "session", "window")},
     **{f"{name}_end": WINDOW_END for name in ("tumble", "hop", "session", "window")},
 }
@@ -80,7 +80,7 @@ def grouping(
     keys: list[tuple[Expr, exp.Expression]] = []
     for node in [] if group is None else group.expressions:
         meant = _meant(node, select, aliases, relation, text)
-        if isinstance(meant, exp.Anonymous) and str(meant.this).lower() in _WINDOWS:
+        if isinstance(meant, exp.Anonymous) and str(meant.this).lower() in WINDOWS:
             relation = _with_window(meant, relation, text)
         else:
             with text.at(node):
@@ -161,7 +161,7 @@ def _with_window(node: exp.Anonymous, relation: Relation, text: Text) -> Relatio
 
 def edge(node: exp.Expression) -> str | None:
     """Read TUMBLE_START(…) and its like as the bound of the window that they name."""
-    return _EDGES.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
+    return EDGES.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
 
 
 # --- aggregates -------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlglot import exp
 
+from penstock.api.custom import CustomAggregate
 from penstock.errors import PenstockError, SqlError
 from penstock.expr import nodes as ex
 
@@ -16,9 +17,10 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a query, as errors point into it."""
+    """The text of a query, as errors point into it, and the user's own aggregates that it may call, in small letters."""
 
     sql: str
+    own: Mapping[str, CustomAggregate] = field(default_factory=dict, compare=False, repr=False)
     _weights: dict[int, tuple[ex.Expr, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, start: int) -> str:

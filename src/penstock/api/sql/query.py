@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import Unnamed
+from penstock.api.sql.own import parted
 from penstock.api.sql.reading import Reading, read
 from penstock.api.sql.scope import BOUNDS, Relation, Visible
 from penstock.api.sql.selecting import select
@@ -22,7 +24,12 @@ from penstock.expr.rules import type_of_both
 from penstock.plan.nodes import Project, Source, Table
 
 
-def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stream) -> Stream:
+def sql(
+    text: str,
+    streams: Mapping[str, Stream | CustomAggregate] | None = None,
+    /,
+    **named: Stream | CustomAggregate,
+) -> Stream:
     """Write a query in streaming SQL over streams that are passed by name, or in a mapping of names to streams.
 
     A window stands in brackets behind its stream, as in SABER and CQL. What comes back is a query like any other:
@@ -36,14 +43,21 @@ def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stre
     ... )
     >>> sorted(query.collect().to_pylist(), key=str)
     [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
+
+    Aggregates that `pk.aggregate` made are passed by name too:
+
+    >>> peak = pk.aggregate(init=0, add=lambda s, x: pk.greatest(s, x * x), result=lambda s: s)
+    >>> pk.sql("select peak(cpu) as most from e [range 20]", e=pk.from_arrow(table, time="t"), peak=peak).collect()["most"][0]
+    <pyarrow.Int64Scalar: 25>
     """
     if not isinstance(streams, Mapping | None):
         raise ExpressionTypeError(
             f"sql takes streams by name, pk.sql(text, events=stream), or a mapping of them, not a {type(streams).__name__}"
         )
     try:
-        reading = read(text)
-        environment = Environment(reading, _named({**(streams or {}), **named}), {}, set(), _query)
+        given, own = parted({**(streams or {}), **named})
+        reading = read(text, own)
+        environment = Environment(reading, _named(given), {}, set(), _query)
         relation = _query(reading.tree, environment, "")
     except RecursionError:
         raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None
@@ -55,11 +69,6 @@ def sql(text: str, streams: Mapping[str, Stream] | None = None, /, **named: Stre
 
 def _named(streams: Mapping[str, Stream]) -> dict[str, Stream]:
     """Give streams that have no name yet the one they are passed by."""
-    for name, each in streams.items():
-        if not isinstance(each, Stream):
-            raise ExpressionTypeError(
-                f"{name!r} is a {type(each).__name__}; SQL reads streams: pk.from_arrow(...), pk.scan(...), pk.table(...)"
-            )
     once = [id(each) for each in streams.values()]
     return {
         name: _called(name, each) if once.count(id(each)) == 1 else each for name, each in streams.items()

@@ -15,6 +15,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
+from penstock.api.custom import CustomAggregate
 from penstock.api.sql.clauses import Clause, read_clause
 from penstock.api.sql.grammar import check
 from penstock.api.sql.places import Text
@@ -23,7 +24,7 @@ from penstock.errors import SqlError
 LONGEST = 1_000_000
 _BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _FUNCTIONS = ("window", "session")
-_WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
+WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
 
 
 class Streaming(Dialect):
@@ -39,7 +40,7 @@ class Streaming(Dialect):
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
         FUNCTION_PARSERS = {  # noqa: RUF012
-            name: made for name, made in parser.Parser.FUNCTION_PARSERS.items() if name in _WITH_SYNTAX
+            name: made for name, made in parser.Parser.FUNCTION_PARSERS.items() if name in WITH_SYNTAX
         }
         NO_PAREN_FUNCTIONS: dict[Any, Any] = {}  # noqa: RUF012
         NO_PAREN_FUNCTION_PARSERS = {  # noqa: RUF012
@@ -58,15 +59,15 @@ class Reading:
     clauses: Mapping[int, Clause]
 
 
-def read(sql: object) -> Reading:
-    """Read one query."""
+def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Reading:
+    """Read one query, which may call aggregates of the user's own."""
     if not isinstance(sql, str):
         raise SqlError(f"a query is a text, not a {type(sql).__name__}")
     if len(sql) > LONGEST:
         raise SqlError(f"the query has {len(sql):,} characters; {LONGEST:,} are the most")
     if any("\ud800" <= character <= "\udfff" for character in sql):
         raise SqlError("the text holds half a character (a lone surrogate)")
-    text = Text(sql)
+    text = Text(sql, own or {})
     found, clauses = _without_windows(_plain_names(_one_query(_tokens(text), text)), text)
     (tree,) = _parsed(_relations_first(found), text)
     if tree is None:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.functions import greatest, least, lit, when
+from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names
 from penstock.expr.nodes import Literal
 from penstock.types.arrow import kind_of
@@ -83,6 +84,8 @@ FUNCTIONS: dict[str, Scalar] = {
     "least": Scalar(least, 1, 1000),
     "lower": Scalar(lambda x: x.str.to_lowercase()),
     "upper": Scalar(lambda x: x.str.to_uppercase()),
+    "initcap": Scalar(lambda x: x.str.to_titlecase()),
+    "strptime": Scalar(lambda x, format: x.str.to_datetime(format), 2, 2, constants=str),
     "length": Scalar(lambda x: x.str.len_chars()),
     "char_length": Scalar(lambda x: x.str.len_chars()),
     "octet_length": Scalar(lambda x: x.str.len_bytes()),
@@ -97,6 +100,9 @@ FUNCTIONS: dict[str, Scalar] = {
 }
 
 
+SPECIAL = ("mod", "date_trunc")
+
+
 def call(node: exp.Expression, translate: Translator) -> Expr:
     """Translate a function by its name."""
     text = translate.text
@@ -104,22 +110,22 @@ def call(node: exp.Expression, translate: Translator) -> Expr:
         raise text.error("FILTER, WITHIN GROUP and IGNORE NULLS belong to aggregates", node)
     name = str(node.this).lower()
     arguments = node.expressions
-    if name in ("mod", "date_trunc"):
+    if name in SPECIAL:
         return _special_call(name, arguments, node, translate)
     known = FUNCTIONS.get(name)
     if known is None:
-        raise text.error(f"there is no function {name[:40]!r}{_near(name)}", node)
+        raise text.error(f"there is no function {name[:40]!r}{_near(name, text)}", node)
     if not known.least <= len(arguments) <= known.most:
         raise text.error(f"{name} does not take {len(arguments)} arguments", node)
     return known.make(*_arguments(known, arguments, translate))
 
 
-def _near(name: str) -> str:
+def _near(name: str, text: Text) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
 
     from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - which needs this module's neighbours
 
-    near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=1)
+    near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES, *text.own], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, TYPES, U8, Bitcast, Kernel, Type, Value, Var
+from penstock.loop.nodes import BOOL, I64, U8, Kernel, Type, Value, Var
 
 
 def differing(a: Value, b: Value) -> Value:
-    """Tell two values apart by their bits, so that -0.0 is not 0.0; but NaN is NaN, whatever its sign and payload."""
-    if not a.type.is_float:
-        return a.ne(b)
-    words = TYPES[f"i{a.type.bits}"]
-    return Bitcast(a, words).ne(Bitcast(b, words)) & (a.eq(a) | b.eq(b))
+    """Tell two values apart: -0.0 is 0.0, and NaN is NaN, whatever its sign and payload."""
+    return a.ne(b) & (a.eq(a) | b.eq(b)) if a.type.is_float else a.ne(b)
 
 
 def beginnings(type: Type, nullable: bool) -> Kernel:
@@ -41,7 +38,7 @@ def beginnings(type: Type, nullable: bool) -> Kernel:
 
 
 def intervals(type: Type, nullable: bool) -> Kernel:
-    """Write the intervals of a signal whose row r begins at `origin + r * stride`: their starts, ends and values.
+    """Write the intervals of a signal whose row r begins at `origin + r * stride`: their starts, ends and first values.
 
     There are none where it is null. With `open` 1, the first interval has begun already: its start and value are in place.
     The last one has no end yet if the last row is not null. As above, every row is written to places that count only if

@@ -16,6 +16,7 @@ from penstock.runtime.joins.results import Emitted
 from penstock.runtime.lanes.rows import Rows, arrived, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.waiting import Waiting
+from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.types.time import Time
@@ -65,18 +66,10 @@ class Port:
         return arrived(some, self.schema, self.time) if some else None
 
     def _on_time(self, flow: Flow) -> Flow:
-        if flow.frontier is not None:
-            late = ticks_of(flow.batch.column(self.time.column), self.time.shift) < flow.frontier
-            if late.any():
-                self._count(late=int(late.sum()))
-                flow = flow.without(late)
-        self._count(accepted=flow.batch.num_rows)
-        return flow
+        def late(frontier: np.ndarray) -> np.ndarray:
+            return np.asarray(ticks_of(flow.batch.column(self.time.column), self.time.shift) < frontier)
 
-    def _count(self, late: int = 0, accepted: int = 0) -> None:
-        if self.counted is not None:
-            self.counted.late += late
-            self.counted.accepted += accepted
+        return on_time(flow, self.counted, late)
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Take out the rows before a watermark, in order; the others stay."""

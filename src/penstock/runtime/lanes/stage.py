@@ -19,6 +19,7 @@ from penstock.runtime.lanes.implied import arrived_implied
 from penstock.runtime.lanes.lanes import Lanes, Layout
 from penstock.runtime.lanes.rows import arrived, rows_back
 from penstock.runtime.lanes.waiting import Waiting
+from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.types.time import Time
@@ -91,19 +92,9 @@ class LaneStage:
     # -- rows ----------------------------------------------------------------------------------------
 
     def _on_time(self, flow: Flow) -> Flow:
-        """Drop and count the rows that come too late."""
-        if flow.frontier is not None:
-            late = self.gate.late(self._released(flow.batch), flow.frontier)
-            if late.any():
-                self._count(late=int(late.sum()))
-                flow = flow.without(late)
-        self._count(accepted=flow.batch.num_rows)
-        return flow
-
-    def _count(self, late: int = 0, accepted: int = 0) -> None:
-        if self.metrics is not None:
-            self.metrics.late += late
-            self.metrics.accepted += accepted
+        return on_time(
+            flow, self.metrics, lambda frontier: self.gate.late(self._released(flow.batch), frontier)
+        )
 
     def _released(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.release.column), self.release.shift)

@@ -167,15 +167,15 @@ def changes(columns: Sequence[pa.Array], begins: np.ndarray) -> np.ndarray:
 
 
 def _differs(column: pa.Array) -> np.ndarray:
-    """Which rows, from the second on, differ from the one before; NaN is itself, and -0.0 is not 0.0."""
+    """Which rows, from the second on, differ from the one before; NaN is itself, and -0.0 is 0.0."""
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
-    words = _words(column)
-    if words is None:
+    numbers = _numbers(column)
+    if numbers is None:
         differs = _unequal(column)
     else:
-        differs = words[1:] != words[:-1]
-        if pa.types.is_floating(column.type):  # NaN has many representations
-            differs &= ~_both_nan(values_view(column))
+        differs = numbers[1:] != numbers[:-1]
+        if pa.types.is_floating(column.type):
+            differs &= ~_both_nan(numbers)
     if valid is None:
         return np.asarray(differs)
     both = valid[1:] & valid[:-1]
@@ -184,9 +184,11 @@ def _differs(column: pa.Array) -> np.ndarray:
 
 def _unequal(column: pa.Array) -> np.ndarray:
     """The same for what is no number; whatever it says of nulls."""
-    if pa.types.is_nested(column.type):  # Arrow does not compare lists; as texts, NaN is itself in them too
-        texts = [repr(each) for each in column.to_pylist()]
-        return np.array([a != b for a, b in pairwise(texts)], np.bool_)
+    if pa.types.is_nested(column.type):  # Arrow does not compare lists
+        from penstock.expr.order import equality_key  # noqa: PLC0415 - lists are rarer still
+
+        keys = map(equality_key, column.to_pylist())
+        return np.array([a != b for a, b in pairwise(keys)], np.bool_)
     import pyarrow.compute as pc  # noqa: PLC0415 - texts are rare here
 
     unequal = pc.not_equal(column.slice(1), column.slice(0, max(len(column) - 1, 0)))
@@ -198,11 +200,9 @@ def _both_nan(values: np.ndarray) -> np.ndarray:
     return np.asarray(unordered[1:] & unordered[:-1])
 
 
-def _words(column: pa.Array) -> np.ndarray | None:
+def _numbers(column: pa.Array) -> np.ndarray | None:
     dtype = column.type
     if pa.types.is_boolean(dtype):
         return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False))
-    if pa.types.is_floating(dtype):
-        values = values_view(column)
-        return values.view(f"i{values.itemsize}")
-    return values_view(column) if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype) else None
+    number = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
+    return values_view(column) if number else None

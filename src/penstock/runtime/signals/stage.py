@@ -14,6 +14,7 @@ from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.partition import dense_numbers
 from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
 from penstock.runtime.lanes.sorting import Sorter
+from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
@@ -119,20 +120,15 @@ class SignalStage:
         return ([Flow(batch)] if batch.num_rows else []), self._ahead()
 
     def _on_time(self, port: int, flow: Flow) -> Flow:
-        """Drop and count the rows that come too late."""
-        late = 0
-        if flow.frontier is not None:
-            time = self.times[port]
+        """Drop and count the rows that come too late: behind the slowest of all streams."""
+        time = self.times[port]
+
+        def late(frontier: np.ndarray) -> np.ndarray:
             others = min((mark for other, mark in enumerate(self.marks) if other != port), default=FOREVER)
-            behind = ticks_of(flow.batch.column(time.column), time.shift) < np.minimum(flow.frontier, others)
-            late = int(behind.sum())
-            if late:
-                flow = flow.without(behind)
-        metrics = self.counted[port]
-        if metrics is not None:
-            metrics.late += late
-            metrics.accepted += flow.batch.num_rows
-        return flow
+            times = ticks_of(flow.batch.column(time.column), time.shift)
+            return np.asarray(times < np.minimum(frontier, others))
+
+        return on_time(flow, self.counted[port], late)
 
     # -- evaluation ----------------------------------------------------------------------------------
 

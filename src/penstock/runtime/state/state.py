@@ -86,6 +86,10 @@ class State:
     @staticmethod
     def from_bytes(data: bytes, where: str = "the saved state") -> State:
         """Read what `to_bytes` gave; `StateError` if a single bit of it has changed."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise StateError(
+                f"a state is read from bytes, as to_bytes gave them, not from a {type(data).__name__}"
+            )
         return State(*decode_file(bytes(data), where))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -117,6 +121,10 @@ class State:
     @staticmethod
     def from_chunks(chunks: Mapping[str, bytes], where: str = "the saved state") -> State:
         """Put a state together again; `StateError` unless its chunks are all there, and no others."""
+        if not isinstance(chunks, Mapping):
+            raise StateError(
+                f"a state is put together from a mapping, as chunks() gave it, not from a {type(chunks).__name__}"
+            )
         if MANIFEST not in chunks:
             raise StateError(f"{where} has no manifest; {INSTEAD}")
         manifest, end = decode_manifest(chunks[MANIFEST], where)

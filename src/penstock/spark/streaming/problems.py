@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from penstock import errors
-from penstock.errors import PenstockError, StateError
+from penstock.errors import EngineError, PenstockError, StateError
 
 _RAISED = re.compile(r"penstock\.errors\.(\w+): (.*)")
 # What Spark and Hadoop say of files in a checkpoint that they cannot read.
@@ -22,6 +22,10 @@ def streaming_problem(query: Any) -> PenstockError | None:
     >>> if problem is not None:                                                 # doctest: +SKIP
     ...     raise problem
     """
+    if not callable(getattr(query, "exception", None)):
+        raise EngineError(
+            f"streaming_problem takes the query that .start() returned, not a {type(query).__name__}"
+        )
     stopped = query.exception()
     return None if stopped is None else problem_in(str(stopped))
 

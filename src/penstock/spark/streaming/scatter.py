@@ -17,6 +17,7 @@ from penstock.runtime.session import Session
 from penstock.runtime.state.merging import divided, shard_of
 from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
+from penstock.spark.columns import in_one_piece
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
 from penstock.spark.rows import GROUP_ROWS
 from penstock.spark.streaming.edges import batch_id, write_bad
@@ -162,7 +163,7 @@ class Scatter:
         if many == 1:
             yield self.labels[0], rows
             return
-        columns = [_plain(table.column(width + place)) for place in range(keys)]
+        columns = [in_one_piece(table.column(width + place)) for place in range(keys)]
         for label, part in zip(self.labels, divided(rows, shard_of(columns, many), many), strict=True):
             if part.num_rows:
                 yield label, part
@@ -170,12 +171,6 @@ class Scatter:
 
 def _fold(text: str, windows: Sequence[str], keys: Sequence[int]) -> Fold:
     return Fold(Query(str(text)), tuple(map(str, windows)), tuple(map(int, keys)))
-
-
-def _plain(column: pa.ChunkedArray) -> pa.Array:
-    """Put a column in one piece, texts without a dictionary: equal keys must hash alike in every task."""
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _later(latest: int | None, batches: Sequence[pa.RecordBatch], time: str) -> int | None:

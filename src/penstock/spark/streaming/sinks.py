@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import texts
 from penstock.errors import EngineError, StateError
 
 if TYPE_CHECKING:
@@ -80,7 +81,10 @@ def delta_sink(
     if not isinstance(query_id, str) or not query_id:
         raise EngineError("query_id is a name that is not empty; keep it as long as the checkpoint")
     _deltalake()
-    return DeltaSink(fspath(path), query_id, storage_options)
+    options = (
+        None if storage_options is None else texts(storage_options, "storage_options", "{'region': 'eu'}")
+    )
+    return DeltaSink(fspath(path), query_id, options)
 
 
 def _deltalake() -> Any:

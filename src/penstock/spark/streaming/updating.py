@@ -15,6 +15,7 @@ from penstock.compile import Compiled
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Grid, Input, Merge, Program, Reduce, Samples, sources_of
 from penstock.runtime.buffers import flags, indices
+from penstock.spark.columns import decoded
 from penstock.spark.tasks import ENGINE
 from penstock.types.windows import Calendar, Unbounded
 
@@ -80,7 +81,7 @@ def changed(before: Sequence[pa.RecordBatch], now: Sequence[pa.RecordBatch], sch
     """
     sides = [pa.Table.from_batches(list(each), schema) for each in (before, now)]
     plain = [
-        pa.Table.from_arrays([_plain(column) for column in each.columns], names=_names(schema))
+        pa.Table.from_arrays([decoded(column) for column in each.columns], names=_names(schema))
         for each in sides
     ]
     side = np.repeat(np.arange(len(sides)), [each.num_rows for each in sides])
@@ -94,7 +95,3 @@ def changed(before: Sequence[pa.RecordBatch], now: Sequence[pa.RecordBatch], sch
 def _names(schema: pa.Schema) -> list[str]:
     """Name columns so that none is called like another, or like ours."""
     return [f"column {place}" for place in range(len(schema))]
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

@@ -1,0 +1,42 @@
+"""Arguments that are no expressions: flags, numbers and mappings, refused by the name they are passed by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.errors import ExpressionTypeError
+from penstock.types.duration import is_whole
+
+
+def flag(given: object, what: str) -> bool:
+    """Take True or False, and nothing that merely counts as one of them: `final="no"` would be true."""
+    if isinstance(given, bool):
+        return given
+    raise ExpressionTypeError(f"{what} is {shown(given)}; it is True or False")
+
+
+def whole(given: object, what: str, least: int, most: int = (1 << 31) - 1) -> int:
+    """Take a whole number from the least up."""
+    if is_whole(given) and least <= int(given) <= most:
+        return int(given)
+    raise ExpressionTypeError(f"{what} is {shown(given)}; it is a whole number from {least} to {most:,}")
+
+
+def texts(given: object, what: str, example: str) -> dict[str, str]:
+    """Take a mapping of texts to texts; None is an empty one."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping) and all(isinstance(each, str) for pair in given.items() for each in pair):
+        return dict(given)
+    raise ExpressionTypeError(f"{what} is {shown(given)}; it is a mapping of texts, such as {example}")
+
+
+def shown(given: object) -> str:
+    """Say what was given: plain values as they are written, all else by its type.
+
+    >>> shown("nope"), shown(lambda x: x)
+    ("'nope'", 'a function')
+    """
+    plain = given is None or isinstance(given, (bool, int, float, str))
+    text = repr(given) if plain else ""
+    return text if plain and len(text) <= 60 else f"a {type(given).__name__}"

@@ -1,0 +1,42 @@
+"""Aggregates of the user's own, which a query calls by the names they are passed by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.api.custom import CustomAggregate
+from penstock.api.sql.aggregates import AGGREGATES
+from penstock.api.sql.grouping import EDGES, WINDOWS
+from penstock.api.sql.reading import WITH_SYNTAX
+from penstock.api.sql.scalars import FUNCTIONS, SPECIAL
+from penstock.api.stream import Stream
+from penstock.errors import ExpressionTypeError, SqlError
+
+_SYNTAX = ("case", "if", *(name.lower() for name in WITH_SYNTAX))
+_TAKEN = frozenset({*AGGREGATES, *FUNCTIONS, *SPECIAL, *WINDOWS, *EDGES, *_SYNTAX})
+
+
+def parted(given: Mapping[str, object]) -> tuple[dict[str, Stream], dict[str, CustomAggregate]]:
+    """Tell streams from aggregates; names of functions are compared without regard to capitals."""
+    streams: dict[str, Stream] = {}
+    own: dict[str, CustomAggregate] = {}
+    for name, each in given.items():
+        match name, each:
+            case str(), Stream():
+                streams[name] = each
+            case str(), CustomAggregate():
+                own[_free(name, own)] = each
+            case _:
+                raise ExpressionTypeError(
+                    f"{name!r} is a {type(each).__name__}; SQL reads streams: pk.from_arrow(...), pk.scan(...), "
+                    "pk.table(...), and aggregates: pk.aggregate(...), each by its name"
+                )
+    return streams, own
+
+
+def _free(name: str, own: Mapping[str, CustomAggregate]) -> str:
+    lower = name.lower()
+    if lower in _TAKEN or lower in own:
+        whose = "two aggregates are" if lower in own else "a function of SQL is"
+        raise SqlError(f"{whose} called {lower!r}; pass yours by another name")
+    return lower

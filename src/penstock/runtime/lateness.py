@@ -1,0 +1,25 @@
+"""Rows that come too late are left out, and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from penstock.runtime.flow import Flow
+from penstock.runtime.metrics import Metrics
+
+
+def on_time(flow: Flow, counted: Metrics | None, late: Callable[[np.ndarray], np.ndarray]) -> Flow:
+    """Keep the rows that are not late, and count what became of all of them.
+
+    `late(frontier)` tells which are, given the watermark when each row arrived; nobody asks where none can be.
+    """
+    behind = None if flow.frontier is None else late(flow.frontier)
+    missed = 0 if behind is None else int(behind.sum())
+    if behind is not None and missed:
+        flow = flow.without(behind)
+    if counted is not None:
+        counted.late += missed
+        counted.accepted += flow.batch.num_rows
+    return flow
