@@ -69,6 +69,15 @@ def _named(plan: Plan, names: dict[str, str]) -> Plan:
             return replace(plan, input=_named(plan.input, names))
 
 
+def single_named(plan: Plan) -> Plan:
+    """Refuse two different streams of one name."""
+    names = [*(each.name for each in sources_of(plan)), *(each.name for each in tables_of(plan))]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BindingError(f"two different streams are named {twice[0]!r}; give one of them another name")
+    return plan
+
+
 def together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[str, Bound]:
     """Put the data of two streams together, by name."""
     data = dict(first)

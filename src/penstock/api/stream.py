@@ -14,12 +14,12 @@ from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
 from penstock.api.look_back import LookingBack, look_back
-from penstock.api.names import Named, named, together
+from penstock.api.names import Named, named, single_named, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
 from penstock.plan.nodes import Plan
-from penstock.plan.schema import schema_of, sources_of, tables_of
+from penstock.plan.schema import schema_of
 from penstock.sources.bound import Bound
 from penstock.types.duration import Duration
 
@@ -161,7 +161,8 @@ class Stream(JoinVerbs):
             if not isinstance(other, Stream):
                 raise ExpressionTypeError(f"union takes streams, not a {type(other).__name__}")
             data = together(data, other.raw_data)
-        return _single_named(Stream(rows.united([self._plan, *(other.raw_plan for other in others)]), data))
+        plan = rows.united([self._plan, *(other.raw_plan for other in others)])
+        return Stream(single_named(plan), data)
 
     def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
         """Keep the first (or last) row, in time order, for each value of the subset of columns.
@@ -241,7 +242,7 @@ class Stream(JoinVerbs):
 
     def with_other(self, plan: Plan, other: Stream) -> Stream:
         """Make the stream of a plan over the data of two streams."""
-        return _single_named(Stream(plan, together(self._data, other.raw_data)))
+        return Stream(single_named(plan), together(self._data, other.raw_data))
 
     # Relations and streams
 
@@ -393,13 +394,3 @@ class Stream(JoinVerbs):
 
     def _repr_html_(self) -> str:
         return html(self.plan)
-
-
-def _single_named(stream: Stream) -> Stream:
-    """Refuse two different streams of one name."""
-    names = [source.name for source in sources_of(stream.raw_plan)]
-    names += [table.name for table in tables_of(stream.raw_plan)]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise BindingError(f"two different streams are named {twice[0]!r}; give one of them another name")
-    return stream

@@ -25,6 +25,7 @@ from penstock.loop.abi import (
     positions_table,
 )
 from penstock.runtime.binding import BatchArguments
+from penstock.runtime.blending import blend
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
@@ -230,9 +231,9 @@ class Worker:
 
     def absorb_slots(self, other: Worker, slots: np.ndarray, last: bool = False) -> None:
         """Merge some of another worker's panes into our table."""
-        assert other.table is not None
+        assert self.table is not None and other.table is not None
         if self.same_columns(other):
-            self._blend(other, slots, last)
+            blend(self.program, self.nullable, self.table, other.table, slots, last)
             return
         fragments = other.table.fragments(slots)
         self.translate(fragments, other)
@@ -283,29 +284,6 @@ class Worker:
         codes = any(key.text for key in self.program.keys) or any(spec.text for spec in own.specs)
         alike = isinstance(own.keys, NoKeys | DenseKeys) and own.keys == its.keys
         return alike and own.wide == its.wide and not codes
-
-    def _blend(self, other: Worker, slots: np.ndarray, last: bool) -> None:
-        own, its = self.table, other.table
-        assert own is not None and its is not None
-        here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
-        panes = its.panes[slots].tolist()
-        for slot, pane in zip(slots.tolist(), panes, strict=True):
-            if pane in here:
-                self._blend_pane(own, its, here[pane], slot)
-        copy = own.put_behind if last else own.append
-        copy(its, slots[[pane not in here for pane in panes]])
-
-    def _blend_pane(self, own: PaneTable, its: PaneTable, here: int, slot: int) -> None:
-        columns = own.keys.columns
-        done = 0
-        while done < columns:
-            kernel = self.program.blend(self.nullable, own.wide)
-            inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
-            limits = {"lo": done, "hi": columns, "own": here * columns, "other": slot * columns}
-            done = kernel.call({**own.arguments(), **inputs, **limits})
-            if own.head[STATUS] == NEED_WIDE:
-                own.widen()
-                its.widen()
 
     def translate(self, fragments: Fragments, other: Worker) -> None:
         """Rewrite text keys and states from the other's codes to ours."""

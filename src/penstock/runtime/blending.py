@@ -1,0 +1,44 @@
+"""Tables with the same keys in the same columns become one without a key being looked up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.loop.abi import NEED_WIDE, STATUS, numbered
+from penstock.runtime.programs import RowsCall, WindowProgram
+from penstock.runtime.table import PaneTable
+
+
+def blend(
+    program: WindowProgram,
+    nullable: frozenset[str],
+    own: PaneTable,
+    its: PaneTable,
+    slots: np.ndarray,
+    last: bool,
+) -> None:
+    """Merge some panes of another table into our own; after the `last` time no row is added to it."""
+    here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
+    panes = its.panes[slots].tolist()
+    for slot, pane in zip(slots.tolist(), panes, strict=True):
+        if pane in here:
+            _blend_pane(program, nullable, own, its, (here[pane], slot))
+    copy = own.put_behind if last else own.append
+    copy(its, slots[[pane not in here for pane in panes]])
+
+
+def _blend_pane(
+    program: WindowProgram, nullable: frozenset[str], own: PaneTable, its: PaneTable, slots: tuple[int, int]
+) -> None:
+    """Merge what both tables have of a pane; where 64 bits do not do for a sum, with 128 from there on."""
+    here, there = slots
+    columns = own.keys.columns
+    done = 0
+    while done < columns:
+        kernel: RowsCall = program.blend(nullable, own.wide)
+        inputs = {numbered("in_state", place): state for place, state in enumerate(its.states)}
+        limits = {"lo": done, "hi": columns, "own": here * columns, "other": there * columns}
+        done = kernel.call({**own.arguments(), **inputs, **limits})
+        if own.head[STATUS] == NEED_WIDE:
+            own.widen()
+            its.widen()
