@@ -56,6 +56,7 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
     monkeypatch.setattr(worker, "LARGE_GRID", 1)
     monkeypatch.setattr(worker, "CELLS_AHEAD", 1)
+    monkeypatch.setattr(worker, "ZEROS_AHEAD", 1)
     monkeypatch.setattr(Worker, "_too_empty", staticmethod(lambda table: not table.sparse))
     monkeypatch.setattr(Worker, "use_sparse", noted)
     return seen
