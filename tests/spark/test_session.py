@@ -14,6 +14,7 @@ import pytest
 import penstock as pk
 from penstock.spark import session
 from penstock.spark.daemon import prompt
+from penstock.spark.session import ALLOCATORS
 
 
 def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any) -> None:
@@ -116,6 +117,32 @@ def test_workers_are_forked_from_our_daemon_which_has_loaded_nothing(spark: Any)
     assert (row.threads, row.heavy) == (1, False)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other allocators")
+def test_a_worker_finds_the_memory_again_that_it_has_freed(spark: Any) -> None:
+    def tell(batches: Any) -> Any:
+        import os
+        import resource
+
+        import numpy as np
+        import pyarrow as pa
+
+        def use() -> None:
+            for each in [np.empty(1 << 20, np.uint8) for _ in range(60)]:
+                each[:: 1 << 12] = 1
+
+        faults = []
+        for _ in range(3):
+            use()
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+        told = [name for name, value in ALLOCATORS.items() if os.environ.get(name) == value]
+        for _ in batches:
+            yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "told": [told]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "faults long, told array<string>").collect()
+    assert row.told == list(ALLOCATORS)
+    assert row.faults < 60 * 256 / 10  # a fault for each page of 4 KB, if they are new
+
+
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="Linux can be told when to acknowledge")
 def test_a_worker_tells_tcp_to_acknowledge_at_once_before_every_task() -> None:
     said: list[Any] = []
@@ -169,3 +196,10 @@ def test_what_spark_needs_is_checked_first(
 def test_settings_can_be_overridden() -> None:
     assert session.safe_settings(memory="2g", ui=True)["spark.ui.enabled"] == "true"
     assert session.safe_settings(memory="2g")["spark.driver.memory"] == "2g"
+
+
+def test_who_has_told_an_allocator_what_to_do_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIMALLOC_PURGE_DELAY", "0")
+    settings = session.safe_settings()
+    assert settings["spark.executorEnv.MIMALLOC_PURGE_DELAY"] == "0"
+    assert settings["spark.executorEnv.MALLOC_TRIM_THRESHOLD_"] == str(session.KEPT_BYTES)

@@ -28,6 +28,16 @@ DAEMON = "penstock.spark.daemon"  # by name: it is Spark that loads it, in proce
 # How checkpoints are written. Spark's usual way has Hadoop start ten programs for each file (chmod, and readlink eight times), 60 ms and more,
 # thirty with every batch of a stream; this one starts two. Both look whether a file is there, then rename.
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+# Three allocators work in a worker: Python's (glibc), Arrow's (mimalloc) and Polars' (jemalloc). Each soon returns what was freed to the system,
+# and the next task finds fresh pages, each of which costs microseconds: a third of what reading took (decision 85). So they keep it for a
+# while, as long as triggers are usually apart. A worker keeps no more than it has used.
+KEPT_MS, KEPT_BYTES = 30_000, 256 << 20
+ALLOCATORS = {
+    "MALLOC_TRIM_THRESHOLD_": f"{KEPT_BYTES}",
+    "MALLOC_MMAP_THRESHOLD_": f"{32 << 20}",  # the most there is
+    "MIMALLOC_PURGE_DELAY": f"{KEPT_MS}",
+    "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEPT_MS},muzzy_decay_ms:{KEPT_MS}",
+}
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -117,6 +127,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),
         "spark.python.daemon.module": DAEMON,
+        **{f"spark.executorEnv.{name}": os.environ.get(name, value) for name, value in ALLOCATORS.items()},
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
         # Spark's own list misses these (the log of settings would show them).
