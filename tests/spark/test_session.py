@@ -41,6 +41,11 @@ def test_rows_are_shuffled_to_as_many_tasks_as_there_are_cores(master: str, core
     assert session._cores(master) == cores
 
 
+def test_what_tasks_give_to_a_driver_beside_them_goes_straight_to_it() -> None:
+    assert session._of_master("local[2]")["spark.task.maxDirectResultSize"] == session.DIRECT_BYTES
+    assert "spark.task.maxDirectResultSize" not in session._of_master("spark://other:7077")
+
+
 def test_asking_for_the_session_that_runs_leaves_its_partitions(spark: Any) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     spark.conf.set("spark.sql.shuffle.partitions", 7)

@@ -38,6 +38,8 @@ ALLOCATORS = {
     "MIMALLOC_PURGE_DELAY": f"{KEPT_MS}",
     "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEPT_MS},muzzy_decay_ms:{KEPT_MS}",
 }
+# What tasks give to a driver in the same process need not go through Spark's store of blocks, and the network, on its way.
+DIRECT_BYTES = 64 << 20
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -78,8 +80,8 @@ def spark_session(
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     runs = SparkSession.getActiveSession() is not None  # what it was told meanwhile stays
-    spread = {} if runs else {"spark.sql.shuffle.partitions": _cores(master)}
-    for key, value in {**spread, **safe_settings(memory, ui), **(config or {})}.items():
+    own = {} if runs else _of_master(master)
+    for key, value in {**own, **safe_settings(memory, ui), **(config or {})}.items():
         builder = builder.config(key, _text(value))
     spark = builder.getOrCreate()
     from penstock.spark.source import register  # noqa: PLC0415 - needs pyspark
@@ -99,6 +101,12 @@ def _check_arguments(master: object, name: object, memory: object, ui: object, c
         raise EngineError(
             f"config is {shown(config)}; it is a mapping of settings, such as {{'spark.executor.memory': '4g'}}"
         )
+
+
+def _of_master(master: str) -> dict[str, int]:
+    """Settings that suit where tasks run."""
+    direct = {"spark.task.maxDirectResultSize": DIRECT_BYTES} if master.startswith("local") else {}
+    return {"spark.sql.shuffle.partitions": _cores(master), **direct}
 
 
 def _cores(master: str) -> int:
