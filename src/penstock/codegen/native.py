@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import ROUNDS
+from penstock.codegen.shares import HAS_THREADS, ROUNDS
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
 from penstock.loop.shares import Shares, Went
@@ -58,15 +58,26 @@ class NativeKernel:
 
     def over(self, values: Mapping[str, Argument], shares: Shares, most: int = ALL) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
-        frame = bytearray(self._filled({**values, "lo": 0, "hi": 0}))
-        return ROUNDS.through(shares, most, self._loaded.address, frame, *self._limits)
+        return self._through([values], [shares], most)[0]
+
+    def together(
+        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares]
+    ) -> list[Went] | None:
+        """Do the same on a thread for each of several values, which begins with shares of its own and then helps with others'."""
+        return self._through(several, shares, ALL) if HAS_THREADS else None
+
+    def _through(
+        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares], most: int
+    ) -> list[Went]:
+        frames = [bytearray(self._filled({**values, "lo": 0, "hi": 0})) for values in several]
+        return ROUNDS.through(self._loaded.address, frames, self._limits, shares, most)
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:
         return self._frame.pack(
-            *(
+            *[
                 _address(value, width) if isinstance(value := values[name], np.ndarray) else value
                 for name, width in self._params
-            )
+            ]
         )
 
 

@@ -1,13 +1,15 @@
 """Native code that takes share after share of rows: threads meet at a counter, and no Python runs between two shares.
 
 Between two calls by Python, after a kernel has streamed megabytes through the caches, a thread spends a tenth of a
-millisecond or two; so threads either wait long for the last of them, or often for Python.
+millisecond or two; so threads either wait long for the last of them, or often for Python. The threads themselves are
+native too: one of Python's would first have to wait for the interpreter, which whoever wakes it is using.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -23,24 +25,67 @@ if TYPE_CHECKING:
     from penstock.codegen.target import Loaded
 
 WORD = 8  # bytes
+HAS_THREADS = os.name == "posix"
 
-# Shares are numbered by the counter. Each goes into the kernel's frame as its limits, at `lo.at` and `hi.at`. Gives -1 when no
-# share is left, or as many are done as asked for; else the row at which the kernel stopped, and leaves the end of its share.
-_TEXT = f"""
-define i64 @{ENTRY}(ptr %kernel, ptr %frame, ptr %lo.at, ptr %hi.at, ptr %counter, i64 %many, i64 %begin, i64 %end, i64 %size,
-                    i64 %most, ptr %rows.at, ptr %stopped.at) {{
-enter:
+# A list of shares: where they are counted, how many there are, the first row, the one behind the last, how many rows each has.
+_LIST = "{ ptr, i64, i64, i64, i64 }"
+# What a thread is given: a kernel, its frame, where in the frame the limits of a share go, how many shares it may take, the lists (which it
+# goes through from the one numbered `first` on, all around), a word of all threads that is set when one of them needs help: the others then end
+# with the share they are at, since it is by Python that one is helped and that all go on; and how far it came: rows, and if the kernel
+# stopped within a share (else -1) at which row, and where the share ends.
+_MEMBER = "{ ptr, ptr, ptr, ptr, i64, ptr, i64, i64, ptr, i64, i64, i64 }"
+_TOLD = 9
+
+
+def _field(place: int, kind: str, name: str) -> str:
+    """Load a field of a member."""
+    return f"""
+  %{name}.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 {place}
+  %{name} = load {kind}, ptr %{name}.at"""
+
+
+def _part(place: int, kind: str, name: str) -> str:
+    """Load a field of the list at hand."""
+    return f"""
+  %{name}.at = getelementptr {_LIST}, ptr %list, i64 0, i32 {place}
+  %{name} = load {kind}, ptr %{name}.at"""
+
+
+_WORK = f"""
+define internal ptr @work(ptr %member) {{
+enter:{_field(0, "ptr", "kernel")}{_field(1, "ptr", "frame")}{_field(2, "ptr", "lo.place")}{_field(3, "ptr", "hi.place")}
+{_field(4, "i64", "most")}{_field(5, "ptr", "lists")}{_field(6, "i64", "count")}{_field(7, "i64", "first")}
+{_field(8, "ptr", "help")}
+  %rows.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 9
+  %stopped.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 10
+  %ended.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 11
+  br label %next
+
+next:
+  %nth = phi i64 [ 0, %enter ], [ %nth.next, %exhausted ]
+  %done.before = phi i64 [ 0, %enter ], [ %done, %exhausted ]
+  %more.lists = icmp slt i64 %nth, %count
+  br i1 %more.lists, label %begin.list, label %leave
+
+begin.list:
+  %on = add i64 %first, %nth
+  %number = urem i64 %on, %count
+  %list = getelementptr {_LIST}, ptr %lists, i64 %number{_part(0, "ptr", "counter")}{_part(1, "i64", "many")}
+{_part(2, "i64", "begin")}{_part(3, "i64", "end")}{_part(4, "i64", "size")}
   br label %ask
 
 ask:
-  %done = phi i64 [ 0, %enter ], [ %done.next, %went ]
-  %may = icmp slt i64 %done, %most
+  %done = phi i64 [ %done.before, %begin.list ], [ %done.next, %went ]
+  %helped = load atomic i64, ptr %help monotonic, align 8
+  %alone = icmp eq i64 %helped, 0
+  %below = icmp slt i64 %done, %most
+  %may = and i1 %alone, %below
   br i1 %may, label %take, label %leave
 
 take:
   %place = atomicrmw add ptr %counter, i64 1 monotonic
   %there = icmp slt i64 %place, %many
-  br i1 %there, label %go, label %leave
+  br i1 %there, label %go, label %exhausted
 
 go:
   %skipped = mul i64 %place, %size
@@ -48,8 +93,8 @@ go:
   %full = add i64 %lo, %size
   %short = icmp slt i64 %full, %end
   %hi = select i1 %short, i64 %full, i64 %end
-  store i64 %lo, ptr %lo.at
-  store i64 %hi, ptr %hi.at
+  store i64 %lo, ptr %lo.place
+  store i64 %hi, ptr %hi.place
   %upto = call i64 %kernel(ptr %frame)
   %before = load i64, ptr %rows.at
   %more = sub i64 %hi, %lo
@@ -62,16 +107,83 @@ went:
   %done.next = add i64 %done, 1
   br label %ask
 
+exhausted:
+  %nth.next = add i64 %nth, 1
+  br label %next
+
 stop:
-  store i64 %hi, ptr %stopped.at
-  ret i64 %upto
+  store i64 %upto, ptr %stopped.at
+  store i64 %hi, ptr %ended.at
+  store atomic i64 1, ptr %help monotonic, align 8
+  br label %leave
 
 leave:
-  ret i64 -1
+  ret ptr null
 }}
 """
-_ADDRESS, _NUMBER = ctypes.c_void_p, ctypes.c_int64
-_SIGNATURE = ctypes.CFUNCTYPE(_NUMBER, *[_ADDRESS] * 5, *[_NUMBER] * 5, *[_ADDRESS] * 2)
+
+# The first member works on the thread that calls. One whose thread cannot be started is not missed: the others take its shares.
+# `%threads` has two words for each: the thread, and whether there is one.
+_TOGETHER = f"""
+declare i32 @pthread_create(ptr, ptr, ptr, ptr)
+declare i32 @pthread_join(i64, ptr)
+
+define i64 @{ENTRY}(ptr %members, i64 %many, ptr %threads) {{
+enter:
+  br label %start
+
+start:
+  %i = phi i64 [ 1, %enter ], [ %i.next, %one ]
+  %more = icmp slt i64 %i, %many
+  br i1 %more, label %one, label %own
+
+one:
+  %thread = getelementptr {{ i64, i64 }}, ptr %threads, i64 %i
+  %there = getelementptr {{ i64, i64 }}, ptr %threads, i64 %i, i32 1
+  %member = getelementptr {_MEMBER}, ptr %members, i64 %i
+  %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @work, ptr %member)
+  %made = icmp eq i32 %failed, 0
+  %word = zext i1 %made to i64
+  store i64 %word, ptr %there
+  %i.next = add i64 %i, 1
+  br label %start
+
+own:
+  call ptr @work(ptr %members)
+  br label %wait
+
+wait:
+  %k = phi i64 [ 1, %own ], [ %k.next, %waited ]
+  %last = icmp slt i64 %k, %many
+  br i1 %last, label %look, label %leave
+
+look:
+  %its = getelementptr {{ i64, i64 }}, ptr %threads, i64 %k, i32 1
+  %is = load i64, ptr %its
+  %runs = icmp ne i64 %is, 0
+  br i1 %runs, label %join, label %waited
+
+join:
+  %handle.at = getelementptr {{ i64, i64 }}, ptr %threads, i64 %k
+  %handle = load i64, ptr %handle.at
+  call i32 @pthread_join(i64 %handle, ptr null)
+  br label %waited
+
+waited:
+  %k.next = add i64 %k, 1
+  br label %wait
+
+leave:
+  ret i64 0
+}}
+"""
+_ALONE = f"""
+define i64 @{ENTRY}(ptr %members, i64 %many, ptr %threads) {{
+  call ptr @work(ptr %members)
+  ret i64 0
+}}
+"""
+_SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 
 class Rounds:
@@ -82,26 +194,46 @@ class Rounds:
         self._loaded: Loaded | None = None
         self._call: Callable[..., int] | None = None
 
-    def through(self, shares: Shares, most: int, kernel: int, frame: bytearray, lo: int, hi: int) -> Went:
-        """Call the kernel at an address with its frame for share after share, their limits at two places of the frame."""
+    def through(
+        self,
+        kernel: int,
+        frames: Sequence[bytearray],
+        limits: Sequence[int],
+        shares: Sequence[Shares],
+        most: int,
+    ) -> list[Went]:
+        """Call the kernel at an address for share after share, with its frames, on a thread for each.
+
+        The limits of a share go to two places of a frame. A thread begins with shares of its own number, then helps with others'.
+        """
         call = self._call or self._made()
-        start, out = pa.py_buffer(frame).address, np.zeros(2, np.int64)
-        stop = call(
-            *(kernel, start, start + lo * WORD, start + hi * WORD),
-            *(_address(shares.taken), shares.many, shares.begin, shares.end, shares.size, most),
-            *(_address(out), _address(out[1:])),
+        lists = _words(
+            [(_address(each.taken), each.many, each.begin, each.end, each.size) for each in shares]
         )
-        rows, end = out.tolist()
-        return Went(rows, None if stop < 0 else (stop, end))
+        starts = [int(pa.py_buffer(frame).address) for frame in frames]
+        places = [[start, *(start + limit * WORD for limit in limits)] for start in starts]
+        helped, threads = _words([0]), _words([0] * 2 * len(frames))
+        given = most, _address(lists), len(shares)
+        told = _address(helped), 0, -1, 0
+        members = _words([(kernel, *each, *given, nth, *told) for nth, each in enumerate(places)])
+        call(_address(members), len(frames), _address(threads))
+        return [
+            Went(rows, None if stop < 0 else (stop, end)) for rows, stop, end in members[:, _TOLD:].tolist()
+        ]
 
     def _made(self) -> Callable[..., int]:
         from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
 
         with self._lock:
             if self._call is None:
-                self._loaded = Loaded(to_object(_TEXT, Effort.QUICK))
+                entry = _TOGETHER if HAS_THREADS else _ALONE
+                self._loaded = Loaded(to_object(_WORK + entry, Effort.QUICK))
                 self._call = _SIGNATURE(self._loaded.address)
             return self._call
+
+
+def _words(values: object) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
 
 
 def _address(words: npt.NDArray[np.int64]) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
@@ -71,6 +71,12 @@ class TieredKernel:
         went = self._current.over(values, shares, TRIAL)
         self._spend(self._clock() - started)
         return went
+
+    def together(
+        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares]
+    ) -> list[Went] | None:
+        """Go through shares of rows on several threads, once there is no better code to come back for."""
+        return self._current.together(several, shares) if self._settled else None
 
     def _spend(self, seconds: float) -> None:
         # Threads may lose each other's additions; the sum only has to be roughly right.

@@ -109,6 +109,9 @@ class Interpreted:
                 return Went(rows, (upto, hi))
         return Went(rows, None)
 
+    def together(self, several: object, shares: object) -> None:
+        """Leave threads to the caller: what is interpreted would wait for itself."""
+
 
 def apply(op: str, a: Number, b: Number, type: Type) -> Number:
     """Combine two numbers of one type."""

@@ -29,6 +29,11 @@ class KernelCall(Protocol):
     def over(self, values: Mapping[str, Any], shares: Shares, /) -> Went:
         """Call it for share after share of rows, its limits `lo` and `hi`, until none is left or it stops; or for some."""
 
+    def together(
+        self, several: Sequence[Mapping[str, Any]], shares: Sequence[Shares], /
+    ) -> list[Went] | None:
+        """Do the same for several values at a time, each on a thread of its own; None if it cannot, or not yet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:

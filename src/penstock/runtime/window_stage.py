@@ -24,6 +24,7 @@ from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.state.merging import FRESH
 from penstock.runtime.tasks import Task, Tasks
 from penstock.runtime.threads import run_on_threads
+from penstock.runtime.together import fold_together
 from penstock.runtime.worker import Worker
 
 # Fewer rows than this are not worth a second thread's table and the merge it costs.
@@ -195,14 +196,20 @@ class WindowStage:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
         panes = self._expected_panes(flows) if rows else 2
-        for worker in self.workers:
-            worker.expected, worker.expected_panes = rows, panes
+        for place, worker in enumerate(self.workers):
+            # Others see a stretch of time; what they hold comes into the table of the first in the end.
+            worker.expected, worker.expected_panes = rows, panes if place == 0 else panes // threads + 2
         columns = self._agree_on_keys(flows[0].batch) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
         parts = -(-threads // max(len(flows), 1))
-        tasks = Tasks.divided([task for flow in flows for task in self._cut(flow, parts)], threads)
-        run_on_threads([_work(worker, place, tasks) for place, worker in enumerate(self.workers[:threads])])
+        tasks = [task for flow in flows for task in self._cut(flow, parts)]
+        workers = self.workers[:threads]
+        if len(flows) == 1:
+            fold_together(workers, tasks)
+        if any(task.shares.left for task in tasks):
+            shared = Tasks.divided(tasks, threads)
+            run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count()
 
     def _agree_on_keys(self, batch: pa.RecordBatch) -> int:

@@ -24,6 +24,7 @@ from penstock.loop.abi import (
     numbered,
     positions_table,
 )
+from penstock.loop.shares import Went
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.blending import blend
 from penstock.runtime.interner import Interner
@@ -63,20 +64,23 @@ class Worker:
 
     def fold(self, task: Task) -> None:
         """Add the rows of a task to the table, as long as no other worker takes them."""
-        batch = task.flow.batch
-        arguments = task.arguments or BatchArguments(batch, self.interners)
-        if self.table is None:
-            layout = self.program.layout(self.nullable, not self.adaptive)
-            keys = self.likely_keys or self.first_keys(batch, arguments)
-            self.table = PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
+        arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
         while task.shares.left:
-            call, given = self._kernel(arguments, task)
-            went = call.over(given, task.shares)
-            self.rows += went.rows
-            if went.stop is not None:
-                self._finish_share(arguments, task, *went.stop)
-        if self.table.head[ERRORS]:
+            call, given = self.kernel(arguments, task)
+            self.went(arguments, task, call.over(given, task.shares))
+
+    def went(self, arguments: BatchArguments, task: Task, went: Went) -> None:
+        """Take note of how far a kernel went, and help it where it stopped."""
+        self.rows += went.rows
+        if went.stop is not None:
+            self._finish_share(arguments, task, *went.stop)
+        if self.table is not None and self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
+
+    def _begin(self, batch: pa.RecordBatch, arguments: BatchArguments) -> PaneTable:
+        layout = self.program.layout(self.nullable, not self.adaptive)
+        keys = self.likely_keys or self.first_keys(batch, arguments)
+        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
 
     def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
         """How many panes to make room for: those that are likely to come, as far as that costs little."""
@@ -87,13 +91,14 @@ class Worker:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
         self._make_room(task.flow.batch, arguments)
         while done < end:
-            call, given = self._kernel(arguments, task)
+            call, given = self.kernel(arguments, task)
             done = call({**given, "lo": done, "hi": end})
             self._make_room(task.flow.batch, arguments)
 
-    def _kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, dict[str, object]]:
+    def kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, dict[str, object]]:
         """The kernel for what is known by now, and all that it is given but the limits of rows."""
-        assert self.table is not None
+        if self.table is None:
+            self.table = self._begin(task.flow.batch, arguments)
         kernel = self.program.fold(self.variant)
         given = arguments.fill(kernel.bindings)
         rest = {"first_row": task.flow.first_row, "positions": self._positions}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen import native, shares
+from penstock.codegen.effort import Effort
+from penstock.codegen.native import Argument, NativeKernel, compile_kernel
 from penstock.codegen.shares import Rounds
 from penstock.codegen.tiers import TRIAL, TieredKernel
 from penstock.loop.build import KernelBuilder
@@ -82,6 +85,58 @@ def test_threads_take_each_share_once_and_all_of_them() -> None:
         each.join()
     assert (out == 1).all()
     assert sum(seen) == many
+
+
+@given(
+    cuts=st.lists(st.integers(0, 400), min_size=0, max_size=3).map(sorted),
+    size=st.integers(1, 60),
+    stops=st.sets(st.integers(0, 399), max_size=20),
+)
+def test_native_threads_visit_every_row_once_and_end_early_if_one_needs_help(
+    cuts: list[int], size: int, stops: set[int]
+) -> None:
+    bounds = [0, *cuts, 400]
+    parts = [Shares(begin, end, size) for begin, end in itertools.pairwise(bounds)]
+    marks = np.array([int(row in stops) for row in range(400)])
+    out = np.zeros(400, np.int64)
+    values: dict[str, object] = {"marks": marks, "out": out}
+    seen = 0
+    while any(part.left for part in parts):
+        found = NATIVE.together([values] * len(parts), parts)  # type: ignore[list-item]
+        assert found is not None and len(found) == len(parts)
+        if all(went.stop is None for went in found):
+            assert not any(part.left for part in parts)
+        for went in found:
+            seen += went.rows
+            done, end = went.stop or (0, 0)
+            while done < end:
+                done = NATIVE({**values, "lo": done, "hi": end})  # type: ignore[dict-item]
+    assert seen == 400
+    assert out.tolist() == [1] * 400
+
+
+def test_native_threads_work_at_the_same_time() -> None:
+    """Two that wait for each other in turns would never end, if one ran after the other."""
+    k = KernelBuilder("meet")
+    words, own, other = k.buffer("words", I64), k.scalar("own"), k.scalar("other")
+    hi = (k.scalar("lo"), k.scalar("hi"))[1]
+    k.store(words, own, 1)
+    with k.for_(0, 1 << 40) as _, k.if_(words[other].ne(0)):
+        k.ret(hi)
+    k.ret(-1)
+    met = compile_kernel(k.build(), effort=Effort.QUICK)
+    both = np.zeros(2, np.int64)
+    given: list[dict[str, Argument]] = [{"words": both, "own": own, "other": 1 - own} for own in range(2)]
+    assert met.together(given, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
+
+
+def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "HAS_THREADS", False)
+    monkeypatch.setattr(shares, "HAS_THREADS", False)
+    monkeypatch.setattr(native, "ROUNDS", Rounds())
+    marks, out, rows = np.zeros(9, np.int64), np.zeros(9, np.int64), Shares(0, 9, 2)
+    assert NATIVE.together([{"marks": marks, "out": out}], [rows]) is None
+    assert NATIVE.over({"marks": marks, "out": out}, rows) == (9, None)
 
 
 def test_threads_that_come_first_together_make_the_code_once() -> None:
