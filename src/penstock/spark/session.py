@@ -131,6 +131,8 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
+        # A driver that is killed while it writes down its first offsets leaves a file without a name, and Spark would never start there again.
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),

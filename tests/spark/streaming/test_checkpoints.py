@@ -53,6 +53,26 @@ def test_two_batches_come_again_because_their_commits_are_gone(spark: Any, tmp_p
     each_comes_twice(spark, Feed(tmp_path), "sliding", True, [TABLE, LAST])
 
 
+def test_a_query_starts_though_its_driver_was_killed_while_it_wrote_its_first_offsets(
+    spark: Any, tmp_path: Path
+) -> None:
+    feed = Feed(tmp_path)
+    offsets = feed.checkpoint / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (
+        ".0.c1ff7b83-447f-447a-a04c-945d2e5cac0b.tmp",
+        "..0.c1ff7b83-447f-447a-a04c-945d2e5cac0b.tmp.crc",
+    ):
+        (offsets / name).touch()
+    for number, part in enumerate([TABLE, LAST]):
+        feed.put(number, part)
+    assert feed.run(spark, "sliding", True).exception() is None
+    want = declared("1s")["sliding"].collect(TABLE)
+    assert_same(
+        want, feed.result(want.schema), "sliding, in a checkpoint with nothing but what a killed driver left"
+    )
+
+
 @pytest.mark.campaign  # a query starts for every batch, more than a minute
 @pytest.mark.parametrize(("name", "scanned"), [("sliding", True), ("sessions", False)])
 def test_each_batch_may_come_again_because_its_commit_is_gone(
