@@ -133,6 +133,11 @@ PLAN_TIME: list[tuple[str, type[Exception], Callable[[], Any]]] = [
     ("between strings", pk.ExpressionTypeError, lambda: declared().signal("s").resample(every="1s")),
     ("partial that is no truth", pk.WindowError, lambda: pk.rows(3, partial="no")),  # type: ignore[arg-type]
     (
+        "a suffix with half a character",
+        pk.ExpressionTypeError,
+        lambda: declared().join_asof(declared(), suffix="\ud800"),
+    ),
+    (
         "exact matches that are no truth",
         pk.ExpressionTypeError,
         lambda: declared().join_asof(declared(), allow_exact_matches="no"),  # type: ignore[arg-type]
@@ -221,3 +226,11 @@ def test_errors_do_not_show_the_values_of_rows() -> None:
     with pytest.raises(pk.OverflowError) as caught:
         pk.from_arrow(table, time="ts").select(x=pk.col("secret") + 1).collect()
     assert str(2**63 - 1) not in str(caught.value)
+
+
+def test_a_union_of_two_units_of_time_says_where_to_cast() -> None:
+    other = pk.stream("other", {**SCHEMA, "ts": "timestamp[ms]"}, time="ts")
+    with pytest.raises(
+        pk.SchemaMismatchError, match="cast one in its table, or where its stream is declared"
+    ):
+        declared().union(other)

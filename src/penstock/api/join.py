@@ -12,6 +12,7 @@ import pyarrow as pa
 from penstock.api.bind import predicate
 from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr
+from penstock.api.literals import literal
 from penstock.api.rows import projected
 from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
@@ -148,6 +149,7 @@ def _one_of(given: object, known: Sequence[str], what: str) -> None:
 def _require_suffix(suffix: object) -> None:
     if not isinstance(suffix, str) or not suffix:
         raise ExpressionTypeError(f"suffix is {suffix!r}; it is a string that is not empty, such as '_right'")
+    literal(suffix)  # refuses half a character
 
 
 def _names_of_keys(on: object, left_on: object, right_on: object) -> tuple[object, object]:

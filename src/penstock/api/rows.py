@@ -110,8 +110,11 @@ def united(plans: Sequence[Plan]) -> Plan:
     """Put the rows of several plans together."""
     first, *others = plans
     for other in others:
-        _require_alike(schema_of(first), schema_of(other))
+        here, there = schema_of(first), schema_of(other)
+        _require_same_columns(here, there)
+        # Times before other types: a time column is not cast in a query, but where its data comes from.
         _require_one_time(time_of(first), time_of(other))
+        _require_same_types(here, there)
     _require_one_sequence(plans)
     return Union(tuple(plans)) if others else first
 
@@ -138,17 +141,21 @@ def _require_one_sequence(plans: Sequence[Plan]) -> None:
         )
 
 
-def _require_alike(first: pa.Schema, other: pa.Schema) -> None:
-    here, there = ({field.name: field.type for field in schema} for schema in (first, other))
-    for name in [*here, *there]:
-        if name not in here or name not in there:
+def _require_same_columns(first: pa.Schema, other: pa.Schema) -> None:
+    for name in [*first.names, *other.names]:
+        if name not in first.names or name not in other.names:
             raise SchemaMismatchError(
                 f"union needs the same columns on all sides, but {name!r} is missing from one; "
                 "add it there with with_columns, or drop it here"
             )
-        if here[name] != there[name]:
+
+
+def _require_same_types(first: pa.Schema, other: pa.Schema) -> None:
+    for name in first.names:
+        here, there = (schema.field(name).type for schema in (first, other))
+        if here != there:
             raise SchemaMismatchError(
-                f"union needs the same types on all sides, but {name!r} is {here[name]} and {there[name]}; cast one"
+                f"union needs the same types on all sides, but {name!r} is {here} and {there}; cast one"
             )
 
 
