@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -28,37 +28,47 @@ WORD = 8  # bytes
 HAS_THREADS = os.name == "posix"
 
 # A list of shares: where they are counted, how many there are, the first row, the one behind the last, how many rows each has.
-_LIST = "{ ptr, i64, i64, i64, i64 }"
-# What a thread is given: a kernel, its frame, where in the frame the limits of a share go, how many shares it may take, the lists (which it
-# goes through from the one numbered `first` on, all around), a word of all threads that is set when one of them needs help: the others then end
-# with the share they are at, since it is by Python that one is helped and that all go on; and how far it came: rows, and if the kernel
-# stopped within a share (else -1) at which row, and where the share ends.
-_MEMBER = "{ ptr, ptr, ptr, ptr, i64, ptr, i64, i64, ptr, i64, i64, i64 }"
-_TOLD = 9
+_LIST = {"counter": "ptr", "many": "i64", "begin": "i64", "end": "i64", "size": "i64"}
+# What a thread is given, and where it tells how far it came.
+_MEMBER = {
+    "kernel": "ptr",
+    "frame": "ptr",
+    # Where in the frame the limits of a share go.
+    "lo.place": "ptr",
+    "hi.place": "ptr",
+    # How many shares it may take; the lists, which it goes through from its own on, all around.
+    "most": "i64",
+    "lists": "ptr",
+    "count": "i64",
+    "own": "i64",
+    # A word of all threads, which is set when one of them needs help: the others then end with the share they are at, since it is by
+    # Python that one is helped, and that all go on.
+    "help": "ptr",
+    # Rows that it took; if the kernel stopped within a share (else -1) at which row, and where the share ends.
+    "rows": "i64",
+    "stopped": "i64",
+    "ended": "i64",
+}
+_TOLD = 3  # words at the end of a member
 
 
-def _field(place: int, kind: str, name: str) -> str:
-    """Load a field of a member."""
-    return f"""
-  %{name}.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 {place}
-  %{name} = load {kind}, ptr %{name}.at"""
+def _struct(fields: Mapping[str, str]) -> str:
+    return f"{{ {', '.join(fields.values())} }}"
 
 
-def _part(place: int, kind: str, name: str) -> str:
-    """Load a field of the list at hand."""
-    return f"""
-  %{name}.at = getelementptr {_LIST}, ptr %list, i64 0, i32 {place}
-  %{name} = load {kind}, ptr %{name}.at"""
+def _fields(fields: Mapping[str, str], base: str) -> str:
+    """Find the fields of a struct, as `%name.at`, and load them, as `%name`."""
+    return "\n".join(
+        f"  %{name}.at = getelementptr {_struct(fields)}, ptr {base}, i64 0, i32 {place}\n"
+        f"  %{name} = load {kind}, ptr %{name}.at"
+        for place, (name, kind) in enumerate(fields.items())
+    )
 
 
 _WORK = f"""
 define internal ptr @work(ptr %member) {{
-enter:{_field(0, "ptr", "kernel")}{_field(1, "ptr", "frame")}{_field(2, "ptr", "lo.place")}{_field(3, "ptr", "hi.place")}
-{_field(4, "i64", "most")}{_field(5, "ptr", "lists")}{_field(6, "i64", "count")}{_field(7, "i64", "first")}
-{_field(8, "ptr", "help")}
-  %rows.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 9
-  %stopped.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 10
-  %ended.at = getelementptr {_MEMBER}, ptr %member, i64 0, i32 11
+enter:
+{_fields(_MEMBER, "%member")}
   br label %next
 
 next:
@@ -68,10 +78,10 @@ next:
   br i1 %more.lists, label %begin.list, label %leave
 
 begin.list:
-  %on = add i64 %first, %nth
+  %on = add i64 %own, %nth
   %number = urem i64 %on, %count
-  %list = getelementptr {_LIST}, ptr %lists, i64 %number{_part(0, "ptr", "counter")}{_part(1, "i64", "many")}
-{_part(2, "i64", "begin")}{_part(3, "i64", "end")}{_part(4, "i64", "size")}
+  %list = getelementptr {_struct(_LIST)}, ptr %lists, i64 %number
+{_fields(_LIST, "%list")}
   br label %ask
 
 ask:
@@ -140,7 +150,7 @@ start:
 one:
   %thread = getelementptr {{ i64, i64 }}, ptr %threads, i64 %i
   %there = getelementptr {{ i64, i64 }}, ptr %threads, i64 %i, i32 1
-  %member = getelementptr {_MEMBER}, ptr %members, i64 %i
+  %member = getelementptr {_struct(_MEMBER)}, ptr %members, i64 %i
   %failed = call i32 @pthread_create(ptr %thread, ptr null, ptr @work, ptr %member)
   %made = icmp eq i32 %failed, 0
   %word = zext i1 %made to i64
@@ -218,7 +228,7 @@ class Rounds:
         members = _words([(kernel, *each, *given, nth, *told) for nth, each in enumerate(places)])
         call(_address(members), len(frames), _address(threads))
         return [
-            Went(rows, None if stop < 0 else (stop, end)) for rows, stop, end in members[:, _TOLD:].tolist()
+            Went(rows, None if stop < 0 else (stop, end)) for rows, stop, end in members[:, -_TOLD:].tolist()
         ]
 
     def _made(self) -> Callable[..., int]:
