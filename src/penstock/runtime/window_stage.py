@@ -196,9 +196,8 @@ class WindowStage:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
         panes = self._expected_panes(flows) if rows else 2
-        for place, worker in enumerate(self.workers):
-            # Others see a stretch of time; what they hold comes into the table of the first in the end.
-            worker.expected, worker.expected_panes = rows, panes if place == 0 else panes // threads + 2
+        for worker in self.workers:
+            worker.expected, worker.expected_panes = rows, panes
         columns = self._agree_on_keys(flows[0].batch) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1

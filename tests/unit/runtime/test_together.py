@@ -1,0 +1,109 @@
+"""Native threads fold the parts of a batch: the same answer as one thread that interprets, also where kernels need help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as pk
+from penstock.codegen.tiers import TieredKernel
+from penstock.loop.shares import Shares, Went
+
+SEEN: list[list[Went]] = []
+PLAIN = pk.Engine(threads=1, backend="interpret")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def from_the_first_call() -> Iterator[None]:
+    """Let kernels go together though better code may come: queries of tests are over before that."""
+
+    def together(
+        self: TieredKernel, several: Sequence[Mapping[str, Any]], shares: Sequence[Shares]
+    ) -> list[Went] | None:
+        found = self._current.together(several, shares)
+        SEEN.append(found or [])
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TieredKernel, "together", together)
+        yield
+
+
+def engine(threads: int) -> pk.Engine:
+    return pk.Engine(threads=threads, task_bytes=256)
+
+
+def rows(times: Sequence[int], keys: Sequence[int | None], values: Sequence[int | None]) -> pa.Table:
+    many = min(map(len, (times, keys, values)))
+    return pa.table(
+        {
+            "t": pa.array(times[:many], pa.timestamp("us")),
+            "k": pa.array(keys[:many], pa.int64()),
+            "v": pa.array(values[:many], pa.int64()),
+        }
+    )
+
+
+def query(table: pa.Table, every: str = "10s") -> Any:
+    events = pk.from_arrow(table, time="t", name="e")
+    windows = events.filter(pk.col("v") != 3).window("10s", every=every, by="k")
+    return windows.agg(n=pk.count(), total=pk.sum("v"), high=pk.max("v"), mid=pk.mean("v"))
+
+
+def answer(made: Any, engine: pk.Engine) -> tuple[pa.Table | None, tuple[int, ...]]:
+    """Give rows in order, or None where a sum does not fit, and what became of all rows."""
+    metrics = pk.Metrics()
+    try:
+        found = made.collect(engine=engine, metrics=metrics)
+    except pk.OverflowError:
+        return None, ()
+    order = [("window_start", "ascending"), ("k", "ascending")]
+    return found.sort_by(order), (metrics.read, metrics.accepted, metrics.filtered)
+
+
+def same(made: Any, threads: int) -> list[Went]:
+    """Compare, and give what threads said of how far they came."""
+    SEEN.clear()
+    assert answer(made, engine(threads)) == answer(made, PLAIN)
+    return [went for each in SEEN for went in each]
+
+
+SECOND = 1_000_000
+LARGE = 1 << 62
+
+
+@settings(max_examples=30)  # each is interpreted too
+@given(
+    times=st.lists(st.integers(-40 * SECOND, 60 * SECOND), min_size=1, max_size=120),
+    keys=st.lists(st.one_of(st.none(), st.integers(0, 9), st.integers(-(1 << 40), 1 << 40)), min_size=120),
+    values=st.lists(st.one_of(st.none(), st.integers(0, 9), st.just(-LARGE)), min_size=120),
+    threads=st.integers(2, 5),
+    every=st.sampled_from(["10s", "3s"]),
+)
+def test_any_rows(
+    times: list[int], keys: list[int | None], values: list[int | None], threads: int, every: str
+) -> None:
+    same(query(rows(times, keys, values), every), threads)
+
+
+def test_rows_in_order_are_folded_by_all_threads_alone() -> None:
+    many = 1_200
+    table = rows([row * 33_000 for row in range(many)], [row % 7 for row in range(many)], list(range(many)))
+    found = same(query(table), 3)
+    assert len(found) == 3
+    assert sum(went.rows for went in found) == many
+    assert all(went.stop is None for went in found)
+
+
+def test_who_stops_is_helped_and_others_do_not_go_on_for_ever() -> None:
+    many = 1_200
+    keys = [row // 4 * 1_000 for row in range(many)]
+    values = [LARGE if row % 4 < 2 else -LARGE for row in range(many)]
+    found = same(query(rows([row * 33_000 for row in range(many)], keys, values)), 3)
+    assert any(went.stop is not None for went in found)
+    assert sum(went.rows for went in found) < many
