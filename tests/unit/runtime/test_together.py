@@ -77,7 +77,7 @@ SECOND = 1_000_000
 LARGE = 1 << 62
 
 
-@settings(max_examples=30)  # each is interpreted too
+@settings(max_examples=15)  # each is interpreted too
 @given(
     times=st.lists(st.integers(-40 * SECOND, 60 * SECOND), min_size=1, max_size=120),
     keys=st.lists(st.one_of(st.none(), st.integers(0, 9), st.integers(-(1 << 40), 1 << 40)), min_size=120),
