@@ -139,7 +139,7 @@ def test_a_worker_finds_the_memory_again_that_it_has_freed(spark: Any) -> None:
         for _ in range(3):
             use()
             faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-        told = [name for name, value in ALLOCATORS.items() if os.environ.get(name) == value]
+        told = [name for name, value in ALLOCATORS.items() if os.environ[name].endswith(value)]
         for _ in batches:
             yield pa.record_batch({"faults": [faults[-1] - faults[-2]], "told": [told]})
 
@@ -201,10 +201,3 @@ def test_what_spark_needs_is_checked_first(
 def test_settings_can_be_overridden() -> None:
     assert session.safe_settings(memory="2g", ui=True)["spark.ui.enabled"] == "true"
     assert session.safe_settings(memory="2g")["spark.driver.memory"] == "2g"
-
-
-def test_who_has_told_an_allocator_what_to_do_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MIMALLOC_PURGE_DELAY", "0")
-    settings = session.safe_settings()
-    assert settings["spark.executorEnv.MIMALLOC_PURGE_DELAY"] == "0"
-    assert settings["spark.executorEnv.MALLOC_TRIM_THRESHOLD_"] == str(session.KEPT_BYTES)

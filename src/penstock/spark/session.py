@@ -36,6 +36,7 @@ ALLOCATORS = {
     "MALLOC_TRIM_THRESHOLD_": f"{KEPT_BYTES}",
     "MALLOC_MMAP_THRESHOLD_": f"{32 << 20}",  # the most there is
     "MIMALLOC_PURGE_DELAY": f"{KEPT_MS}",
+    # Polars puts its own before this, and writes both into the environment.
     "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEPT_MS},muzzy_decay_ms:{KEPT_MS}",
 }
 # What tasks give to a driver in the same process need not go through Spark's store of blocks, and the network, on its way.
@@ -137,7 +138,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.pyspark.driver.python": sys.executable,
         "spark.executorEnv.PYTHONPATH": workers_path(),
         "spark.python.daemon.module": DAEMON,
-        **{f"spark.executorEnv.{name}": os.environ.get(name, value) for name, value in ALLOCATORS.items()},
+        **{f"spark.executorEnv.{name}": value for name, value in ALLOCATORS.items()},
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
         # Spark's own list misses these (the log of settings would show them).
