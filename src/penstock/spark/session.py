@@ -132,7 +132,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
-        # A driver that is killed while it writes down its first offsets leaves a file without a name, and Spark would never start there again.
+        # A driver that is killed while it writes down its first offsets leaves a temporary file, and Spark would never start there again (decision 87).
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,

@@ -73,6 +73,22 @@ def test_a_query_starts_though_its_driver_was_killed_while_it_wrote_its_first_of
     )
 
 
+def test_states_of_an_earlier_life_are_not_gone_on_from(spark: Any, tmp_path: Path) -> None:
+    """Somebody has deleted a part of a checkpoint: the query begins anew, whatever lies in `state`."""
+    before, after = Feed(tmp_path / "before"), Feed(tmp_path / "after")
+    for feed in (before, after):
+        feed.folder.mkdir()
+        feed.put(0, TABLE)
+    assert before.run(spark, "sliding", True).exception() is None
+    for name in ("offsets", "commits"):
+        shutil.rmtree(before.checkpoint / name)
+    shutil.copytree(before.checkpoint, after.checkpoint)
+    after.put(1, LAST)
+    assert after.run(spark, "sliding", True).exception() is None
+    want = declared("1s")["sliding"].collect(TABLE)
+    assert_same(want, after.result(want.schema), "sliding, beside states of an earlier life")
+
+
 @pytest.mark.campaign  # a query starts for every batch, more than a minute
 @pytest.mark.parametrize(("name", "scanned"), [("sliding", True), ("sessions", False)])
 def test_each_batch_may_come_again_because_its_commit_is_gone(
