@@ -13,6 +13,7 @@ from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
+from penstock.api.later import collector
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
@@ -108,9 +109,9 @@ class Stream(JoinVerbs):
 
     def compiled(self) -> Compiled:
         """Compile the query, once: a second run finds its kernels ready."""
-        from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when a query runs
-
         if self._compiled is None:
+            from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when a query runs
+
             self._compiled = compile_plan(self.plan)
         return self._compiled
 
@@ -278,9 +279,7 @@ class Stream(JoinVerbs):
 
         The sole stream's data, or a mapping of names to data, may also come first.
         """
-        from penstock.api.execute import collect  # noqa: PLC0415 - the compiler loads when a query runs
-
-        table, self._metrics = collect(self, data, bindings, engine, metrics)
+        table, self._metrics = collector()(self, data, bindings, engine, metrics)
         return table
 
     def run(

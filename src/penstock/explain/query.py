@@ -31,6 +31,7 @@ from penstock.programs.rows import CompiledRows
 from penstock.programs.windows import CompiledWindow
 from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
+from penstock.types.arrow import width_of
 from penstock.types.time import length_of, told_length
 
 if TYPE_CHECKING:
@@ -270,7 +271,7 @@ def _saved_cell(window: Window) -> int:
     """The number of a pane, keys as values, and states under no assumption: sums of 128 bits, flags of nulls."""
     general = frozenset(window.source.schema.names)
     states = [state.type for each in window.monoids(general, wide=True) for state in each.states]
-    keys = [_width(type_of(key.expr, window.source.schema)) for key in window.body.keys]
+    keys = [width_of(type_of(key.expr, window.source.schema)) for key in window.body.keys]
     return 8 + sum(map(_bytes, states)) + sum(8 if width is None else width for width in keys)
 
 
@@ -293,17 +294,9 @@ def _lane_reasons(this: ir.Object, source: ir.Object, algorithms: Sequence[str])
 
 def _row_bytes(schema: pa.Schema) -> str:
     """Add up the columns, and what else a row waits with."""
-    widths = [_width(each.type) for each in schema]
+    widths = [width_of(each.type) for each in schema]
     fixed = sum(width for width in widths if width is not None) + WAITING_BYTES
     return f"{fixed} bytes" if None not in widths else f"{fixed} bytes and its texts"
-
-
-def _width(dtype: pa.DataType) -> int | None:
-    try:
-        bits: int = dtype.bit_width
-    except ValueError:  # texts and lists have no width
-        return None
-    return -(-bits // 8)
 
 
 def _keys(window: Window) -> str:

@@ -21,6 +21,7 @@ from penstock.runtime.programs import (
     Variant,
 )
 from penstock.runtime.table import StateSpec
+from penstock.types.arrow import width_of
 
 
 class CompiledWindow:
@@ -39,6 +40,7 @@ class CompiledWindow:
         self.result = tuple(self._result(each) for each in window.body.fields)
         self.prepare = preparation(window.host, window.source.schema, window.uses)
         self.columns = self._columns()
+        self.row_bytes = self._row_bytes()
         self._null_keys: dict[frozenset[str], bool] = {}
         self._layouts: dict[tuple[frozenset[str], bool], tuple[StateSpec, ...]] = {}
         self._sources: dict[tuple[frozenset[str], frozenset[str]], list[int]] = {}
@@ -69,6 +71,11 @@ class CompiledWindow:
             exprs += [*each.args, *_given(each.where)]
         used = {name for expr in exprs for name in ex.columns_of(expr)}
         return tuple(name for name in window.schema.names if name in used and not self._is_implied(name))
+
+    def _row_bytes(self) -> int | None:
+        """How many bytes of a row kernels read, if each has as many."""
+        widths = [width_of(self._window.schema.field(name).type) for name in self.columns]
+        return None if None in widths else max(sum(filter(None, widths)), 1)
 
     def _is_implied(self, name: str) -> bool:
         return self.time.period is not None and name == self.time.column

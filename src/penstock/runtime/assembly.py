@@ -118,13 +118,22 @@ class Frames:
     first: np.ndarray
     cuts: np.ndarray
     last: np.ndarray
+    ascending: bool = True  # so are the numbers, but for those of one key after another's
 
     def __len__(self) -> int:
         return len(self.numbers)
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the largest number."""
+        if self.ascending:
+            return int(self.numbers[0]), int(self.numbers[-1])
+        return int(self.numbers.min()), int(self.numbers.max())
+
     @cached_property
     def overlapping(self) -> bool:
-        return bool((self.last - self.first > 1).any())
+        """Whether a window has several panes."""
+        return self.cuts is not self.last and bool((self.last - self.first > 1).any())
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
@@ -132,12 +141,14 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
     order = panes.argsort(kind="stable")
     panes = panes[order]
     if windows.span == windows.step == 1:  # each pane is a window
-        (chosen,) = ((panes > after) & (panes <= upto)).nonzero()
+        some = after > NEVER or upto < FOREVER
+        chosen = ((panes > after) & (panes <= upto)).nonzero()[0] if some else np.arange(len(panes))
         ends = chosen + 1
         return Frames(panes[chosen], order, chosen, ends, ends)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
-    return Frames(numbers, order, *(np.searchsorted(panes, bound) for bound in windows.bounds(numbers)))
+    first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
+    return Frames(numbers, order, first, cuts, last)
 
 
 def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
@@ -149,14 +160,17 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
     low, high = windows.holding(panes, after, upto)
     if windows.span == 1:  # each pair is a window of its own, whatever its key
         chosen = np.flatnonzero(low <= high)
-        return Frames(low[chosen], order, chosen, chosen + 1, chosen + 1)
+        ends = chosen + 1
+        return Frames(low[chosen], order, chosen, ends, ends)
     first, numbers = _first_held(low, high, lane)
     known = np.unique(panes)
     rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
     _, cut, end = (
         lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
     )
-    return Frames(numbers, order, first, np.searchsorted(rank, cut), np.searchsorted(rank, end))
+    return Frames(
+        numbers, order, first, np.searchsorted(rank, cut), np.searchsorted(rank, end), ascending=False
+    )
 
 
 def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
@@ -195,12 +209,10 @@ def emit(
         yield from _Emission(worker, windows, frames).batches(threads)
 
 
-def _check_bounds(grid: Grid, numbers: np.ndarray, dtype: pa.DataType) -> None:
-    """Refuse windows whose bounds the time column's type cannot hold."""
-    least = grid.offset + int(np.minimum.reduce(numbers)) * grid.every
-    most = grid.offset + int(np.maximum.reduce(numbers)) * grid.every + grid.size
+def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:
+    """Refuse windows, by their least and largest number, whose bounds the time column's type cannot hold."""
     low, high = _limits(stored_type(dtype))
-    if least < low or most > high:
+    if grid.offset + least * grid.every < low or grid.offset + most * grid.every + grid.size > high:
         raise OverflowError(
             f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
         )
@@ -219,7 +231,7 @@ class _Emission:
         assert worker.table is not None
         self.worker, self.table, self.program = worker, worker.table, worker.program
         self.frames, self.span = frames, windows.span
-        _check_bounds(windows.grid, frames.numbers, self.program.time.type)
+        _check_bounds(windows.grid, *frames.limits, self.program.time.type)
         starts = windows.grid.offset + frames.numbers * windows.grid.every
         self.kernel: OutputCall = self.program.emit(worker.variant, frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)

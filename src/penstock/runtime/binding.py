@@ -18,8 +18,10 @@ class BatchArguments:
     """The arguments a batch gives to kernels; what is derived (codes, bitmaps) is derived once."""
 
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
-        self._batch = batch
+        self.batch = batch
         self._interners = interners
+        self._columns: dict[str, pa.Array] = {}
+        self._values: dict[str, np.ndarray] = {}
         self._codes: dict[str, np.ndarray] = {}
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
@@ -34,10 +36,10 @@ class BatchArguments:
 
     def _fill(self, binding: Binding) -> object:
         column, text = binding.column, binding.text
-        array = self._batch.column(column)
+        if binding.role == "values":
+            return self.values(column)
+        array = self.column(column)
         match binding.role:
-            case "values":
-                return values_view(array)
             case "bits":
                 return _bytes(array.buffers()[1])
             case "validity":
@@ -69,7 +71,20 @@ class BatchArguments:
     def codes(self, column: str) -> np.ndarray:
         found = self._codes.get(column)
         if found is None:
-            found = self._codes[column] = self._interners[column].encode(self._batch.column(column))
+            found = self._codes[column] = self._interners[column].encode(self.column(column))
+        return found
+
+    def column(self, name: str) -> pa.Array:
+        found = self._columns.get(name)
+        if found is None:
+            found = self._columns[name] = self.batch.column(name)
+        return found
+
+    def values(self, name: str) -> np.ndarray:
+        """A view of the values of a fixed-width column."""
+        found = self._values.get(name)
+        if found is None:
+            found = self._values[name] = values_view(self.column(name))
         return found
 
 

@@ -41,11 +41,11 @@ class DenseKeys:
 
     bases: tuple[int, ...]
     sizes: tuple[int, ...]
+    columns: int = field(init=False)
     kind = "dense"
 
-    @property
-    def columns(self) -> int:
-        return math.prod(self.sizes)
+    def __post_init__(self) -> None:
+        self.columns = math.prod(self.sizes)
 
     def arguments(self) -> dict[str, object]:
         return {

@@ -117,6 +117,7 @@ class WindowProgram(Protocol):
     strict: bool
     keys: tuple[Key, ...]
     columns: tuple[str, ...]
+    row_bytes: int | None
     interned: frozenset[str]
     texts: Texts
     schema: pa.Schema

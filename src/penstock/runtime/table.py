@@ -91,7 +91,7 @@ class PaneTable:
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
-        self.specs = tuple(specs)
+        self._hold(specs)
         self.keys = keys
         self.capacity = slots
         self.panes = np.zeros(slots, np.int64)
@@ -115,10 +115,6 @@ class PaneTable:
     def occupancy(self) -> float:
         """The share of cells in use that hold anything."""
         return float(np.count_nonzero(self.present())) / max(self.slots * self.keys.columns, 1)
-
-    @property
-    def wide(self) -> bool:
-        return not any(each.guarded for each in self.specs)
 
     def arguments(self) -> dict[str, object]:
         """Everything kernels need to know of the table."""
@@ -160,14 +156,18 @@ class PaneTable:
             if spec.guarded:
                 low = self.states[place]
                 self.states[place] = np.stack([low, low >> 63], axis=1).ravel()
-        self.specs = tuple(StateSpec(I128, 0) if each.guarded else each for each in self.specs)
+        self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
 
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
         """Hold other states: the i-th new one continues old one `sources[i]`."""
         self.states = [
             continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)
         ]
+        self._hold(specs)
+
+    def _hold(self, specs: Sequence[StateSpec]) -> None:
         self.specs = tuple(specs)
+        self.wide = not any(each.guarded for each in specs)  # no sum can become too large
 
     def append(self, other: PaneTable, slots: np.ndarray) -> None:
         """Copy rows from a table with the same columns, of panes that we do not have."""

@@ -13,7 +13,7 @@ from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.loop.shares import Shares
 from penstock.runtime.assembly import Windows, emit
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.buffers import flags, indices, ticks_of, values_view
+from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
@@ -178,9 +178,9 @@ class WindowStage:
                 begin, upto = int(row), int(complete[row])
         yield _part(flow, begin, flow.batch.num_rows), upto
 
-    def _assume_nulls(self, flows: list[Flow]) -> None:
+    def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
-        seen = {name for flow in flows for name in self.program.columns if flow.batch.column(name).null_count}
+        seen = {name for each in given for name in self.program.columns if each.column(name).null_count}
         self.seen_null |= seen
         nullable = self.workers[0].nullable | seen
         if nullable != self.workers[0].nullable:
@@ -189,20 +189,21 @@ class WindowStage:
 
     def _fold(self, flows: list[Flow]) -> None:
         flows = [Flow(self.program.prepare(flow.batch), None, flow.first_row) for flow in flows]
-        self._assume_nulls(flows)
+        given = [BatchArguments(flow.batch, {}) for flow in flows]
+        self._assume_nulls(given)
         rows = sum(flow.batch.num_rows for flow in flows)
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
             self.workers.append(Worker(self.program, first.nullable, first.adaptive))
-        panes = self._expected_panes(flows) if rows else 2
+        panes = self._expected_panes(given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
-        columns = self._agree_on_keys(flows[0].batch) if threads > 1 else 0
+        columns = self._agree_on_keys(given[0]) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1
         parts = -(-threads // max(len(flows), 1))
-        tasks = [task for flow in flows for task in self._cut(flow, parts)]
+        tasks = [task for flow, own in zip(flows, given, strict=True) for task in self._cut(flow, own, parts)]
         workers = self.workers[:threads]
         if len(flows) == 1:
             fold_together(workers, tasks)
@@ -211,7 +212,7 @@ class WindowStage:
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
         self._count()
 
-    def _agree_on_keys(self, batch: pa.RecordBatch) -> int:
+    def _agree_on_keys(self, given: BatchArguments) -> int:
         """Let all workers start with the same columns, and tell how many (0 if that is not known).
 
         Tables with the same columns merge without looking keys up.
@@ -219,21 +220,20 @@ class WindowStage:
         first = self.workers[0]
         if first.table is not None or self.program.interned:
             return first.table.keys.columns if first.table is not None else 0
-        keys = first.first_keys(batch, BatchArguments(batch, {}))
+        keys = first.first_keys(given)
         if not isinstance(keys, DenseKeys):
             return 0
         for worker in self.workers:
             worker.likely_keys = keys
         return keys.columns
 
-    def _expected_panes(self, flows: list[Flow]) -> int:
+    def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
         """Guess how many panes rows have from the first and the last; room not needed is never touched."""
         time, width = self.program.time, self.program.grid.every // self.windows.step
-        first, last = flows[0].batch, flows[-1].batch
         if time.period is not None:
-            span = sum(flow.batch.num_rows for flow in flows) * time.period
-        elif first.num_rows and last.num_rows:
-            begin, end = values_view(first.column(time.column))[0], values_view(last.column(time.column))[-1]
+            span = rows * time.period
+        elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
+            begin, end = given[0].values(time.column)[0], given[-1].values(time.column)[-1]
             span = abs(int(end) - int(begin))
         else:
             return 2
@@ -248,17 +248,17 @@ class WindowStage:
         """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, flow: Flow, parts: int) -> Iterable[Task]:
+    def _cut(self, flow: Flow, given: BatchArguments, parts: int) -> Iterable[Task]:
         """Cut into tasks: some parts of one batch, or batches of their own, of which each worker numbers the texts."""
-        batch, rows = flow.batch, flow.batch.num_rows
-        row_bytes = max(batch.nbytes // max(rows, 1), 1)
+        rows = flow.batch.num_rows
+        row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
         if self.program.interned or rows > MOST_ROWS:
             for begin, end in self.engine.slices(rows, row_bytes):
                 yield Task(_part(flow, begin, end), Shares(0, end - begin, end - begin))
             return
-        arguments, size = BatchArguments(batch, {}), self.engine.task_rows(row_bytes)
+        size = self.engine.task_rows(row_bytes)
         for begin, end in pairwise(rows * part // parts for part in range(parts + 1)):
-            yield Task(flow, Shares(begin, end, size), arguments)
+            yield Task(flow, Shares(begin, end, size), given)
 
     def _count(self) -> None:
         for worker in self.workers:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import (
@@ -77,9 +76,9 @@ class Worker:
         if self.table is not None and self.table.head[ERRORS]:
             raise OverflowError(OVERFLOW)
 
-    def _begin(self, batch: pa.RecordBatch, arguments: BatchArguments) -> PaneTable:
+    def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
-        keys = self.likely_keys or self.first_keys(batch, arguments)
+        keys = self.likely_keys or self.first_keys(arguments)
         return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
 
     def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
@@ -89,16 +88,16 @@ class Worker:
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
-        self._make_room(task.flow.batch, arguments)
+        self._make_room(arguments)
         while done < end:
             call, given = self.kernel(arguments, task)
             done = call({**given, "lo": done, "hi": end})
-            self._make_room(task.flow.batch, arguments)
+            self._make_room(arguments)
 
     def kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, dict[str, object]]:
         """The kernel for what is known by now, and all that it is given but the limits of rows."""
         if self.table is None:
-            self.table = self._begin(task.flow.batch, arguments)
+            self.table = self._begin(arguments)
         kernel = self.program.fold(self.variant)
         given = arguments.fill(kernel.bindings)
         rest = {"first_row": task.flow.first_row, "positions": self._positions}
@@ -109,7 +108,7 @@ class Worker:
         assert self.table is not None
         return Variant(self.table.keys.kind, self.nullable, self.table.wide)
 
-    def _make_room(self, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
+    def _make_room(self, arguments: BatchArguments) -> None:
         table = self.table
         assert table is not None
         match int(table.head[STATUS]):
@@ -123,7 +122,7 @@ class Worker:
             case status if status == NEED_WIDE:
                 table.widen()
             case status if status == NEED_KEYS:
-                self._more_keys(table, batch, arguments)
+                self._more_keys(table, arguments)
 
     def assume_nulls(self, nullable: frozenset[str]) -> None:
         """Continue under another assumption about which columns hold nulls."""
@@ -144,19 +143,19 @@ class Worker:
         """A key table without keys."""
         return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), self._hashes_nulls())
 
-    def first_keys(self, batch: pa.RecordBatch, arguments: BatchArguments) -> Keys:
+    def first_keys(self, arguments: BatchArguments) -> Keys:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
         if not self.program.keys:
             return NoKeys()
-        ranges = key_ranges(self.program.keys, batch, arguments, SAMPLE) if self.adaptive else None
+        ranges = key_ranges(self.program.keys, arguments, SAMPLE) if self.adaptive else None
         if ranges is not None:
             width = len(self.program.keys)
             dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
-            if dense_allowed(dense.columns, max(self.expected, batch.num_rows)):
+            if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
                 return dense
         return self.new_hash_keys()
 
-    def _more_keys(self, table: PaneTable, batch: pa.RecordBatch, arguments: BatchArguments) -> None:
+    def _more_keys(self, table: PaneTable, arguments: BatchArguments) -> None:
         if isinstance(table.keys, HashKeys):
             if self._too_empty(table):
                 self.use_sparse()
@@ -164,7 +163,7 @@ class Worker:
                 table.grow_keys()
             return
         assert isinstance(table.keys, DenseKeys)
-        ranges = key_ranges(self.program.keys, batch, arguments)
+        ranges = key_ranges(self.program.keys, arguments)
         assert ranges is not None
         self.cover(*ranges)
 
@@ -286,9 +285,11 @@ class Worker:
         """Whether both tables have the same key in the same column, without codes of an interner anywhere."""
         own, its = self.table, other.table
         assert own is not None and its is not None
-        codes = any(key.text for key in self.program.keys) or any(spec.text for spec in own.specs)
-        alike = isinstance(own.keys, NoKeys | DenseKeys) and own.keys == its.keys
-        return alike and own.wide == its.wide and not codes
+        if not isinstance(own.keys, NoKeys | DenseKeys) or own.keys != its.keys or own.wide != its.wide:
+            return False
+        if not self.program.interned:
+            return True
+        return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
 
     def translate(self, fragments: Fragments, other: Worker) -> None:
         """Rewrite text keys and states from the other's codes to ours."""

@@ -20,14 +20,22 @@ class InMemory:
 
     schema: pa.Schema
     parts: tuple[pa.RecordBatch, ...]
+    # The same columns are asked for again and again. Only views are kept: what had to be cast would take memory.
+    _views: dict[tuple[str, ...], list[pa.RecordBatch]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def rows(self) -> int:
         return sum(part.num_rows for part in self.parts)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        names = self.schema.names if columns is None else columns
-        return _conformed(iter(self.parts), self.schema, names)
+        names = tuple(self.schema.names if columns is None else columns)
+        if names not in self._views:
+            if not all(unchanged(part.schema, self.schema) for part in self.parts):
+                return _conformed(iter(self.parts), self.schema, names)
+            self._views[names] = [part.select(names) for part in self.parts]
+        return iter(self._views[names])
 
 
 @dataclass(frozen=True, slots=True)

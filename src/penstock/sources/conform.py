@@ -17,10 +17,14 @@ from penstock.types.arrow import finer, kind_of, plain_type, tick_unit, value_ty
 
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
+# Pairs of schemas that were compared, by their identities, which holding them keeps: runs over the same data ask again and again.
+_COMPARED: dict[tuple[int, int], tuple[pa.Schema, pa.Schema, bool]] = {}
+_MOST_COMPARED = 256
+
 
 def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
     """Refuse data that lacks a declared column or has it in another type."""
-    if actual.equals(declared) and len(set(actual.names)) == len(actual.names):
+    if actual is declared or (actual.equals(declared) and len(set(actual.names)) == len(actual.names)):
         return
     for field in declared:
         _check_column(actual, field, where)
@@ -67,7 +71,14 @@ def _coarser(source: pa.DataType, target: pa.DataType) -> bool:
 
 def unchanged(actual: pa.Schema, wanted: pa.Schema) -> bool:
     """Tell whether data can stay as it is, whatever it holds: dictionaries may hold nulls (`_no_null_entry`)."""
-    return bool(actual.equals(wanted)) and not any(map(pa.types.is_dictionary, wanted.types))
+    pair = id(actual), id(wanted)
+    found = _COMPARED.get(pair)
+    if found is None:
+        if len(_COMPARED) >= _MOST_COMPARED:
+            _COMPARED.clear()
+        same = bool(actual.equals(wanted)) and not any(map(pa.types.is_dictionary, wanted.types))
+        found = _COMPARED[pair] = actual, wanted, same
+    return found[2]
 
 
 def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], where: str) -> Conform:

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.sources.footers import legacy_times, open_parquet
-from penstock.types.arrow import kind_of
+from penstock.types.arrow import kind_of, width_of
 
 RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
 LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are read in parts
@@ -82,14 +82,7 @@ def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
 
 def row_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
     """About how many bytes a row of some columns takes."""
-    return max(sum(_width(schema.field(name).type) for name in columns), 1)
-
-
-def _width(dtype: pa.DataType) -> int:
-    try:
-        return max(int(dtype.bit_width) // 8, 1)
-    except ValueError:
-        return _TEXT
+    return max(sum(width_of(schema.field(name).type) or _TEXT for name in columns), 1)
 
 
 def decoder_for(rows: int | None, worth: int = WORTH) -> str:

@@ -246,6 +246,19 @@ def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
     return array if plain == dtype else array.view(dtype)
 
 
+def width_of(dtype: pa.DataType) -> int | None:
+    """How many bytes a value takes, a part of one counting as one; None where values differ: texts and lists.
+
+    >>> width_of(pa.int32()), width_of(pa.bool_()), width_of(pa.string())
+    (4, 1, None)
+    """
+    try:
+        bits: int = dtype.bit_width
+    except ValueError:
+        return None
+    return -(-bits // 8)
+
+
 def without_column(schema: pa.Schema, name: str) -> pa.Schema:
     """Leave a column out of a schema."""
     return pa.schema([each for each in schema if each.name != name])
