@@ -58,9 +58,10 @@ def _settled_rows(frame: Frame, pane: CurrentPane, n: Var) -> Chosen:
     if frame.spec.where is None:
         pane.check(n)
         return select_chunk(frame, n)
+    pane.reach(n)
     watch = pane.watch()
     chosen = select_chunk(frame, n, watch.row)
-    pane.settle(watch, n, chosen)
+    pane.decide(watch)
     return chosen
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from penstock.loop.nodes import BOOL, I64, Value, Var, const, minimum, select
 from penstock.lower.calendar import floor_div
 from penstock.lower.folding.frame import Frame
-from penstock.lower.folding.rows import Chosen
 
 STRETCH = 256  # rows whose times are looked at before the question is asked whether the pane has ended
 SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
@@ -21,6 +20,7 @@ class CurrentPane:
         k = frame.k
         self.number, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
         self.single = k.var("single", True, BOOL)
+        self.orderly = k.var("orderly", True, BOOL)
 
     def enter(self, time: Value) -> None:
         """Go to the pane that holds a time."""
@@ -51,12 +51,38 @@ class CurrentPane:
         left = (self.end - self.frame.time_at(self.frame.at) + (period - 1)).div(period)
         self.frame.k.set(n, minimum(n, left))
 
+    def reach(self, n: Var) -> None:
+        """Cut a chunk where its pane ends, if its rows are in order: a look at few of them tells.
+
+        Whether they are, `decide` finds out, and after a chunk whose rows were not, the next is not cut.
+        """
+        frame, k = self.frame, self.frame.k
+        with k.if_(self.orderly & (frame.time_at(frame.at + n - 1) >= self.end)):
+            inside, beyond = k.var("inside", 0), k.var("beyond", n - 1)
+            with k.while_(beyond - inside > 1):
+                middle = k.var("middle", (inside + beyond) >> 1)
+                before = k.var("before", frame.time_at(frame.at + middle) < self.end, BOOL)
+                k.set(inside, select(before, middle, inside))
+                k.set(beyond, select(before, beyond, middle))
+            k.set(self.orderly, beyond >= SHORTEST_RUN)
+            with k.if_(self.orderly):
+                k.set(n, beyond)
+
+    def decide(self, watch: Watch) -> None:
+        """Say whether all rows lie in the pane."""
+        k = self.frame.k
+        k.set(self.single, watch.all_inside)
+        k.set(self.orderly, self.single)
+
     def watch(self) -> Watch:
         k = self.frame.k
         return Watch(self, k.var("outside", 0), k.var("last", self.end - 1))
 
     def check(self, n: Var) -> None:
-        """Look at the times of the rows, a stretch at a time and not beyond the pane's end, then settle."""
+        """Look at the times of the rows, a stretch at a time and not beyond the pane's end.
+
+        The chunk is cut there, if that leaves enough rows.
+        """
         k = self.frame.k
         watch, seen = self.watch(), k.var("seen", 0)
         with k.while_((seen < n) & watch.all_inside):
@@ -65,22 +91,12 @@ class CurrentPane:
                 watch.row(r)
             with k.if_(watch.all_inside):
                 k.set(seen, upto)
-        self.settle(watch, n, seen=seen)
-
-    def settle(self, watch: Watch, n: Var, chosen: Chosen | None = None, seen: Value | None = None) -> None:
-        """Decide whether the chunk has one pane; cut it where its first pane ends, if that leaves enough rows.
-
-        `seen` rows are known to lie in the pane.
-        """
-        k = self.frame.k
         k.set(self.single, watch.all_inside)
         with k.if_(~self.single):
-            run = self._run(n, const(0, I64) if seen is None else seen)
+            run = self._run(n, seen)
             with k.if_(run >= SHORTEST_RUN):
                 k.set(n, run)
                 k.set(self.single, const(True, BOOL))
-                if chosen is not None:
-                    chosen.forget_beyond(run)
 
     def _run(self, n: Var, seen: Value) -> Var:
         """How many rows lie in the pane before the first that does not; `seen` ones do."""

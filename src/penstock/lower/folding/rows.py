@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from penstock.kernels.select import select_rows
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, maximum
+from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var
 from penstock.lower.folding.frame import CHUNK, Frame
 
 
@@ -22,15 +22,6 @@ class Chosen:
     def row(self, j: Value) -> Value:
         """The j-th of them, as a row of the batch."""
         return self.frame.at + j if self.rows is None else self.rows[j].to(I64)
-
-    def forget_beyond(self, run: Value) -> None:
-        """Drop the rows that a shortened chunk no longer holds."""
-        if self.rows is None:
-            return
-        k, count = self.frame.k, self.count
-        beyond = (count > 0) & (self.rows[maximum(count - 1, const(0, I64))].to(I64) >= self.frame.at + run)
-        with k.while_(beyond):
-            k.set(count, count - 1)
 
 
 def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None = None) -> Chosen:
