@@ -2,66 +2,72 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.select import select_rows
+from penstock.kernels.select import select_in_halves, select_rows
 from penstock.loop.abi import LANES, positions_table
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I32, I64, U8, Kernel
+from penstock.loop.nodes import I32, I64, U8, Kernel, Value, Var
 from tests.unit.kernels.running import run
 
-ROOM = 2048
+ROOM = 2048 + LANES
 
 
-@cache
-def selection() -> Kernel:
-    """List the rows whose flag is set, and count the rows looked at meanwhile."""
+def listing(halves: bool) -> Kernel:
+    """List the rows whose flag is set, of all rows or of each half by itself, and add up the rows looked at meanwhile."""
     k = KernelBuilder("selection")
     start, n = k.scalar("start"), k.scalar("n")
     flags, positions = k.buffer("flags", U8), k.buffer("positions", U8)
     out, seen = k.buffer("out", I32), k.buffer("seen", I64)
-    chosen = k.local("chosen", I32, ROOM + LANES)
-    count = select_rows(
-        k,
-        start,
-        n,
-        lambda r: flags[r].ne(0),
-        chosen,
-        positions,
-        lambda r: k.store(seen, 0, seen[0] + r),
-    )
-    with k.for_(0, count, "j") as j:
-        k.store(out, j, chosen[j])
+    chosen = k.local("chosen", I32, 2 * ROOM)
+
+    def passes(r: Value) -> Value:
+        return flags[r].ne(0)
+
+    def look(r: Value) -> None:
+        k.store(seen, 0, seen[0] + r)
+
+    if halves:
+        counts: tuple[Var, ...] = select_in_halves(k, start, n, passes, chosen, positions, look, ROOM)
+    else:
+        counts = (select_rows(k, start, n, passes, chosen, positions),)
+    count = k.var("listed", 0)
+    for place, each in enumerate(counts):
+        with k.for_(0, each, "j") as j:
+            k.store(out, count + j, chosen[j + place * ROOM])
+        k.set(count, count + each)
     k.ret(count)
     return k.build()
 
 
+KERNELS = {halves: listing(halves) for halves in (False, True)}
+
+
 def check(flags: list[int], start: int = 0) -> None:
-    memory = {
-        "start": start,
-        "n": len(flags),
-        "flags": np.array([*flags, 0], np.uint8),
-        "positions": positions_table(),
-        "out": np.zeros(len(flags) + 1, np.int32),
-        "seen": np.zeros(1, np.int64),
-    }
-    count, after = run(selection(), memory)
-    assert after["out"][:count].tolist() == [row for row, flag in enumerate(flags, start) if flag]
-    assert after["seen"][0] == sum(range(len(flags)))
+    for halves, kernel in KERNELS.items():
+        memory = {
+            "start": start,
+            "n": len(flags),
+            "flags": np.array([*flags, 0], np.uint8),
+            "positions": positions_table(),
+            "out": np.zeros(len(flags) + 1, np.int32),
+            "seen": np.zeros(1, np.int64),
+        }
+        count, after = run(kernel, memory)
+        assert after["out"][:count].tolist() == [row for row, flag in enumerate(flags, start) if flag]
+        assert after["seen"][0] == (sum(range(len(flags))) if halves else 0)
 
 
 def test_every_mask_of_eight_rows_gives_its_rows() -> None:
     check([(mask >> bit) & 1 for mask in range(256) for bit in range(8)])
 
 
-@pytest.mark.parametrize("length", [*range(18), 31, 32, 33])
+@pytest.mark.parametrize("length", [*range(18), 31, 32, 33, 127, 128, 129, 255, 256, 257, 511, 512, 513])
 @pytest.mark.parametrize("pattern", [[0], [1], [1, 0], [0, 0, 1]], ids=str)
-def test_lengths_around_a_multiple_of_eight_lose_no_row(length: int, pattern: list[int]) -> None:
+def test_lengths_around_multiples_of_eight_and_of_turns_lose_no_row(length: int, pattern: list[int]) -> None:
     check((pattern * length)[:length])
 
 

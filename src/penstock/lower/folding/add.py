@@ -44,15 +44,14 @@ class Addition:
         if not frame.spec.sparse:
             slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
             base = k.var("base", slot * frame.width)
-        with k.for_(0, self.chosen.count, "j") as j:
-            self._row(k.var("row", self.chosen.row(j)), j, base)
+        with self.chosen.each() as (row, j):
+            self._row(row, j, base)
 
     def _to_several_panes(self) -> None:
         """Look the pane up again only when a row leaves the last one's."""
         k = self.frame.k
         slot = k.var("slot", -1)
-        with k.for_(0, self.chosen.count, "j") as j:
-            row = k.var("row", self.chosen.row(j))
+        with self.chosen.each() as (row, j):
             time = k.var("time", self.frame.time_at(row))
             with k.if_(~self.pane.inside(time)):
                 self.pane.enter(time)

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.kernels.select import select_rows
+from penstock.kernels.select import select_in_halves, select_rows
 from penstock.loop.abi import LANES
-from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var
+from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
 from penstock.lower.folding.frame import CHUNK, Frame
+
+_HALF = CHUNK // 2 + LANES  # places in the list for the rows of half a chunk
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """`count` rows of the chunk: all of them, or those that are listed, by their numbers in the batch."""
+    """`count` rows of the chunk: all of them, or those that are listed, by their numbers in the batch.
+
+    Where halves of the chunk have lists of their own, so many are in the `first`.
+    """
 
     frame: Frame
     count: Var
     rows: Buffer | None = None
+    first: Var | None = None
 
-    def row(self, j: Value) -> Value:
-        """The j-th of them, as a row of the batch."""
-        return self.frame.at + j if self.rows is None else self.rows[j].to(I64)
+    @contextmanager
+    def each(self) -> Iterator[tuple[Value, Value]]:
+        """Go through them: the row of the batch, and how many were before it."""
+        k = self.frame.k
+        if self.first is None:
+            with k.for_(0, self.count, "j") as j:
+                yield k.var("row", self.frame.at + j if self.rows is None else self.rows[j].to(I64)), j
+            return
+        assert self.rows is not None
+        with k.for_(0, 2, "half") as half:
+            before = k.var("before", select(half.eq(0), const(0, I64), self.first))
+            listed = k.var("listed", select(half.eq(0), self.first, self.count - self.first))
+            begin = k.var("begin", half * _HALF)
+            with k.for_(0, listed, "i") as i:
+                yield k.var("row", self.rows[begin + i].to(I64)), before + i
 
 
 def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None = None) -> Chosen:
-    """Apply the filter to a chunk, doing something else to each row in the same loop."""
+    """Apply the filter to a chunk; where something else is done to each row meanwhile, to both halves side by side."""
     if frame.spec.where is None:
         return Chosen(frame, n)
     k = frame.k
-    rows = k.local("chosen", I32, CHUNK + LANES)
+    rows = k.local("chosen", I32, 2 * _HALF)
     positions = k.shared_buffer("positions", "", U8)
 
     def passes(r: Value) -> Value:
@@ -37,4 +56,7 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
         assert found is not None
         return found
 
-    return Chosen(frame, select_rows(k, frame.at, n, passes, rows, positions, meanwhile), rows)
+    if meanwhile is None:
+        return Chosen(frame, select_rows(k, frame.at, n, passes, rows, positions), rows)
+    first, second = select_in_halves(k, frame.at, n, passes, rows, positions, meanwhile, _HALF)
+    return Chosen(frame, k.var("count", first + second), rows, first)
