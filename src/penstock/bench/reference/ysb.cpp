@@ -14,6 +14,8 @@
 //   * AVX2 compare -> 8-bit mask -> table of set-bit positions, eight rows a step: 640;
 //   * the window check fused into that loop, so both columns stream in together: 735, which is
 //     28 bytes/row x 735 M = 20.6 GB/s, the memory's speed;
+//   * both halves of a block looked at side by side, so four streams come in together instead of two:
+//     a tenth less time on one thread, a fourteenth on two;
 //   * presence as a bitmap (1.2 KB, stays in L1) instead of a byte or a 16-byte pair: +5 to +10 %.
 #include <algorithm>
 #include <atomic>
@@ -33,7 +35,8 @@
 
 namespace {
 
-constexpr int64_t kBlock = 2048;       // rows per selection vector: 8 KB, a quarter of L1
+constexpr int64_t kHalf = 4096;        // rows per selection vector: 16 KB, of which a third is used
+constexpr int64_t kBlock = 2 * kHalf;
 constexpr int64_t kChunk = 1 << 16;    // rows a worker takes at a time
 constexpr int64_t kInCache = 1 << 15;  // tables above this many keys miss L2 and are prefetched
 constexpr size_t kHugePage = 2 << 20;
@@ -96,39 +99,62 @@ struct SetBits {
 };
 constexpr SetBits kSetBits;
 
-// Write the offsets of the rows that pass into `selected`; tell through `inside` whether all `rows`
-// timestamps lie in [start, end): a negative `ts - start` or `end - 1 - ts` leaves its sign in `out`.
-int select_rows(const int32_t *event_type, const int64_t *ts, int rows, int32_t wanted, int64_t start,
-                int64_t end, uint32_t *selected, bool *inside) {
-    int count = 0, row = 0;
-    int64_t out = 0;
+// Writes the offsets of the rows that pass into a selection vector, and notes whether all timestamps lie
+// in [start, end): a negative `ts - start` or `end - 1 - ts` leaves its sign in `out`.
+class Selection {
+   public:
+    Selection(int32_t wanted, int64_t start, int64_t end) : wanted_(wanted), start_(start), end_(end) {
 #if defined(__AVX2__)
-    const __m256i match = _mm256_set1_epi32(wanted), eight = _mm256_set1_epi32(8);
-    const __m256i first = _mm256_set1_epi64x(start), last = _mm256_set1_epi64x(end - 1);
-    __m256i base = _mm256_setzero_si256(), outside = _mm256_setzero_si256();
-    for (; row + 8 <= rows; row += 8) {
-        const __m256i types = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(event_type + row));
-        const unsigned mask = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(types, match)));
-        const __m256i bits = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(kSetBits.packed[mask]));
-        _mm256_storeu_si256(reinterpret_cast<__m256i *>(selected + count), _mm256_add_epi32(base, bits));
-        count += __builtin_popcount(mask);
-        base = _mm256_add_epi32(base, eight);
-        for (int half = 0; half < 8; half += 4) {
-            const __m256i time = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(ts + row + half));
-            outside = _mm256_or_si256(outside, _mm256_or_si256(_mm256_sub_epi64(time, first),
-                                                               _mm256_sub_epi64(last, time)));
-        }
-    }
-    if (_mm256_movemask_pd(_mm256_castsi256_pd(outside))) out = -1;
+        match_ = _mm256_set1_epi32(wanted);
+        first_ = _mm256_set1_epi64x(start), last_ = _mm256_set1_epi64x(end - 1);
 #endif
-    for (; row < rows; row++) {
-        selected[count] = row;
-        count += event_type[row] == wanted;
-        out |= (ts[row] - start) | (end - 1 - ts[row]);
     }
-    *inside = out >= 0;
-    return count;
-}
+
+    bool inside() const {
+#if defined(__AVX2__)
+        if (_mm256_movemask_pd(_mm256_castsi256_pd(outside_))) return false;
+#endif
+        return out_ >= 0;
+    }
+
+    // Look at `rows` rows of each of several stretches in turns of eight; count[s] rows of stretch s pass.
+    template <int Stretches>
+    void select(const Columns (&in)[Stretches], int rows, uint32_t *const (&selected)[Stretches],
+                int (&count)[Stretches]) {
+        int row = 0;
+#if defined(__AVX2__)
+        for (; row + 8 <= rows; row += 8)
+#pragma GCC unroll 2
+            for (int s = 0; s < Stretches; s++) count[s] += eight(in[s], row, selected[s] + count[s]);
+#endif
+        for (; row < rows; row++)
+            for (int s = 0; s < Stretches; s++) {
+                selected[s][count[s]] = row;
+                count[s] += in[s].event_type[row] == wanted_;
+                out_ |= (in[s].ts[row] - start_) | (end_ - 1 - in[s].ts[row]);
+            }
+    }
+
+   private:
+#if defined(__AVX2__)
+    int eight(const Columns &in, int row, uint32_t *selected) {
+        const __m256i types = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(in.event_type + row));
+        const unsigned mask = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(types, match_)));
+        const __m256i bits = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(kSetBits.packed[mask]));
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(selected), _mm256_add_epi32(_mm256_set1_epi32(row), bits));
+        for (int half = 0; half < 8; half += 4) {
+            const __m256i time = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(in.ts + row + half));
+            outside_ = _mm256_or_si256(outside_, _mm256_or_si256(_mm256_sub_epi64(time, first_),
+                                                                 _mm256_sub_epi64(last_, time)));
+        }
+        return __builtin_popcount(mask);
+    }
+
+    __m256i match_, first_, last_, outside_ = _mm256_setzero_si256();
+#endif
+    int32_t wanted_;
+    int64_t start_, end_, out_ = 0;
+};
 
 template <bool Prefetch>
 void add_rows(const Columns &in, const uint32_t *selected, int count, Pane &pane) {
@@ -158,24 +184,34 @@ class Worker {
    private:
     // Take one block if it lies in the current window, else the run of rows that does; 0 if none does.
     int64_t step(int64_t begin, int64_t rows) {
-        const Columns at{in_.ts + begin, in_.event_type + begin, in_.key + begin, in_.value + begin};
-        bool inside;
-        int count = select_rows(at.event_type, at.ts, int(rows), query_.wanted, pane_->start, pane_->end,
-                                selected_, &inside);
-        if (!inside) {
-            rows = run_length(at.ts, rows);
-            if (rows == 0) {
-                pane_ = &pane_of(*at.ts);
-                return 0;
-            }
-            count = select_rows(at.event_type, at.ts, int(rows), query_.wanted, pane_->start, pane_->end,
-                                selected_, &inside);
-        }
-        if (query_.keys > kInCache)
-            add_rows<true>(at, selected_, count, *pane_);
+        if (rows == kBlock && take<2>({columns_at(begin), columns_at(begin + kHalf)}, kHalf)) return kBlock;
+        rows = run_length(in_.ts + begin, std::min(rows, kHalf));
+        if (rows == 0)
+            pane_ = &pane_of(in_.ts[begin]);
         else
-            add_rows<false>(at, selected_, count, *pane_);
+            take<1>({columns_at(begin)}, rows);
         return rows;
+    }
+
+    Columns columns_at(int64_t row) const {
+        return {in_.ts + row, in_.event_type + row, in_.key + row, in_.value + row};
+    }
+
+    // Add stretches of as many rows each, if all of them lie in the current window.
+    template <int Stretches>
+    bool take(const Columns (&at)[Stretches], int64_t rows) {
+        Selection selection(query_.wanted, pane_->start, pane_->end);
+        uint32_t *const lists[2] = {selected_[0], selected_[1]};
+        int count[Stretches] = {};
+        selection.select<Stretches>(at, int(rows), reinterpret_cast<uint32_t *const(&)[Stretches]>(lists), count);
+        if (!selection.inside()) return false;
+        for (int s = 0; s < Stretches; s++) {
+            if (query_.keys > kInCache)
+                add_rows<true>(at[s], selected_[s], count[s], *pane_);
+            else
+                add_rows<false>(at[s], selected_[s], count[s], *pane_);
+        }
+        return true;
     }
 
     int64_t run_length(const int64_t *ts, int64_t rows) const {
@@ -192,7 +228,7 @@ class Worker {
     Columns in_;
     Query query_;
     Pane *pane_ = nullptr;
-    alignas(64) uint32_t selected_[kBlock + 8];  // the vector store writes eight at a time
+    alignas(64) uint32_t selected_[2][kHalf + 8];  // the vector store writes eight at a time
 };
 
 // A range of chunks shared by two workers, one from the front and one from the back, until they meet:
