@@ -17,7 +17,7 @@ import penstock as pk
 from penstock.bench.figures import Figure
 from penstock.bench.fresh import fresh
 
-TRIES = 5
+TRIES = 3
 DECLARE = "import penstock as pk; pk.col('x') + 1"
 
 
