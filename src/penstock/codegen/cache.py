@@ -27,7 +27,7 @@ from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
 
 # Raise it whenever the same kernel would be compiled to other code, or called in another way.
-CODEGEN_VERSION = 1
+CODEGEN_VERSION = 2
 
 _MAGIC = b"PENSTOCK\x00KERNEL\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sII")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from penstock.codegen.names import ENTRY, INNER, Names
 from penstock.codegen.values import ValueWriter, alignment, memory_name, type_name
+from penstock.codegen.vectors import NotInLanesError, VectorWriter, lanes_of
 from penstock.loop.nodes import (
     Assign,
     Atomic,
@@ -88,7 +89,7 @@ class KernelWriter:
         if isinstance(parameter, Buffer):
             self.values.buffers[parameter.name] = name
             return f"ptr noalias {'' if parameter.name in stored else 'readonly '}{name}"
-        self._define(parameter, name)
+        self.define(parameter, name)
         return f"{type_name(parameter.type)} {name}"
 
     def _local_buffers(self) -> None:
@@ -98,7 +99,7 @@ class KernelWriter:
             shape = f"[{buffer.length} x {memory_name(buffer.type)}]"
             self._allocations.append(f"  {name} = alloca {shape}, align {_LOCAL_ALIGNMENT}")
 
-    def _define(self, var: Var, value: str) -> None:
+    def define(self, var: Var, value: str) -> None:
         """Bind a variable: in a register, unless something assigns to it again."""
         if var.name not in self._assigned:
             self.values.registers[var.name] = value
@@ -107,9 +108,9 @@ class KernelWriter:
         if slot is None:
             slot = self.values.slots[var.name] = self.names.value()
             self._allocations.append(f"  {slot} = alloca {type_name(var.type)}")
-        self._set(var, value)
+        self.set(var, value)
 
-    def _set(self, var: Var, value: str) -> None:
+    def set(self, var: Var, value: str) -> None:
         self.values.line(f"  store {type_name(var.type)} {value}, ptr {self.values.slots[var.name]}")
 
     # -- control flow ---------------------------------------------------------------------------
@@ -143,14 +144,14 @@ class KernelWriter:
         values = self.values
         match stmt:
             case Declare(var, value):
-                self._define(var, values.value(value))
+                self.define(var, values.value(value))
             case Assign(var, value):
-                self._set(var, values.value(value))
+                self.set(var, values.value(value))
             case Store(buffer, index, value):
-                values.store(buffer, values.value(index), values.value(value))
+                values.store(buffer, values.element(buffer, index), values.value(value))
             case If():
                 self._if(stmt)
-            case For():
+            case For() if not self._as_vectors(stmt):
                 self._for(stmt)
             case While():
                 self._while(stmt)
@@ -179,9 +180,10 @@ class KernelWriter:
         """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
         body, done = self.names.label(), self.names.label()
-        outer = self.values.scalar
+        outer = self.values.scalar, self.values.fixed
         held = self._hold_parameters() if _leaves(stmt.body) else None
-        self.values.scalar = outer or held is not None
+        if held is not None:
+            self.values.scalar, self.values.fixed = True, frozenset(self.values.registers)
         before = self._block
         self._branch(self.values.op(f"icmp slt i64 {start}, {stop}"), body, done)
         self._start(body)
@@ -198,9 +200,22 @@ class KernelWriter:
             self._repeat(f"br i1 {more}, label %{body}, label %{done}", _said(stmt))
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"
         self._start(done)
-        self.values.scalar = outer
+        self.values.scalar, self.values.fixed = outer
         if held is not None:
             self.values.buffers, self.values.registers = held
+
+    def _as_vectors(self, loop: For) -> bool:
+        """Write a loop as vectors if it can be; else, leave nothing of it."""
+        if not lanes_of(loop):
+            return False
+        written, writer = len(self.values.lines), VectorWriter(self.values, self, loop)
+        try:
+            for stmt in loop.body:
+                writer.statement(stmt)
+        except NotInLanesError:
+            del self.values.lines[written:]
+            return False
+        return True
 
     def _hold_parameters(self) -> tuple[dict[str, str], dict[str, str]]:
         """Give the parameters new names for one loop, behind an empty piece of assembly.
@@ -248,7 +263,7 @@ class KernelWriter:
             operand = self.values.to_memory(value, stmt.buffer.type)
             raw = self.values.op(f"atomicrmw {operation} ptr {address}, {memory} {operand} monotonic")
         if stmt.old is not None:
-            self._define(stmt.old, self.values.from_memory(raw, stmt.buffer.type))
+            self.define(stmt.old, self.values.from_memory(raw, stmt.buffer.type))
 
     def _exchange(self, stmt: Atomic, address: str, value: str) -> str:
         """Retry compare-and-exchange until no other thread came between; give the old bits."""

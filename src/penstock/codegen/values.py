@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from penstock.codegen.names import Names
 from penstock.loop.nodes import (
+    BOOL,
     COMPARISON,
     F64,
     TYPES,
+    U8,
     Binary,
     Bitcast,
     Buffer,
@@ -83,10 +85,24 @@ class ValueWriter:
         self.slots: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
         self.scalar = False  # inside a loop that cannot be vectorised
+        self.fixed: frozenset[str] = (
+            frozenset()
+        )  # inside such a loop, the variables that were there before it
         self._memo: dict[int, str] = {}
 
     def forget(self) -> None:
         self._memo.clear()
+
+    # How types and constants are called; the values of `vectors.py` are many of them side by side.
+
+    def name(self, type: Type) -> str:
+        return type_name(type)
+
+    def suffix(self, type: Type) -> str:
+        return f"{'f' if type.is_float else 'i'}{type.bits}"
+
+    def literal(self, value: int | float | bool, type: Type) -> str:
+        return constant(value, type)
 
     def line(self, text: str) -> None:
         self.lines.append(text)
@@ -105,11 +121,11 @@ class ValueWriter:
     def _compute(self, node: Value) -> str:
         match node:
             case Const(number, type):
-                return constant(number, type)
+                return self.literal(number, type)
             case Var(name, type):
                 return self._variable(name, type)
             case Load(buffer, index, fresh):
-                return self.load(buffer, self.value(index), fresh)
+                return self.load(buffer, self.element(buffer, index, fresh))
             case Peek(buffer, index, type):
                 return self._peek(buffer, self.value(index), type)
             case Binary(op, a, b):
@@ -143,31 +159,41 @@ class ValueWriter:
             base = self.op(f'call ptr asm "", "=r,0"(ptr {base}) nounwind memory(none)')
         return self.op(f"getelementptr inbounds {memory_name(buffer.type)}, ptr {base}, i64 {index}")
 
-    def load(self, buffer: Buffer, index: str, fresh: bool = False) -> str:
-        address = self.address(buffer, index, fresh)
+    def element(self, buffer: Buffer, index: Value, fresh: bool = False) -> str:
+        """The address of an element. What a loop leaves as it is moves the pointer, before the loop."""
+        match index:
+            case Binary("add", near, Var(name) as far) if name in self.fixed:
+                start, type = self.address(buffer, self.value(far), fresh), memory_name(buffer.type)
+                return self.op(f"getelementptr {type}, ptr {start}, i64 {self.value(near)}")
+        return self.address(buffer, self.value(index), fresh)
+
+    def load(self, buffer: Buffer, address: str) -> str:
         raw = self.op(f"load {memory_name(buffer.type)}, ptr {address}, align {alignment(buffer.type)}")
         return self.from_memory(raw, buffer.type)
 
     def _peek(self, buffer: Buffer, index: str, type: Type) -> str:
+        if type.kind == "bool":
+            byte = self.load(buffer, self.address(buffer, self.op(f"ashr i64 {index}, 3")))
+            shift = self.op(f"trunc i64 {self.op(f'and i64 {index}, 7')} to i8")
+            return self.op(f"trunc i8 {self.op(f'lshr i8 {byte}, {shift}')} to i1")
         address = self.address(buffer, index)
         return self.op(f"load {type_name(type)}, ptr {address}, align 1")
 
-    def store(self, buffer: Buffer, index: str, value: str) -> None:
-        address = self.address(buffer, index)
+    def store(self, buffer: Buffer, address: str, value: str) -> None:
         raw = self.to_memory(value, buffer.type)
         self.line(f"  store {memory_name(buffer.type)} {raw}, ptr {address}, align {alignment(buffer.type)}")
 
     def from_memory(self, raw: str, type: Type) -> str:
-        return self.op(f"icmp ne i8 {raw}, 0") if type.kind == "bool" else raw
+        return self.cast(raw, U8, BOOL) if type.kind == "bool" else raw
 
     def to_memory(self, value: str, type: Type) -> str:
-        return self.op(f"zext i1 {value} to i8") if type.kind == "bool" else value
+        return self.cast(value, BOOL, U8) if type.kind == "bool" else value
 
     # -- operators ------------------------------------------------------------------------------
 
     def select(self, condition: str, a: str, b: str, type: Type) -> str:
-        name = type_name(type)
-        return self.op(f"select i1 {condition}, {name} {a}, {name} {b}")
+        name = self.name(type)
+        return self.op(f"select {self.name(BOOL)} {condition}, {name} {a}, {name} {b}")
 
     def call(self, intrinsic: str, result: str, *arguments: tuple[str, str]) -> str:
         """Call an LLVM intrinsic, given as (type, operand) pairs, declaring it on first use."""
@@ -203,26 +229,26 @@ class ValueWriter:
         if type.is_float:
             return self._float_arithmetic(op, x, y, type)
         if op in _PLAIN:
-            return self.op(f"{op} {type_name(type)} {x}, {y}")
+            return self.op(f"{op} {self.name(type)} {x}, {y}")
         if op in ("shl", "shr"):
             return self._shift(op, x, y, type)
         return self._divide(op, x, y, type)
 
     def _compare(self, op: str, x: str, y: str, type: Type) -> str:
         if type.is_float:
-            return self.op(f"fcmp {_FLOAT_COMPARE[op]} {type_name(type)} {x}, {y}")
+            return self.op(f"fcmp {_FLOAT_COMPARE[op]} {self.name(type)} {x}, {y}")
         if op not in ("eq", "ne"):
             op = f"s{op}" if type.kind == "int" else f"u{op}"
-        return self.op(f"icmp {op} {type_name(type)} {x}, {y}")
+        return self.op(f"icmp {op} {self.name(type)} {x}, {y}")
 
     def _float_arithmetic(self, op: str, x: str, y: str, type: Type) -> str:
         if op == "pow":
             return self._library("pow", type, x, y)
-        return self.op(f"{_FLOAT_ARITHMETIC[op]} {type_name(type)} {x}, {y}")
+        return self.op(f"{_FLOAT_ARITHMETIC[op]} {self.name(type)} {x}, {y}")
 
     def _shift(self, op: str, x: str, y: str, type: Type) -> str:
-        name = type_name(type)
-        count = self.op(f"and {name} {y}, {type.bits - 1}")
+        name = self.name(type)
+        count = self.op(f"and {name} {y}, {self.literal(type.bits - 1, type)}")
         if op == "shr":
             op = "ashr" if type.kind == "int" else "lshr"
         return self.op(f"{op} {name} {x}, {count}")
@@ -244,43 +270,44 @@ class ValueWriter:
         return self.op(f"select i1 {zero}, {name} 0, {name} {quotient}")
 
     def _divide_by_constant(self, op: str, x: str, divisor: int, type: Type) -> str:
-        name = type_name(type)
+        zero = self.literal(0, type)
         if divisor == 0:
-            return "0"
+            return zero
         if divisor == -1:
-            return self.op(f"sub {name} 0, {x}") if op == "div" else "0"
-        return self.op(f"{'s' if type.kind == 'int' else 'u'}{op} {name} {x}, {constant(divisor, type)}")
+            return self.op(f"sub {self.name(type)} {zero}, {x}") if op == "div" else zero
+        sign = "s" if type.kind == "int" else "u"
+        return self.op(f"{sign}{op} {self.name(type)} {x}, {self.literal(divisor, type)}")
 
     def _unary(self, op: str, x: str, type: Type) -> str:
-        name = type_name(type)
+        name, suffix = self.name(type), self.suffix(type)
         if type.is_float:
             return self._float_unary(op, x, type)
         match op:
             case "neg":
-                return self.op(f"sub {name} 0, {x}")
+                return self.op(f"sub {name} {self.literal(0, type)}, {x}")
             case "not":
-                return self.op(f"xor {name} {x}, {'true' if type.kind == 'bool' else '-1'}")
+                return self.op(f"xor {name} {x}, {self.literal(-1, type)}")
             case "abs" if type.kind == "int":
-                return self.call(f"llvm.abs.{name}", name, (name, x), ("i1", "false"))
+                return self.call(f"llvm.abs.{suffix}", name, (name, x), ("i1", "false"))
             case "abs":
                 return x
             case "popcount":
-                return self.call(f"llvm.ctpop.{name}", name, (name, x))
+                return self.call(f"llvm.ctpop.{suffix}", name, (name, x))
         zeros = {"ctz": "cttz", "clz": "ctlz"}[op]
-        return self.call(f"llvm.{zeros}.{name}", name, (name, x), ("i1", "false"))
+        return self.call(f"llvm.{zeros}.{suffix}", name, (name, x), ("i1", "false"))
 
     def _float_unary(self, op: str, x: str, type: Type) -> str:
-        name = type_name(type)
+        name = self.name(type)
         if op == "neg":
             return self.op(f"fneg {name} {x}")
         if op in _LIBRARY:
             return self._library(op, type, x)
-        return self.call(f"llvm.{_FLOAT_INTRINSICS[op]}.f{type.bits}", name, (name, x))
+        return self.call(f"llvm.{_FLOAT_INTRINSICS[op]}.{self.suffix(type)}", name, (name, x))
 
     def _overflows(self, op: str, x: str, y: str, type: Type) -> str:
         if op == "mul":
             return self._product_overflows(x, y, type)
-        name = type_name(type)
+        name = self.name(type)
         if self.scalar and type.kind == "int":
             pair = "{ " + name + ", i1 }"
             both = self.call(f"llvm.s{op}.with.overflow.{name}", pair, (name, x), (name, y))
@@ -292,7 +319,7 @@ class ValueWriter:
         first = self.op(f"xor {name} {x}, {result}")
         second = self.op(f"xor {name} {y}, {result}" if op == "add" else f"xor {name} {x}, {y}")
         both = self.op(f"and {name} {first}, {second}")
-        return self.op(f"icmp slt {name} {both}, 0")
+        return self.op(f"icmp slt {name} {both}, {self.literal(0, type)}")
 
     def _product_overflows(self, x: str, y: str, type: Type) -> str:
         name, sign = type_name(type), "s" if type.kind == "int" else "u"
@@ -314,14 +341,16 @@ class ValueWriter:
         """Convert a number: integers wrap, floats saturate, anything but zero is true."""
         if source == target:
             return x
-        before, after = type_name(source), type_name(target)
+        before, after = self.name(source), self.name(target)
         if target.kind == "bool":
-            return self.op(f"fcmp une {before} {x}, 0.0" if source.is_float else f"icmp ne {before} {x}, 0")
+            return self._compare("ne", x, self.literal(0, source), source)
         if source.is_float and target.is_float:
             return self.op(f"{'fpext' if target.bits > source.bits else 'fptrunc'} {before} {x} to {after}")
         if source.is_float:
             sign = "s" if target.kind == "int" else "u"
-            return self.call(f"llvm.fpto{sign}i.sat.{after}.f{source.bits}", after, (before, x))
+            return self.call(
+                f"llvm.fpto{sign}i.sat.{self.suffix(target)}.{self.suffix(source)}", after, (before, x)
+            )
         sign = "s" if source.kind == "int" else "u"
         if target.is_float:
             return self.op(f"{sign}itofp {before} {x} to {after}")
@@ -332,5 +361,5 @@ class ValueWriter:
         return self.op(f"{'sext' if sign == 's' else 'zext'} {before} {x} to {after}")
 
     def _bitcast(self, x: str, source: Type, target: Type) -> str:
-        before, after = type_name(source), type_name(target)
+        before, after = self.name(source), self.name(target)
         return x if before == after else self.op(f"bitcast {before} {x} to {after}")

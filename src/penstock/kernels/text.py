@@ -109,8 +109,7 @@ class _Intern:
             self._intern(row)
             return
         bits, shift = self.validity
-        place = k.var("bit", row + shift)
-        with k.if_(((bits[place >> 3] >> (place & 7).to(U8)) & 1).eq(const(0, U8))):
+        with k.if_(~Peek(bits, row + shift, BOOL)):
             k.store(self.out, row, -1)
         with k.else_():
             self._intern(row)

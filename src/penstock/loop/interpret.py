@@ -286,6 +286,8 @@ class _Machine:
         return float(array[at]) if buffer.type.is_float else int(array[at])
 
     def peek(self, buffer: Buffer, index: int, type: Type) -> Number:
+        if type.kind == "bool":
+            return bool(int(self.load(buffer, index >> 3)) >> (index & 7) & 1)
         last = index + type.bits // 8 - 1
         self._cell(buffer, last)
         array, first = self._cell(buffer, index)

@@ -6,13 +6,13 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel, scalar, brief)   parallel: iterations in any order, even at once
+             | For(var, start, stop, body, parallel, scalar, brief)   parallel: iterations in any order, even at once (so few are a vector)
                                                     scalar: one by one, being few, or each long in itself; brief: in little code
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
     value  ::= Const | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
-             | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer
+             | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer; a bool: at an offset in bits
              | Unary(op, a) | Binary(op, a, b) | Overflows(op, a, b) | Select(condition, a, b)
              | Cast(a, type)                        numeric conversion; float → int saturates, NaN → 0
              | Bitcast(a, type)                     same width, other reading

@@ -243,7 +243,7 @@ class _Checker:
             case Peek(buffer, index, type):
                 self._access(buffer, index)
                 self._type(type)
-                self._require(buffer.type == U8 and type != BOOL, f"cannot peek {type} in {buffer.type}s")
+                self._require(buffer.type == U8, f"cannot peek {type} in {buffer.type}s")
             case Binary(op, a, b):
                 self._pair(a, b)
                 if op not in BINARY_OPS[a.type.kind]:

@@ -15,7 +15,7 @@ from penstock.kernels.cells import Cell
 from penstock.kernels.text import equals_literal
 from penstock.loop.abi import Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Space, Type, Value, Var, const
+from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Peek, Space, Type, Value, Var
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import is_text, machine_type
 from penstock.types.time import Time
@@ -109,9 +109,7 @@ class Columns:
         return Cell(code, code >= 0 if name in self.nullable else None)
 
     def _bit(self, name: str, role: str, row: Value) -> Value:
-        bits = self._buffer(name, role, U8)
-        place = row + self._scalar(name, "shift", I64)
-        return ((bits[place >> 3] >> (place & 7).to(U8)) & 1).ne(const(0, U8))
+        return Peek(self._buffer(name, role, U8), row + self._scalar(name, "shift", I64), BOOL)
 
     def _buffer(
         self, name: str, role: str, type: Type, text: str | None = None, space: Space = Space.GLOBAL

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.kernels.select import chunk_length, select_rows
+from penstock.kernels.select import Selection, chunk_length
 from penstock.loop.abi import DONE, ERRORS, LANES, NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, U8, Const, Value, const, maximum, minimum, select
@@ -91,9 +91,8 @@ class _Emit:
         begin = k.var("begin", 0)
         with k.while_(begin < columns):
             n = k.var("n", chunk_length(columns - begin, CHUNK))
-            count = select_rows(
-                k, begin, n, lambda r: self.merged.read(0, begin + r)[0].ne(0), chosen, positions
-            )
+            held = Selection(k, begin, lambda r: self.merged.read(0, begin + r)[0].ne(0), chosen, positions)
+            count = held.rows(n)
             with k.for_(0, count, "j") as j:
                 key = k.var("key", chosen[j].to(I64))
                 self.results.add(w, key, self._states(key))

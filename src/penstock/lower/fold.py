@@ -59,8 +59,8 @@ def _settled_rows(frame: Frame, pane: CurrentPane, n: Var) -> Chosen:
         pane.check(n)
         return select_chunk(frame, n)
     pane.reach(n)
-    watch = pane.watch()
-    chosen = select_chunk(frame, n, watch.row)
+    watch = pane.watch_lanes()
+    chosen = select_chunk(frame, n, watch)
     pane.decide(watch)
     return chosen
 

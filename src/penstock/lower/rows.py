@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import is_true
-from penstock.kernels.select import chunk_length, select_rows
+from penstock.kernels.select import Selection, chunk_length
 from penstock.loop.abi import ACCEPTED, DONE, ERRORS, LANES, STATUS, Binding, Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I32, I64, U8, Kernel, Value, Var
@@ -86,14 +86,11 @@ class _Rows:
         chosen = k.local("chosen", I32, CHUNK + LANES)
         positions = k.buffer("positions", U8)
         out_row = k.buffer("out_row", I64)
-        count = select_rows(
-            k,
-            self.at,
-            n,
-            lambda r: is_true(self._lowering(k.var("row", self.at + r)).lower(where)),
-            chosen,
-            positions,
-        )
+
+        def passes(r: Value) -> Value:
+            return is_true(self._lowering(k.var("row", self.at + r)).lower(where))
+
+        count = Selection(k, self.at, passes, chosen, positions).rows(n)
         with k.for_(0, count, "j") as j:
             row = k.var("row", chosen[j].to(I64))
             k.store(out_row, self.done + j, row)

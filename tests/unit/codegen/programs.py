@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -51,7 +51,8 @@ class _Scope:
     readable: list[Var]
     writable: list[Var]
     depth: int = 0
-    loops: list[Var] = field(default_factory=list)
+    lane: Var | None = None  # inside a loop whose turns may run at once, its index; there are so many
+    lanes: int = 0
 
     def inner(self) -> _Scope:
         return _Scope(
@@ -78,7 +79,7 @@ def _statements(scope: _Scope, count: int) -> None:
     for _ in range(count):
         choices = [_declare, _assign, _store, _atomic]
         if scope.depth < _DEEPEST:
-            choices += [_if, _for, _while]
+            choices += [_if, _for, _while, _parallel]
         scope.draw(st.sampled_from(choices))(scope)
 
 
@@ -131,6 +132,27 @@ def _for(scope: _Scope) -> None:
         _statements(inner, scope.draw(st.integers(1, 3)))
 
 
+def _parallel(scope: _Scope) -> None:
+    """A loop whose turns may run at once: each writes places of its own, and reads none that another writes."""
+    k, lanes = scope.k, scope.draw(st.sampled_from([2, 3, 4, 8]))
+    written = k.local("written", scope.draw(st.sampled_from(STORED)), 2 * LENGTH)
+    with k.for_(0, 2 * LENGTH) as i:
+        k.store(written, i, const(1, written.type))
+    bits, some = k.var("bits", _value(scope, I64, 1)), k.var("some", _value(scope, BOOL, 1))
+    with k.for_(0, lanes, parallel=True) as lane:
+        inner = scope.inner()
+        inner.readable.append(lane)
+        inner.lane, inner.lanes = lane, lanes
+        for _ in range(scope.draw(st.integers(0, 2))):
+            _declare(inner)
+        k.store(written, lane + scope.draw(st.integers(0, LENGTH)), _value(inner, written.type, 3))
+        flag = _value(inner, BOOL, 2)
+        k.set(some, some | flag)
+        k.set(bits, bits | scope.draw(st.sampled_from([flag.to(I64) << lane, _value(inner, I64, 2)])))
+    scope.buffers.append(written)
+    scope.readable += [bits, some]
+
+
 def _while(scope: _Scope) -> None:
     fuel = scope.k.var("fuel", scope.draw(st.integers(0, 5)))
     with scope.k.while_((fuel > 0) & _value(scope, BOOL, 1)):
@@ -139,6 +161,8 @@ def _while(scope: _Scope) -> None:
 
 
 def _index(scope: _Scope) -> Value:
+    if scope.lane is not None and scope.draw(st.booleans()):
+        return scope.lane + scope.draw(st.integers(0, LENGTH - scope.lanes))
     return _value(scope, I64, 1) & (LENGTH - 1)
 
 
@@ -147,7 +171,7 @@ def _value(scope: _Scope, type: Type, depth: int) -> Value:
     leaves += [_load] if any(each.type == type for each in scope.buffers) else []
     inner = [_binary, _select, _cast, *([_unary] if UNARY_OPS[type.kind] else [])]
     inner += [_compare, _overflows] if type == BOOL else []
-    inner += [_peek] if type.bits in (8, 16) else []
+    inner += [_peek] if type.bits in (1, 8, 16) else []
     return scope.draw(st.sampled_from(leaves if depth == 0 else leaves + inner))(scope, type, depth - 1)
 
 
@@ -164,8 +188,10 @@ def _load(scope: _Scope, type: Type, depth: int) -> Value:
 
 
 def _peek(scope: _Scope, type: Type, depth: int) -> Value:
-    (data,) = [each for each in scope.buffers if each.type == U8]
-    return Peek(data, _value(scope, I64, 1) & 3, type)
+    data = next(each for each in scope.buffers if each.type == U8)
+    if type == BOOL and scope.lane is not None:
+        return Peek(data, scope.lane + scope.draw(st.integers(0, 8 * (LENGTH - 1))), BOOL)
+    return Peek(data, _value(scope, I64, 1) & (8 * LENGTH - 1 if type == BOOL else 3), type)
 
 
 def _binary(scope: _Scope, type: Type, depth: int) -> Value:

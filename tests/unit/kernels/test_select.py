@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.kernels.select import select_in_halves, select_rows
+from penstock.kernels.select import Selection
 from penstock.loop.abi import LANES, positions_table
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I32, I64, U8, Kernel, Value, Var
+from penstock.loop.nodes import I32, I64, U8, Buffer, Kernel, Value, Var
 from tests.unit.kernels.running import run
 
 ROOM = 2048 + LANES
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Adds up the rows it is shown: those of each lane, and behind them those that come by themselves."""
+
+    k: KernelBuilder
+    seen: Buffer
+
+    def row(self, r: Value) -> None:
+        self.k.store(self.seen, LANES, self.seen[LANES] + r)
+
+    def lane(self, r: Value, lane: Value) -> None:
+        self.k.store(self.seen, lane, self.seen[lane] + r)
 
 
 def listing(halves: bool) -> Kernel:
@@ -27,13 +43,8 @@ def listing(halves: bool) -> Kernel:
     def passes(r: Value) -> Value:
         return flags[r].ne(0)
 
-    def look(r: Value) -> None:
-        k.store(seen, 0, seen[0] + r)
-
-    if halves:
-        counts: tuple[Var, ...] = select_in_halves(k, start, n, passes, chosen, positions, look, ROOM)
-    else:
-        counts = (select_rows(k, start, n, passes, chosen, positions),)
+    selection = Selection(k, start, passes, chosen, positions)
+    counts: tuple[Var, ...] = selection.halves(n, Sums(k, seen), ROOM) if halves else (selection.rows(n),)
     count = k.var("listed", 0)
     for place, each in enumerate(counts):
         with k.for_(0, each, "j") as j:
@@ -54,11 +65,11 @@ def check(flags: list[int], start: int = 0) -> None:
             "flags": np.array([*flags, 0], np.uint8),
             "positions": positions_table(),
             "out": np.zeros(len(flags) + 1, np.int32),
-            "seen": np.zeros(1, np.int64),
+            "seen": np.zeros(LANES + 1, np.int64),
         }
         count, after = run(kernel, memory)
         assert after["out"][:count].tolist() == [row for row, flag in enumerate(flags, start) if flag]
-        assert after["seen"][0] == (sum(range(len(flags))) if halves else 0)
+        assert after["seen"].sum() == (sum(range(len(flags))) if halves else 0)
 
 
 def test_every_mask_of_eight_rows_gives_its_rows() -> None:

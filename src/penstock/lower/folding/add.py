@@ -76,7 +76,7 @@ class Addition:
 
     def _row(self, row: Value, j: Value, base: Value) -> None:
         k = self.frame.k
-        at = k.var("place", self._place(row, j) + base)
+        at = k.var("place", self._place(row, j)) + base
         contributions = self.frame.contributions(row)
         updates = [self._update(m, at, *added) for m, added in enumerate(contributions)]
         overflow = self._overflow(updates, contributions)

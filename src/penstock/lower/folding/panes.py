@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import cast
 
-from penstock.loop.nodes import BOOL, I64, Value, Var, const, minimum, select
+from penstock.loop.abi import LANES
+from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
 from penstock.lower.calendar import floor_div
 from penstock.lower.folding.frame import Frame
 
@@ -74,9 +78,17 @@ class CurrentPane:
         k.set(self.single, watch.all_inside)
         k.set(self.orderly, self.single)
 
-    def watch(self) -> Watch:
+    def watch(self, lanes: Buffer | None = None) -> Watch:
         k = self.frame.k
-        return Watch(self, k.var("outside", 0), k.var("last", self.end - 1))
+        return Watch(self, k.var("outside", 0), k.var("last", self.end - 1), lanes)
+
+    def watch_lanes(self) -> Watch:
+        """Watch rows of which some are looked at together."""
+        k = self.frame.k
+        lanes = k.local("lanes", I64, LANES)
+        with k.for_(0, LANES, "lane", parallel=True) as lane:
+            k.store(lanes, lane, 0)
+        return self.watch(lanes)
 
     def check(self, n: Var) -> None:
         """Look at the times of the rows, a stretch at a time and not beyond the pane's end.
@@ -119,12 +131,21 @@ class Watch:
     pane: CurrentPane
     outside: Var
     last: Var
+    lanes: Buffer | None = None  # the same as `outside`, by lane of the rows that are looked at together
 
     def row(self, r: Value) -> None:
+        self.pane.frame.k.set(self.outside, self.outside | self._signs(r))
+
+    def lane(self, r: Value, lane: Value) -> None:
+        assert self.lanes is not None
+        self.pane.frame.k.store(self.lanes, lane, self.lanes[lane] | self._signs(r))
+
+    def _signs(self, r: Value) -> Value:
         frame = self.pane.frame
         time = frame.k.var("time", frame.time_at(frame.at + r))
-        frame.k.set(self.outside, self.outside | (time - self.pane.begin) | (self.last - time))
+        return (time - self.pane.begin) | (self.last - time)
 
     @property
     def all_inside(self) -> Value:
-        return self.outside >= 0
+        lanes = [] if self.lanes is None else [self.lanes[lane] for lane in range(LANES)]
+        return reduce(or_, lanes, cast(Value, self.outside)) >= 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.kernels.select import select_in_halves, select_rows
+from penstock.kernels.select import Selection, Watcher
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
 from penstock.lower.folding.frame import CHUNK, Frame
 
-_HALF = CHUNK // 2 + LANES  # places in the list for the rows of half a chunk
+_HALF = CHUNK // 2 + 3 * LANES  # places in the list for the rows of half a chunk
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Chosen:
                 yield k.var("row", self.frame.at + j if self.rows is None else self.rows[j].to(I64)), j
             return
         assert self.rows is not None
-        with k.for_(0, 2, "half") as half:
+        with k.for_(0, 2, "half", scalar=True) as half:
             before = k.var("before", select(half.eq(0), const(0, I64), self.first))
             listed = k.var("listed", select(half.eq(0), self.first, self.count - self.first))
             begin = k.var("begin", half * _HALF)
@@ -43,8 +43,8 @@ class Chosen:
                 yield k.var("row", self.rows[begin + i].to(I64)), before + i
 
 
-def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None = None) -> Chosen:
-    """Apply the filter to a chunk; where something else is done to each row meanwhile, to both halves side by side."""
+def select_chunk(frame: Frame, n: Var, watch: Watcher | None = None) -> Chosen:
+    """Apply the filter to a chunk; where something is watched meanwhile, to both halves side by side."""
     if frame.spec.where is None:
         return Chosen(frame, n)
     k = frame.k
@@ -56,7 +56,8 @@ def select_chunk(frame: Frame, n: Var, meanwhile: Callable[[Value], None] | None
         assert found is not None
         return found
 
-    if meanwhile is None:
-        return Chosen(frame, select_rows(k, frame.at, n, passes, rows, positions), rows)
-    first, second = select_in_halves(k, frame.at, n, passes, rows, positions, meanwhile, _HALF)
+    selection = Selection(k, frame.at, passes, rows, positions)
+    if watch is None:
+        return Chosen(frame, selection.rows(n), rows)
+    first, second = selection.halves(n, watch, _HALF)
     return Chosen(frame, k.var("count", first + second), rows, first)
