@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, overload
 
 from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.api.literals import literal
-from penstock.api.signals.choice import SignalWhen
 from penstock.api.signals.operators import Operators
 from penstock.api.signals.pointwise import pointwise
 from penstock.errors import ExpressionTypeError
@@ -15,6 +14,7 @@ from penstock.expr import nodes
 from penstock.types.arrow import as_type
 
 if TYPE_CHECKING:
+    from penstock.api.signals.choice import SignalWhen
     from penstock.api.signals.signal import Signal
 
 Value = Expr | str | float | bool | date | timedelta | None
@@ -88,6 +88,8 @@ def when(condition: object) -> When | SignalWhen:
     Between signals, the choice is a signal, defined where its conditions are.
     """
     if isinstance(condition, Operators):
+        from penstock.api.signals.choice import SignalWhen  # noqa: PLC0415 - only a signal needs signals
+
         return SignalWhen((), condition)
     return When((), column_or_node(condition))
 

@@ -62,14 +62,19 @@ def least(found: list[dict[str, float]], name: str) -> float | None:
 
 
 def probe() -> dict[str, float]:
-    """Time a first query, which loads LLVM and all modules, then another one, then that one again.
+    """Time a first query, which loads LLVM and all modules that the other needs, then that other one, then it again.
 
     The other query shares no kernel with the first, so its first run less its second is compiling.
     """
     table = pa.table({"t": pa.array([1, 2, 3]), "k": pa.array([1, 2, 1]), "v": pa.array([1.0, 2.0, 3.0])})
-    load = seconds_of(lambda: pk.from_arrow(table, time="t").window(pk.tumbling(10)).agg(n=pk.max("k")))
+    load = seconds_of(lambda: first_query(table))
     first, second = (seconds_of(lambda: small_query(table)) for _ in range(2))
     return {"load_ms": load * 1e3, "compile_ms": (first - second) * 1e3, "warm_ms": second * 1e3}
+
+
+def first_query(table: pa.Table) -> Any:
+    """Do as much, to other columns, so that no module is left to load."""
+    return pk.from_arrow(table, time="t").filter(pk.col("k") < 9).window(pk.tumbling(10)).agg(n=pk.max("k"))
 
 
 def small_query(table: pa.Table) -> Any:

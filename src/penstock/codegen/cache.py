@@ -49,9 +49,13 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
 
 def object_key(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
     """Name a kernel's code: what it computes, for which machine, made by which compiler and how."""
+    return _key(fingerprint(kernel), effort)
+
+
+def _key(name: str, effort: Effort) -> str:
     from penstock.codegen.target import host  # noqa: PLC0415 - loads LLVM
 
-    return f"{fingerprint(kernel)} {host()} penstock-{CODEGEN_VERSION} {effort}"
+    return f"{name} {host()} penstock-{CODEGEN_VERSION} {effort}"
 
 
 class KernelCache:
@@ -74,17 +78,23 @@ class KernelCache:
         with self._lock:
             self._offered.update(objects)
 
-    def find(self, kernel: Kernel) -> NativeKernel | None:
-        """Give the fully compiled kernel if it is here already, in memory or on disk."""
-        key = object_key(kernel)
+    def soonest(self, kernel: Kernel, build: Build) -> NativeKernel:
+        """Give the fully compiled kernel if it is here already, in memory or on disk; else one that is made quickly."""
+        name = fingerprint(kernel)  # which takes as long as a tenth of quick code
+        ready = self._find(_key(name, Effort.FULL), kernel)
+        return ready or self._get(_key(name, Effort.QUICK), kernel, build, Effort.QUICK)
+
+    def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
+        """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
+        return self._get(object_key(kernel, effort), kernel, build, effort)
+
+    def _find(self, key: str, kernel: Kernel) -> NativeKernel | None:
         with self._lock:
             found = self._kernels.get(key)
         code = None if found is not None else self._ready(key)
         return found if code is None else self._keep(key, NativeKernel(kernel, code))
 
-    def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
-        """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
-        key = object_key(kernel, effort)
+    def _get(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> NativeKernel:
         with self._lock:
             found = self._kernels.get(key)
             lock = self._compiling.setdefault(key, threading.Lock())

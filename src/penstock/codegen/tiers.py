@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import Argument, NativeKernel, compile_kernel
+from penstock.codegen.native import Argument, NativeKernel, compile_kernel, compile_object
 from penstock.loop.nodes import Kernel
 from penstock.loop.shares import Shares, Went
 
@@ -44,9 +44,12 @@ class TieredKernel:
         self.kernel = kernel
         self._cache = cache
         self._patience, self._clock, self._start = patience, clock, start
-        ready = None if cache is None else cache.find(kernel)
-        self._settled = ready is not None
-        self._current: NativeKernel = ready or compile_kernel(kernel, cache, Effort.QUICK)
+        self._current: NativeKernel = (
+            compile_kernel(kernel, effort=Effort.QUICK)
+            if cache is None
+            else cache.soonest(kernel, compile_object)
+        )
+        self._settled = self._current.effort is Effort.FULL
         self._spent = 0.0
         self._lock = threading.Lock()
 

@@ -90,25 +90,26 @@ def test_threads_that_ask_at_once_compile_once() -> None:
 
 def test_quick_code_is_kept_apart_and_never_written(directory: Path) -> None:
     cache, build = KernelCache(directory), Counting()
-    quick = cache.get(adding(1), build, Effort.QUICK)
+    quick = cache.soonest(adding(1), build)
     assert quick.effort is Effort.QUICK
     assert adds(quick, 1)
     assert list(directory.iterdir()) == []
-    assert cache.find(adding(1)) is None
+    assert cache.soonest(adding(1), build) is quick
     full = cache.get(adding(1), build)
     assert full.effort is Effort.FULL
-    assert cache.find(adding(1)) is full
+    assert cache.soonest(adding(1), build) is full
     assert cache.get(adding(1), build, Effort.QUICK) is quick
     assert build.calls == 2
 
 
 def test_what_is_on_disk_is_found_without_compiling(directory: Path) -> None:
     KernelCache(directory).get(adding(1), compile_object)
-    cache = KernelCache(directory)
-    found = cache.find(adding(1))
-    assert found is not None
+    cache, build = KernelCache(directory), Counting()
+    found = cache.soonest(adding(1), build)
+    assert found.effort is Effort.FULL
     assert adds(found, 1)
-    assert cache.find(adding(1)) is found
+    assert cache.soonest(adding(1), build) is found
+    assert build.calls == 0
 
 
 def test_a_second_process_finds_the_file(directory: Path) -> None:
