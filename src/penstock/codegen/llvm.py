@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY, INNER, Names
 from penstock.codegen.values import ValueWriter, alignment, memory_name, type_name
 from penstock.codegen.vectors import NotInLanesError, VectorWriter, lanes_of
 from penstock.loop.nodes import (
+    I64,
     Assign,
     Atomic,
     Block,
@@ -36,12 +38,13 @@ _RARE = 0  # the metadata of branches that are hardly ever taken; loops are numb
 _SCALAR = ', !{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}'
 # Two turns at once, where LLVM would take four and make another loop of vectors for what is left.
 _BRIEF = ', !{!"llvm.loop.interleave.count", i32 2}'
+_UNROLLED = 4  # turns
 _ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
 
 
-def llvm_module(kernel: Kernel) -> str:
+def llvm_module(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
     """Write a whole module; the caller sets its target."""
-    writer = KernelWriter(kernel)
+    writer = KernelWriter(kernel, effort)
     inner = writer.inner()
     parts = [*sorted(writer.values.declarations), *inner, *_entry(kernel), *writer.metadata()]
     return "\n".join(parts) + "\n"
@@ -50,8 +53,9 @@ def llvm_module(kernel: Kernel) -> str:
 class KernelWriter:
     """Write statements in order, keeping track of the block that is open."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, effort: Effort) -> None:
         self.kernel = kernel
+        self._effort = effort
         self.names = Names()
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
@@ -177,8 +181,17 @@ class KernelWriter:
             self._start(done)
 
     def _for(self, stmt: For) -> None:
-        """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
+        """Write a loop; where it is worth it, first as many turns as can be done four by four."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
+        if stmt.unrolled and self._effort is Effort.FULL:
+            fours = self.values.op(f"and i64 {self.values.op(f'sub i64 {stop}, {start}')}, -{_UNROLLED}")
+            upto = self.values.op(f"add i64 {start}, {fours}")
+            self._loop(stmt, start, upto, _UNROLLED)
+            start = self.values.combine("max", start, upto, I64)  # it is before the start, if the stop is
+        self._loop(stmt, start, stop, 1)
+
+    def _loop(self, stmt: For, start: str, stop: str, turns: int) -> None:
+        """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
         body, done = self.names.label(), self.names.label()
         outer = self.values.scalar, self.values.fixed
         held = self._hold_parameters() if _leaves(stmt.body) else None
@@ -190,12 +203,14 @@ class KernelWriter:
         index, following = self.names.value(), self.names.value()
         phi = len(self.values.lines)
         self.values.line("")
-        self.values.registers[stmt.var.name] = index
-        self._statements(stmt.body)
+        for turn in range(turns):
+            now = self.values.op(f"add nsw i64 {index}, {turn}") if turn and self._open else index
+            self.values.registers[stmt.var.name] = now
+            self._statements(stmt.body)
         again = ""
         if self._open:
             again = f", [ {following}, %{self._block} ]"
-            self.values.line(f"  {following} = add nsw i64 {index}, 1")
+            self.values.line(f"  {following} = add nsw i64 {index}, {turns}")
             more = self.values.op(f"icmp slt i64 {following}, {stop}")
             self._repeat(f"br i1 {more}, label %{body}, label %{done}", _said(stmt))
         self.values.lines[phi] = f"  {index} = phi i64 [ {start}, %{before} ]{again}"

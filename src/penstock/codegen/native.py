@@ -121,7 +121,7 @@ def compile_object(kernel: Kernel, effort: Effort = Effort.FULL) -> bytes:
     from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
 
     verify(kernel)
-    return to_object(llvm_module(kernel), effort)
+    return to_object(llvm_module(kernel, effort), effort)
 
 
 def llvm_text(kernel: Kernel) -> str:

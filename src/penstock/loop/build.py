@@ -114,13 +114,13 @@ class KernelBuilder:
         parallel: bool = False,
         scalar: bool = False,
         brief: bool = False,
+        unrolled: bool = False,
     ) -> Iterator[Var]:
         index = Var(self._unique(hint), I64)
         with self._block() as body:
             yield index
-        self._emit(
-            For(index, as_value(start, I64), as_value(stop, I64), tuple(body), parallel, scalar, brief)
-        )
+        bounds = as_value(start, I64), as_value(stop, I64)
+        self._emit(For(index, *bounds, tuple(body), parallel, scalar, brief, unrolled))
 
     @contextmanager
     def while_(self, condition: Value) -> Iterator[None]:

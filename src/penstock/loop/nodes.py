@@ -6,8 +6,9 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel, scalar, brief)   parallel: iterations in any order, even at once (so few are a vector)
-                                                    scalar: one by one, being few, or each long in itself; brief: in little code
+             | For(var, start, stop, body, parallel, scalar, brief, unrolled)   parallel: iterations in any order, even at once (so few
+                                                    are a vector); scalar: one by one, being few, or each long in itself; brief: in
+                                                    little code; unrolled: in much, being short and many
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
@@ -301,6 +302,7 @@ class For:
     parallel: bool = False
     scalar: bool = False
     brief: bool = False  # worth vectors, but not much code
+    unrolled: bool = False  # no matter of vectors, but worth much code
 
 
 @dataclass(frozen=True, slots=True)

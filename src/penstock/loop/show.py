@@ -110,8 +110,8 @@ def _statement(stmt: Stmt, lets: _Lets, indent: str, nested: bool = True) -> Ite
         case Atomic(op, buffer, index, new, old):
             result = "" if old is None else f"var {_name(old.name)}: {old.type} = "
             yield f"{indent}{result}atomic {op} {_name(buffer.name)}[{value(index)}], {value(new)}"
-        case For(var, start, stop, body, parallel, scalar, brief):
-            ways = {"parallel": parallel, "scalar": scalar, "brief": brief}
+        case For(var, start, stop, body, parallel, scalar, brief, unrolled):
+            ways = {"parallel": parallel, "scalar": scalar, "brief": brief, "unrolled": unrolled}
             word = " ".join([*(way for way, holds in ways.items() if holds), "for"])
             yield f"{indent}{word} {_name(var.name)} in {value(start)} .. {value(stop)}:"
             if nested:

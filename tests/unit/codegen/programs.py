@@ -126,7 +126,8 @@ def _body(scope: _Scope) -> None:
 def _for(scope: _Scope) -> None:
     start = scope.draw(st.integers(-2, 2))
     stop = start + scope.draw(st.integers(-1, 9))
-    with scope.k.for_(start, stop, parallel=False, scalar=scope.draw(st.booleans())) as index:
+    way = scope.draw(st.sampled_from(["", "scalar", "brief", "unrolled"]))
+    with scope.k.for_(start, stop, **{way: True} if way else {}) as index:
         inner = scope.inner()
         inner.readable.append(index)
         _statements(inner, scope.draw(st.integers(1, 3)))

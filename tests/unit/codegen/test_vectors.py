@@ -142,5 +142,20 @@ def test_an_element_far_from_a_place_that_a_loop_leaves_alone_is_found() -> None
         agree(k.build(), memory() | {"limit": limit})
 
 
+@pytest.mark.parametrize("turns", [-9, -1, 0, 1, 3, 4, 5, 8, 11])
+def test_an_unrolled_loop_makes_as_many_turns(turns: int) -> None:
+    k = KernelBuilder("unrolled")
+    data, out = Data(k), k.buffer("out", I64)
+    sum = k.var("sum", 0)
+    with k.for_(data.limit, data.limit + turns, "i", unrolled=True) as i:
+        k.set(sum, sum * 3 + data.ints[i])
+        with k.if_(data.ints[i] > 12):
+            k.ret(i)
+        k.store(out, i & 3, sum)
+    k.ret(sum)
+    for limit in (0, 7, 26, 30):
+        agree(k.build(), memory() | {"limit": limit})
+
+
 def _loops(kernel: Kernel) -> int:
     return llvm_module(kernel).count("phi i64")

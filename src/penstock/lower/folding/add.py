@@ -15,6 +15,8 @@ from penstock.lower.folding.panes import CurrentPane
 from penstock.lower.folding.rows import Chosen
 from penstock.lower.partials import PRESENT
 
+_FEW_STATES = 3  # of a row: its presence, and a sum or two
+
 
 @dataclass(frozen=True)
 class Addition:
@@ -44,8 +46,14 @@ class Addition:
         if not frame.spec.sparse:
             slot = frame.panes.find(k, self.pane.number, lambda: frame.leave(NEED_SLOTS, frame.at))
             base = k.var("base", slot * frame.width)
-        with self.chosen.each() as (row, j):
+        with self.chosen.each(unrolled=self._light()) as (row, j):
             self._row(row, j, base)
+
+    def _light(self) -> bool:
+        """Whether little is done for a row: then much code is soon compiled, and what a loop does between two rows counts."""
+        spec = self.frame.spec
+        states = sum(len(monoid.states) for monoid in spec.monoids)
+        return spec.key_table == "dense" and len(spec.keys) == 1 and states <= _FEW_STATES
 
     def _to_several_panes(self) -> None:
         """Look the pane up again only when a row leaves the last one's."""

@@ -27,7 +27,7 @@ class Chosen:
     first: Var | None = None
 
     @contextmanager
-    def each(self) -> Iterator[tuple[Value, Value]]:
+    def each(self, unrolled: bool = False) -> Iterator[tuple[Value, Value]]:
         """Go through them: the row of the batch, and how many were before it."""
         k = self.frame.k
         if self.first is None:
@@ -39,7 +39,7 @@ class Chosen:
             before = k.var("before", select(half.eq(0), const(0, I64), self.first))
             listed = k.var("listed", select(half.eq(0), self.first, self.count - self.first))
             begin = k.var("begin", half * _HALF)
-            with k.for_(0, listed, "i") as i:
+            with k.for_(0, listed, "i", unrolled=unrolled) as i:
                 yield k.var("row", self.rows[begin + i].to(I64)), before + i
 
 
