@@ -21,6 +21,7 @@ from penstock.bench.workloads import EventType, Skew, YsbKeyed, ysb_keyed
 
 SWEEP_KEYS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SWEEP_PEERS = ("polars", "duckdb")
+QUICK_LAPS = 5
 
 Progress = Callable[[str], None]
 
@@ -48,7 +49,8 @@ def ysb_cases(options: Options, field: Field, progress: Progress) -> list[Case]:
 
 def main_case(options: Options, field: Field, progress: Progress) -> Case:
     """Everyone over the table as specified."""
-    outcomes = compare(contenders_for(options.spec, field, progress), options.repeat, progress)
+    contenders = contenders_for(options.spec, field, progress)
+    outcomes = compare(contenders, options.repeat, progress, laps=QUICK_LAPS)
     return case("ysb-keyed", options.spec, outcomes, speed_figures(outcomes, field.threads, rival_target=2.5))
 
 

@@ -21,6 +21,22 @@ def test_contenders_are_timed_forwards_then_backwards_after_one_check():
     assert "".join(called) == "ab" + "ab" + "ba" + "ab"
 
 
+def test_quick_contenders_make_more_laps_and_slow_ones_run_both_ways_too(monkeypatch):
+    called = []
+
+    def contender(name):
+        return Contender(name, lambda: called.append(name) or answer(1))
+
+    def timed(call, processors):
+        call()
+        return (1.0, 1.0) if called[-1] == "s" else (0.01, 0.01)
+
+    monkeypatch.setattr("penstock.bench.measure.timed", timed)
+    slow, quick, other = compare([contender("s"), contender("a"), contender("b")], repeat=3, laps=3)
+    assert "".join(called) == "sab" + "sab" + "ba" + "ab" + "bas" + "ab" + "ba" + "sab" + "ba" + "ab"
+    assert (len(slow.seconds), len(quick.seconds), len(other.seconds)) == (3, 9, 9)
+
+
 def test_fewer_than_three_rounds_are_never_run():
     (outcome,) = compare([Contender("a", lambda: answer(1))], repeat=1)
     assert len(outcome.seconds) == 3
