@@ -9,16 +9,16 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import HAS_THREADS, ROUNDS
+from penstock.codegen.shares import HAS_THREADS, ROUNDS, address_of
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
 from penstock.loop.shares import Shares, Went
@@ -69,7 +69,7 @@ class NativeKernel:
     def _through(
         self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares], most: int
     ) -> list[Went]:
-        frames = [bytearray(self._filled({**values, "lo": 0, "hi": 0})) for values in several]
+        frames = [array("q", self._filled({**values, "lo": 0, "hi": 0})) for values in several]
         return ROUNDS.through(self._loaded.address, frames, self._limits, shares, most)
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:
@@ -87,8 +87,7 @@ def _address(value: npt.NDArray[Any], width: int) -> int:
     assert fits, (
         f"an array of {value.dtype}, strides {value.strides}, where {width} bytes side by side are due"
     )
-    # Asked itself, NumPy makes a dictionary or an object first: six times as long.
-    return int(pa.py_buffer(value).address)
+    return address_of(value)
 
 
 def _word(parameter: Var | Buffer) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
@@ -207,7 +207,7 @@ class Rounds:
     def through(
         self,
         kernel: int,
-        frames: Sequence[bytearray],
+        frames: Sequence[array[int]],
         limits: Sequence[int],
         shares: Sequence[Shares],
         most: int,
@@ -217,19 +217,18 @@ class Rounds:
         The limits of a share go to two places of a frame. A thread begins with shares of its own number, then helps with others'.
         """
         call = self._call or self._made()
-        lists = _words(
-            [(_address(each.taken), each.many, each.begin, each.end, each.size) for each in shares]
-        )
-        starts = [int(pa.py_buffer(frame).address) for frame in frames]
-        places = [[start, *(start + limit * WORD for limit in limits)] for start in starts]
-        helped, threads = _words([0]), _words([0] * 2 * len(frames))
-        given = most, _address(lists), len(shares)
-        told = _address(helped), 0, -1, 0
-        members = _words([(kernel, *each, *given, nth, *told) for nth, each in enumerate(places)])
-        call(_address(members), len(frames), _address(threads))
-        return [
-            Went(rows, None if stop < 0 else (stop, end)) for rows, stop, end in members[:, -_TOLD:].tolist()
-        ]
+        lists, members = array("q"), array("q")
+        for each in shares:
+            lists.extend((address_of(each.taken), each.many, each.begin, each.end, each.size))
+        helped, threads = array("q", [0]), array("q", [0] * 2 * len(frames))
+        given = most, _start(lists), len(shares)
+        told = _start(helped), 0, -1, 0
+        for nth, frame in enumerate(frames):
+            start = _start(frame)
+            members.extend((kernel, start, *(start + limit * WORD for limit in limits), *given, nth, *told))
+        call(_start(members), len(frames), _start(threads))
+        ends = range(len(_MEMBER), len(members) + 1, len(_MEMBER))
+        return [_went(*members[end - _TOLD : end]) for end in ends]
 
     def _made(self) -> Callable[..., int]:
         from penstock.codegen.target import Loaded, to_object  # noqa: PLC0415 - loads LLVM
@@ -242,12 +241,17 @@ class Rounds:
             return self._call
 
 
-def _words(values: object) -> npt.NDArray[np.int64]:
-    return np.array(values, np.int64)
+def _went(rows: int, stop: int, end: int) -> Went:
+    return Went(rows, None if stop < 0 else (stop, end))
 
 
-def _address(words: npt.NDArray[np.int64]) -> int:
-    return int(pa.py_buffer(words).address)
+def _start(words: array[int]) -> int:
+    return words.buffer_info()[0]
+
+
+def address_of(values: npt.NDArray[Any]) -> int:
+    """Where an array lies. Asked itself, NumPy makes a dictionary or an object first: six times as long."""
+    return int(pa.py_buffer(values).address)
 
 
 ROUNDS = Rounds()
