@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import ref
 
 import numpy as np
 import pyarrow as pa
@@ -14,14 +16,37 @@ from penstock.runtime.interner import Interner
 _NOTHING = np.zeros(64, np.uint8)
 
 
+@dataclass(slots=True)
+class _Known:
+    """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
+
+    Views of its columns, and the least and largest of the first values of some: a guess, for whoever made the data may write to it.
+    """
+
+    batch: ref[pa.RecordBatch]
+    columns: dict[str, pa.Array] = field(default_factory=dict)
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    ranges: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+_KNOWN: dict[int, _Known] = {}
+
+
+def _known(batch: pa.RecordBatch) -> _Known:
+    place = id(batch)
+    found = _KNOWN.get(place)
+    if found is None or found.batch() is not batch:
+        found = _KNOWN[place] = _Known(ref(batch, lambda _: _KNOWN.pop(place, None)))
+    return found
+
+
 class BatchArguments:
     """The arguments a batch gives to kernels; what is derived (codes, bitmaps) is derived once."""
 
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
         self.batch = batch
         self._interners = interners
-        self._columns: dict[str, pa.Array] = {}
-        self._values: dict[str, np.ndarray] = {}
+        self._known = _known(batch)
         self._codes: dict[str, np.ndarray] = {}
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
@@ -75,17 +100,22 @@ class BatchArguments:
         return found
 
     def column(self, name: str) -> pa.Array:
-        found = self._columns.get(name)
+        found = self._known.columns.get(name)
         if found is None:
-            found = self._columns[name] = self.batch.column(name)
+            found = self._known.columns[name] = self.batch.column(name)
         return found
 
     def values(self, name: str) -> np.ndarray:
         """A view of the values of a fixed-width column."""
-        found = self._values.get(name)
+        found = self._known.values.get(name)
         if found is None:
-            found = self._values[name] = values_view(self.column(name))
+            found = self._known.values[name] = values_view(self.column(name))
         return found
+
+    @property
+    def ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """The least and the largest of so many first values of columns, as far as somebody has looked."""
+        return self._known.ranges
 
 
 def _bytes(buffer: pa.Buffer | None) -> np.ndarray:

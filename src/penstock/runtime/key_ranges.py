@@ -17,13 +17,24 @@ def key_ranges(
     """The lowest and highest word of each key in the first rows, or in all; None where that is not known without computing."""
     if not may_be_dense(keys):
         return None
-    lows, highs = [], []
-    for key in keys:
-        words = _words(key, arguments, rows)
-        # Asked as methods, NumPy goes through Python, which is slow where nothing of it is in a cache.
-        lows.append(int(np.minimum.reduce(words)) if len(words) else 0)
-        highs.append(int(np.maximum.reduce(words)) if len(words) else 0)
-    return lows, highs
+    found = [_range(key, arguments, rows) for key in keys]
+    return [low for low, _ in found], [high for _, high in found]
+
+
+def _range(key: Key, arguments: BatchArguments, rows: int | None) -> tuple[int, int]:
+    """The range of one key. Of the first rows, which are a guess, it is known from the last run over the same data."""
+    assert key.column is not None
+    if rows is None or key.text:
+        return _limits(_words(key, arguments, rows))
+    place = key.column, rows
+    if place not in arguments.ranges:
+        arguments.ranges[place] = _limits(_words(key, arguments, rows))
+    return arguments.ranges[place]
+
+
+def _limits(words: np.ndarray) -> tuple[int, int]:
+    # Asked as methods, NumPy goes through Python, which is slow where nothing of it is in a cache.
+    return (int(np.minimum.reduce(words)), int(np.maximum.reduce(words))) if len(words) else (0, 0)
 
 
 def may_be_dense(keys: Sequence[Key]) -> bool:
