@@ -44,6 +44,8 @@ _MEMBER = {
     # A word of all threads, which is set when one of them needs help: the others then end with the share they are at, since it is by
     # Python that one is helped, and that all go on.
     "help": "ptr",
+    # Set by a thread as the last thing that it does to anything of ours.
+    "over": "i64",
     # Rows that it took; if the kernel stopped within a share (else -1) at which row, and where the share ends.
     "rows": "i64",
     "stopped": "i64",
@@ -128,15 +130,22 @@ stop:
   br label %leave
 
 leave:
+  store atomic i64 1, ptr %over.at release, align 8
   ret ptr null
 }}
 """
+
+# How often it is looked whether a thread is done before it is waited for: about a tenth of a millisecond. A share takes less, mostly, and
+# whoever sleeps until a thread has ended is woken as much later.
+_LOOKS = 1 << 15
+_OVER = list(_MEMBER).index("over")
 
 # The first member works on the thread that calls. One whose thread cannot be started is not missed: the others take its shares.
 # `%threads` has two words for each: the thread, and whether there is one.
 _TOGETHER = f"""
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
+declare i32 @pthread_detach(i64)
 
 define i64 @{ENTRY}(ptr %members, i64 %many, ptr %threads) {{
 enter:
@@ -171,11 +180,27 @@ look:
   %its = getelementptr {{ i64, i64 }}, ptr %threads, i64 %k, i32 1
   %is = load i64, ptr %its
   %runs = icmp ne i64 %is, 0
-  br i1 %runs, label %join, label %waited
-
-join:
   %handle.at = getelementptr {{ i64, i64 }}, ptr %threads, i64 %k
   %handle = load i64, ptr %handle.at
+  %over.at = getelementptr {_struct(_MEMBER)}, ptr %members, i64 %k, i32 {_OVER}
+  br i1 %runs, label %ask, label %waited
+
+ask:
+  %asked = phi i64 [ 0, %look ], [ %asked.next, %again ]
+  %over = load atomic i64, ptr %over.at acquire, align 8
+  %is.over = icmp ne i64 %over, 0
+  br i1 %is.over, label %detach, label %again
+
+again:
+  %asked.next = add i64 %asked, 1
+  %often = icmp sge i64 %asked.next, {_LOOKS}
+  br i1 %often, label %join, label %ask
+
+detach:
+  call i32 @pthread_detach(i64 %handle)
+  br label %waited
+
+join:
   call i32 @pthread_join(i64 %handle, ptr null)
   br label %waited
 
@@ -222,7 +247,7 @@ class Rounds:
             lists.extend((address_of(each.taken), each.many, each.begin, each.end, each.size))
         helped, threads = array("q", [0]), array("q", [0] * 2 * len(frames))
         given = most, _start(lists), len(shares)
-        told = _start(helped), 0, -1, 0
+        told = _start(helped), 0, 0, -1, 0
         for nth, frame in enumerate(frames):
             start = _start(frame)
             members.extend((kernel, start, *(start + limit * WORD for limit in limits), *given, nth, *told))
