@@ -80,7 +80,7 @@ def string_case(options: Options, field: Field, progress: Progress) -> Case:
         contenders.append(penstock_contender(table, wanted, most, f"Penstock {kind}"))
         if kind is EventType.STRING:
             contenders += peer_contenders(table, most, wanted, list(field.peers))
-    outcomes = compare(contenders, options.repeat, progress)
+    outcomes = compare(contenders, options.repeat, progress, laps=QUICK_LAPS)
     return case("ysb-keyed, string event_type", options.spec, outcomes, string_figures(outcomes))
 
 
@@ -104,7 +104,7 @@ def hot_case(options: Options, field: Field, progress: Progress) -> Case:
         progress(f"generate {skew} keys")
         table = ysb_keyed(spec)
         contenders += [replace(c, question=skew) for c in skew_contenders(table, spec, field, most)]
-    outcomes = compare(contenders, options.repeat, progress)
+    outcomes = compare(contenders, options.repeat, progress, laps=QUICK_LAPS)
     return case("ysb-keyed, skewed keys", options.spec, outcomes, hot_figures(outcomes))
 
 
