@@ -55,9 +55,8 @@ class _Scope:
     lanes: int = 0
 
     def inner(self) -> _Scope:
-        return _Scope(
-            self.k, self.draw, self.buffers, list(self.readable), list(self.writable), self.depth + 1
-        )
+        lists = list(self.buffers), list(self.readable), list(self.writable)
+        return _Scope(self.k, self.draw, *lists, self.depth + 1)
 
 
 @st.composite
