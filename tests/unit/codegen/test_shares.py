@@ -130,6 +130,28 @@ def test_native_threads_work_at_the_same_time() -> None:
     assert met.together(given, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
 
 
+@pytest.mark.parametrize("turns", [1, 20_000_000])
+def test_a_thread_is_waited_for_however_long_it_takes(turns: int) -> None:
+    """Whether it is seen to be done soon, or slept for: what it wrote is there."""
+    k = KernelBuilder("last")
+    words, own, other = k.buffer("words", I64), k.scalar("own"), k.scalar("other")
+    turns_of, hi = k.scalar("turns"), (k.scalar("lo"), k.scalar("hi"))[1]
+    k.store(words, own, 1)
+    waited = k.var("waited", 0)
+    with k.while_(words[other].eq(0)):  # until both are here, or one could take the share of the other
+        k.set(waited, waited + 1)
+    with k.for_(0, turns_of) as turn:
+        k.store(words, own + 2, turn + 1)
+    k.ret(hi)
+    kernel = compile_kernel(k.build(), effort=Effort.QUICK)
+    both = np.zeros(4, np.int64)
+    given: list[dict[str, Argument]] = [
+        {"words": both, "own": own, "other": 1 - own, "turns": each} for own, each in enumerate((1, turns))
+    ]
+    assert kernel.together(given, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
+    assert both.tolist() == [1, 1, 1, turns]
+
+
 def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "HAS_THREADS", False)
     monkeypatch.setattr(shares, "HAS_THREADS", False)

@@ -103,6 +103,7 @@ BROKEN: list[tuple[str, Block, str]] = [
     ("bitcast across widths", value(Bitcast(const(1, I32), I64)), "differ in width"),
     ("scan by subtraction", value(GroupScan("sub", N)), "a group cannot sub i64"),
     ("peek outside bytes", value(Peek(X, ZERO, U64), U64), "cannot peek u64 in i64s"),
+    ("peek at bits outside bytes", value(Peek(X, ZERO, BOOL), BOOL), "cannot peek bool in i64s"),
     ("constant too large", value(const(256, U8), U8), "256 does not fit u8"),
     ("constant negative", value(const(-1, U64), U64), "-1 does not fit u64"),
     ("constant of another kind", value(Const(1, F64), F64), "1 is not a f64"),
