@@ -27,7 +27,7 @@ from penstock.programs.workshop import Backend, Workshop
 from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.session import Context, Session, StageSpec
+from penstock.runtime.session import Context, Pipeline, Session
 from penstock.types.windows import Steps
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Compiled:
     program: ir.Program
     trace: tuple[tuple[str, ir.Program], ...]
     off: frozenset[str] = frozenset()
-    _wired: dict[tuple[str, str | None], tuple[Workshop, list[StageSpec]]] = field(default_factory=dict)
+    _wired: dict[tuple[str, str | None], Pipeline] = field(default_factory=dict)
     reports: dict[str, JoinReport] = field(default_factory=dict)
 
     @cached_property
@@ -117,27 +117,20 @@ class Compiled:
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""
-        _, specs = self.wired(engine.backend, engine.aggregator)
-        context = Context(engine, Metrics(), bounded)
-        return Session(specs, self.program.output, self._counts_output, self.schema, context)
+        return Session(self.wired(engine.backend, engine.aggregator), Context(engine, Metrics(), bounded))
 
-    @cached_property
-    def _counts_output(self) -> bool:
-        """Whether rows are counted as accepted where they leave the query."""
-        return not counted_before(self.program[self.program.output], self.program)
-
-    def wired(self, backend: str, aggregator: str | None = None) -> tuple[Workshop, list[StageSpec]]:
-        """The stages for a back end and an aggregator, and the place where their kernels are made.
-
-        Kept, so that a second run of the same query finds its kernels ready.
-        """
+    def wired(self, backend: str, aggregator: str | None = None) -> Pipeline:
+        """The stages for a back end and an aggregator: kept, so that a second run of the query finds its kernels ready."""
         key = backend, aggregator
         if key not in self._wired:
-            workshop = Workshop(backend_named(backend))
-            streams = sources_of(self.plan)
-            wiring = Wiring(self.program, streams, workshop, aggregator, self.off, self.reports)
-            self._wired[key] = workshop, wiring.stages()
+            self._wired[key] = self._wire(backend, aggregator)
         return self._wired[key]
+
+    def _wire(self, backend: str, aggregator: str | None) -> Pipeline:
+        program, workshop = self.program, Workshop(backend_named(backend))
+        wiring = Wiring(program, sources_of(self.plan), workshop, aggregator, self.off, self.reports)
+        counts_output = not counted_before(program[program.output], program)
+        return Pipeline(wiring.stages(), program.output, counts_output, self.schema)
 
     def explain(self, stage: str | None = None) -> str:
         """Show the query at one stage of its way."""

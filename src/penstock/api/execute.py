@@ -15,7 +15,7 @@ from penstock.errors import BindingError, EngineError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
-from penstock.sources.arrow import bind, is_frame
+from penstock.sources.arrow import InMemory, bind, is_frame
 from penstock.sources.bad import Arrived
 from penstock.sources.bound import Bound, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
@@ -149,7 +149,12 @@ def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[
 
 
 def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
-    """Find the data of every stream, checking names and schemas before any row is read."""
+    """Find the data of every stream, checking names and schemas before any row is read.
+
+    Data that is in memory stays as it is: where nothing else is passed, a second run need not look at it again.
+    """
+    if data is None and not bindings and stream.bound is not None:
+        return stream.bound
     sources = {source.name: source for source in stream.named.sources}
     known, passed = stream.data, named_bindings(tuple(sources), data, bindings)
     given = {**known, **{name: following(known.get(name), each) for name, each in passed.items()}}
@@ -163,6 +168,8 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
     bound = {name: _bound_to(source, given[name]) for name, source in sources.items()}
     for name, source in sources.items():
         check(bound[name].schema, source.schema, f"the data of stream {name!r}")
+    if not passed and all(isinstance(each, InMemory) for each in bound.values()):
+        stream.bound = bound
     return bound
 
 

@@ -45,7 +45,7 @@ class Stream(JoinVerbs):
     {'window_start': [0, 10], 'window_end': [10, 20], 'n': [1, 1]}
     """
 
-    __slots__ = ("_compiled", "_data", "_metrics", "_named", "_plan")
+    __slots__ = ("_compiled", "_data", "_metrics", "_named", "_plan", "bound")
 
     def __init__(self, plan: Plan, data: Mapping[str, Bound]) -> None:
         self._plan = plan
@@ -53,6 +53,7 @@ class Stream(JoinVerbs):
         self._data = dict(data)
         self._metrics: Metrics | None = None
         self._compiled: Compiled | None = None
+        self.bound: dict[str, Bound] | None = None  # the data of all streams, once a run has found it in order
 
     # What it is
 

@@ -20,14 +20,13 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
     k = KernelBuilder("absorb")
     lo, hi, columns = k.scalar("lo"), k.scalar("hi"), k.scalar("columns")
     head = k.buffer("head", I64)
-    slots = PaneSlots.declare(k, head)
-    states = [tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in monoids]
+    slots = PaneSlots.declare(k, head, columns, monoids)
     panes, keys = k.buffer("in_panes", I64), k.buffer("in_keys", I64)
     inputs = [tuple(k.buffer("in_state", state.type) for state in monoid.states) for monoid in monoids]
     with k.for_(lo, hi, "row") as row:
         slot = slots.find(k, k.var("pane", panes[row]), lambda: _stop(k, head, NEED_SLOTS, row))
         place = k.var("place", slot * columns + keys[row])
-        _merge_cell(k, monoids, states, inputs, place, row, lambda: _stop(k, head, NEED_WIDE, row))
+        _merge_cell(k, monoids, slots.states, inputs, place, row, lambda: _stop(k, head, NEED_WIDE, row))
     k.store(head, STATUS, DONE)
     k.ret(hi)
     return RowKernel(k.build(), arenas(k))

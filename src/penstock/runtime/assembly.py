@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
-from penstock.runtime.buffers import filled, numpy_type, room, stored_type, time_array, to_arrow
+from penstock.loop.nodes import I64, U8
+from penstock.runtime.buffers import filled, numpy_type, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
@@ -304,12 +305,13 @@ class _Emission:
         names = [numbered("out_word", place) for place in range(len(self.program.keys))]
         names += ["out_nulls"] if self.nullable else []
         names += [] if self.program.carried else [numbered("out_bound", place) for place in range(2)]
-        outputs = {name: room(capacity) for name in names}
+        dtypes = dict.fromkeys(names, numpy_type(I64))
         for each in self.kernel.outputs:
-            outputs[each.values] = room(capacity, numpy_type(each.type))
+            dtypes[each.values] = numpy_type(each.type)
             if each.valid is not None:
-                outputs[each.valid] = room(capacity, np.uint8)
-        return outputs
+                dtypes[each.valid] = numpy_type(U8)
+        found = rooms([(capacity, dtype) for dtype in dtypes.values()])
+        return dict(zip(dtypes, found, strict=True))
 
     def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
         """The rows that were written; in order of time, where they were written key by key."""

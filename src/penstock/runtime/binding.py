@@ -17,7 +17,7 @@ _NOTHING = np.zeros(64, np.uint8)
 
 
 @dataclass(slots=True)
-class _Known:
+class Known:
     """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
 
     Views of its columns, and the least and largest of the first values of some: a guess, for whoever made the data may write to it.
@@ -28,15 +28,24 @@ class _Known:
     values: dict[str, np.ndarray] = field(default_factory=dict)
     ranges: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
+    def column(self, name: str) -> pa.Array:
+        found = self.columns.get(name)
+        if found is None:
+            batch = self.batch()
+            assert batch is not None, "a batch that somebody asks about is held by them"
+            found = self.columns[name] = batch.column(name)
+        return found
 
-_KNOWN: dict[int, _Known] = {}
+
+_KNOWN: dict[int, Known] = {}
 
 
-def _known(batch: pa.RecordBatch) -> _Known:
+def known(batch: pa.RecordBatch) -> Known:
+    """What has been found out about a batch so far."""
     place = id(batch)
     found = _KNOWN.get(place)
     if found is None or found.batch() is not batch:
-        found = _KNOWN[place] = _Known(ref(batch, lambda _: _KNOWN.pop(place, None)))
+        found = _KNOWN[place] = Known(ref(batch, lambda _: _KNOWN.pop(place, None)))
     return found
 
 
@@ -46,7 +55,7 @@ class BatchArguments:
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
         self.batch = batch
         self._interners = interners
-        self._known = _known(batch)
+        self._known = known(batch)
         self._codes: dict[str, np.ndarray] = {}
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
@@ -100,10 +109,7 @@ class BatchArguments:
         return found
 
     def column(self, name: str) -> pa.Array:
-        found = self._known.columns.get(name)
-        if found is None:
-            found = self._known.columns[name] = self.batch.column(name)
-        return found
+        return self._known.column(name)
 
     def values(self, name: str) -> np.ndarray:
         """A view of the values of a fixed-width column."""

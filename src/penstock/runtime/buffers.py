@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.recycled import LARGEST, SMALLEST, block_of
+from penstock.runtime.recycled import APART, LARGEST, PAGE, SMALLEST, block_of
 
-_LARGE, _TOO_LARGE = 1 << 16, 1 << 25  # bytes
+# Bytes. Fewer are cheap wherever they come from; of more, untouched zeros of the system are cheaper than cleared memory.
+LARGE, TOO_LARGE = 1 << 16, 1 << 25
 
 _NUMPY: dict[str, np.dtype] = {
     "bool": np.dtype(np.uint8),
@@ -44,7 +47,7 @@ def filled(type: Type, identity: float, cells: int) -> np.ndarray:
     megabytes, writing them to pages that somebody has used before costs less than that.
     """
     size, dtype = cells * words_per_cell(type), numpy_type(type)
-    if identity == 0 and not _LARGE <= size * dtype.itemsize <= _TOO_LARGE:
+    if identity == 0 and not LARGE <= size * dtype.itemsize <= TOO_LARGE:
         return np.zeros(size, dtype)
     made = room(size, dtype)
     made.fill(identity)
@@ -59,11 +62,29 @@ def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
     """
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
-    if size < _LARGE:
+    if size < LARGE:
         return np.empty(count, dtype)
     if SMALLEST <= size <= LARGEST:
         return block_of(size).view(dtype)
     return np.frombuffer(pa.allocate_buffer(size), dtype)
+
+
+def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
+    """Memory for several arrays of so many values each, in one block if that is not too large to be used again.
+
+    To ask for each takes as long as for all. They begin at different places of a page, as blocks do (see `recycled`).
+    """
+    begins, end = [], 0
+    for count, dtype in wanted:
+        begins.append(end)
+        end += -(-count * dtype.itemsize // PAGE) * PAGE + APART
+    if end > LARGEST:
+        return [room(count, dtype) for count, dtype in wanted]
+    block = room(end, np.uint8)
+    return [
+        block[begin : begin + count * dtype.itemsize].view(dtype)
+        for begin, (count, dtype) in zip(begins, wanted, strict=True)
+    ]
 
 
 def packed(flags: np.ndarray) -> pa.Buffer:

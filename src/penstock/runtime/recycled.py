@@ -14,10 +14,11 @@ import pyarrow as pa
 
 SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: smaller ones allocators keep, larger ones we do not
 MOST = 1 << 26  # bytes that wait, of all blocks together
-_PAGE = 4096
+PAGE = 4096
 # Where arrays begin in a page, one after the other: kernels that go through several side by side find them in different sets of
-# the nearest cache.
-_STEPS = cycle([25 * 64 * place % _PAGE for place in range(64)])
+# the nearest cache, in which processors that guess the way from the address would take one for another.
+APART = 25 * 64
+_STEPS = cycle([APART * place % PAGE for place in range(64)])
 # A block that is larger than what is asked for by more than this would be missed elsewhere.
 _LOOSEST = 2
 
@@ -67,7 +68,7 @@ class _Lease:
     __slots__ = ("__array_interface__", "block", "shelf")
 
     def __init__(self, shelf: Shelf, size: int) -> None:
-        self.shelf, self.block = shelf, shelf.take(size + _PAGE)
+        self.shelf, self.block = shelf, shelf.take(size + PAGE)
         self.__array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",

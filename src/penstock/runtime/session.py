@@ -38,33 +38,37 @@ class StageSpec:
     table: str | None = None
 
 
+class Pipeline:
+    """Stages and how they are wired: worked out once for all runs of a query.
+
+    `counts_output` says that rows of the output are the accepted ones: so it is in a query without windows.
+    """
+
+    def __init__(
+        self, specs: Sequence[StageSpec], output: str, counts_output: bool, schema: pa.Schema
+    ) -> None:
+        self.specs, self.output, self.counts_output, self.schema = specs, output, counts_output, schema
+        self.streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
+        self.tables = {spec.table: spec.name for spec in specs if spec.table is not None}
+        self.readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
+        for spec in specs:
+            for port, source in enumerate(spec.inputs):
+                self.readers[source].append((spec.name, port))
+
+
 class Session:
     """Push batches in, get result batches out.
 
     `bounded` input is complete when `finish` is called, so nothing is late and nothing leaves early.
-    Otherwise every push moves the watermark and gives the windows it completes. `counts_output` says that
-    rows of the output are the accepted ones: so it is in a query without windows.
+    Otherwise every push moves the watermark and gives the windows it completes.
     """
 
-    def __init__(
-        self,
-        specs: Sequence[StageSpec],
-        output: str,
-        counts_output: bool,
-        schema: pa.Schema,
-        context: Context,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, context: Context) -> None:
         self.metrics = context.metrics
-        self.schema = schema
+        self.schema = pipeline.schema
         self._bounded = context.bounded
-        self._output, self._counts_output = output, counts_output
-        self._stages = {spec.name: spec.make(context) for spec in specs}
-        self._streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
-        self._tables = {spec.table: spec.name for spec in specs if spec.table is not None}
-        self._readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
-        for spec in specs:
-            for port, source in enumerate(spec.inputs):
-                self._readers[source].append((spec.name, port))
+        self._pipeline = pipeline
+        self._stages = {spec.name: spec.make(context) for spec in pipeline.specs}
         self._results: list[pa.RecordBatch] = []
         self._finished = False
         self._whole = True  # no push was given up halfway
@@ -95,7 +99,7 @@ class Session:
 
     def pace(self, stream: str | None = None) -> None:
         """Let time move by `advance` alone, on one stream or on all: others see rows that we do not."""
-        for name in self._streams.values() if stream is None else [self._source(stream)]:
+        for name in self._pipeline.streams.values() if stream is None else [self._source(stream)]:
             stage = self._stages[name]
             assert isinstance(stage, SourceStage)
             stage.paced = True
@@ -109,13 +113,13 @@ class Session:
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""
         flows = [Flow(batch) for batch in batches]
-        name = self._tables[table]
+        name = self._pipeline.tables[table]
         self._spread(name, self._stages[name].push(0, flows))
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""
         self._whole = False
-        for name in self._streams.values() if stream is None else [self._source(stream)]:
+        for name in self._pipeline.streams.values() if stream is None else [self._source(stream)]:
             self._advance(name, watermark)
         return self._taken()
 
@@ -162,44 +166,44 @@ class Session:
     @property
     def watermark(self) -> int:
         """How far time is known to have advanced on every stream."""
-        return min(map(self.watermark_of, self._streams))
+        return min(map(self.watermark_of, self._pipeline.streams))
 
     def watermark_of(self, stream: str) -> int:
         """How far time is known to have advanced on one stream."""
-        stage = self._stages[self._streams[stream]]
+        stage = self._stages[self._pipeline.streams[stream]]
         assert isinstance(stage, SourceStage)
         return stage.watermark
 
     def _source(self, stream: str) -> str:
         if self._finished:
             raise BindingError("this run has finished; open the query again to push more rows")
-        if stream not in self._streams:
+        if stream not in self._pipeline.streams:
             raise BindingError(
-                f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._streams))}"
+                f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._pipeline.streams))}"
             )
-        return self._streams[stream]
+        return self._pipeline.streams[stream]
 
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
         """Move time at a stage, then behind it: results first, so that they are not late there."""
         flows, ahead = self._stages[name].advance(port, watermark)
         for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
             self._spread(name, some)
-        for reader, input_port in self._readers[name]:
+        for reader, input_port in self._pipeline.readers[name]:
             self._advance(reader, ahead, input_port)
 
     def _spread(self, name: str, flows: list[Flow]) -> None:
         if not flows:
             return
-        if name == self._output:
+        if name == self._pipeline.output:
             self._leave(flows)
-        for reader, port in self._readers[name]:
+        for reader, port in self._pipeline.readers[name]:
             self._spread(reader, self._stages[reader].push(port, flows))
 
     def _leave(self, flows: list[Flow]) -> None:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]
         rows = sum(batch.num_rows for batch in batches)
         self.metrics.emitted += rows
-        if self._counts_output:
+        if self._pipeline.counts_output:
             self.metrics.accepted += rows
         self._results += batches
 

@@ -13,15 +13,12 @@ import numpy as np
 
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.buffers import filled, numpy_type, words_per_cell
+from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
+from penstock.runtime.recycled import APART
 
 _FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
-
-# Bytes, besides what allocators put between arrays: large arrays begin at the same place of a page. The states of a key would
-# lie in the same set of the nearest cache, where processors that guess the way from the address take one for another.
-_APART = 25 * 64
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,10 @@ class PaneTable:
         self.capacity = slots
         self.panes = np.zeros(slots, np.int64)
         self.pane_buckets = np.zeros(bucket_count(slots), np.int32)
-        self.states = [_cells(place, each, slots * keys.columns) for place, each in enumerate(specs)]
+        self.states, self.dirty = cells_for(specs, slots * keys.columns)
         if self.sparse:
             self.head[SLOTS] = 1  # one row, whose columns are (pane, key) pairs
+            self._clear(self.states, keys.columns)
 
     @property
     def slots(self) -> int:
@@ -125,6 +123,7 @@ class PaneTable:
             "pane_buckets": self.pane_buckets,
             "pane_mask": len(self.pane_buckets) - 1,
             "pane_capacity": self.capacity,
+            "pane_dirty": int(self.dirty),
             **{numbered("state", place): state for place, state in enumerate(self.states)},
             **self.keys.arguments(),
         }
@@ -194,14 +193,22 @@ class PaneTable:
         old_columns: int | None = None,
     ) -> None:
         before_columns = self.keys.columns if old_columns is None else old_columns
-        for place, spec in enumerate(self.specs):
+        states, self.dirty = cells_for(self.specs, capacity * keys.columns)
+        if keys is not self.keys or keys.columns != before_columns:
+            self._clear(states, keys.columns)
+        for old, new, spec in zip(self.states, states, self.specs, strict=True):
             words = words_per_cell(spec.type)
-            before = self.states[place].reshape(self.capacity, before_columns, words)
-            after = _cells(place, spec, capacity * keys.columns).reshape(capacity, keys.columns, words)
+            before = old.reshape(self.capacity, before_columns, words)
+            after = new.reshape(capacity, keys.columns, words)
             move(before[: self.slots], after[: self.slots])
-            self.states[place] = after.ravel()
-        self.keys = keys
+        self.states, self.keys = states, keys
         self._resize_panes(capacity)
+
+    def _clear(self, states: Sequence[np.ndarray], columns: int) -> None:
+        """Let the slots in use hold nothing, before cells are moved to some of their columns."""
+        if self.dirty:
+            for state, spec in zip(states, self.specs, strict=True):
+                state[: self.slots * columns * words_per_cell(spec.type)] = spec.identity
 
     def _resize_panes(self, capacity: int) -> None:
         panes = np.zeros(capacity, np.int64)
@@ -224,19 +231,18 @@ class PaneTable:
         for state, spec in zip(self.states, self.specs, strict=True):
             rows = state.reshape(self.capacity, -1)
             rows[holes] = rows[movers]
-            rows[end : self.slots] = spec.identity
+            if not self.dirty:
+                rows[end : self.slots] = spec.identity
         self.panes[holes] = self.panes[movers]
         self.head[SLOTS] = end
         self._resize_panes(self.capacity)
 
     def _drop_many(self, kept: np.ndarray) -> None:
         capacity = max(2, 1 << len(kept).bit_length())
-        for place, spec in enumerate(self.specs):
-            words = words_per_cell(spec.type)
-            before = self.states[place].reshape(self.capacity, self.keys.columns, words)
-            after = _cells(place, spec, capacity * self.keys.columns)
-            after.reshape(capacity, self.keys.columns, words)[: len(kept)] = before[kept]
-            self.states[place] = after
+        states, self.dirty = cells_for(self.specs, capacity * self.keys.columns)
+        for old, new in zip(self.states, states, strict=True):
+            new.reshape(capacity, -1)[: len(kept)] = old.reshape(self.capacity, -1)[kept]
+        self.states = states
         panes = self.panes[kept]
         self.head[SLOTS] = len(kept)
         self.panes = np.zeros(capacity, np.int64)
@@ -321,9 +327,21 @@ def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray
     return flags
 
 
-def _cells(place: int, spec: StateSpec, many: int) -> np.ndarray:
-    """Memory for the cells of the table's state at a place among all states."""
-    apart = place * _APART // numpy_type(spec.type).itemsize
+def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], bool]:
+    """Memory for so many cells of every state, and whether it is dirty: then kernels clear each slot that they take.
+
+    Few cells are soon cleared. Very many come as zeros from the system, those of them that are ever touched.
+    """
+    sizes = [(many * words_per_cell(each.type), numpy_type(each.type)) for each in specs]
+    largest = max(count * dtype.itemsize for count, dtype in sizes)
+    if LARGE <= largest <= TOO_LARGE:
+        return rooms(sizes), True
+    return [_filled(place, each, many) for place, each in enumerate(specs)], False
+
+
+def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:
+    """Memory that holds identities, for the state at a place among all states: large arrays begin at the same place of a page."""
+    apart = place * APART // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 
 

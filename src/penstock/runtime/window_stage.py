@@ -205,7 +205,9 @@ class WindowStage:
         parts = -(-threads // max(len(flows), 1))
         tasks = [task for flow, own in zip(flows, given, strict=True) for task in self._cut(flow, own, parts)]
         workers = self.workers[:threads]
-        if len(flows) == 1:
+        if len(tasks) == 1:
+            workers[0].fold(tasks[0])
+        elif len(flows) == 1:
             fold_together(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)

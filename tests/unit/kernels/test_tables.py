@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.kernels.cells import Cell
+from penstock.kernels.monoids import count, least
 from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.tables.keys import DenseKeys, KeyReader, key_word
 from penstock.kernels.tables.panes import PaneSlots
@@ -254,11 +255,15 @@ def read_back(after: dict[str, Any], row: int, width: int) -> tuple[int | None, 
 # --- panes --------------------------------------------------------------------------------------------
 
 
+WIDTH = 3
+STATES = (count(), least(F64))
+
+
 @cache
 def slots() -> Kernel:
     k = KernelBuilder("slots")
     n, head = k.scalar("n"), k.buffer("head", I64)
-    table = PaneSlots.declare(k, head)
+    table = PaneSlots.declare(k, head, const(WIDTH, I64), STATES)
     wanted, out = k.buffer("wanted", I64), k.buffer("out", I64)
     with k.for_(0, n, "row") as row:
 
@@ -272,11 +277,14 @@ def slots() -> Kernel:
 
 
 @SMALL
-@given(panes=st.lists(FEW, max_size=20), capacity=st.integers(1, 7))
-def test_panes_take_slots_in_turn_until_there_are_none(panes: list[int], capacity: int) -> None:
+@given(panes=st.lists(FEW, max_size=20), capacity=st.integers(1, 7), dirty=st.booleans())
+def test_panes_take_slots_in_turn_until_there_are_none(panes: list[int], capacity: int, dirty: bool) -> None:
     memory = {
         "n": len(panes),
         "head": np.zeros(WORDS, np.int64),
+        "state": np.full(8 * WIDTH, 7, np.int64),
+        "state.1": np.full(8 * WIDTH, 7.5),
+        "pane_dirty": int(dirty),
         "panes": np.zeros(8, np.int64),
         "pane_buckets": np.zeros(8, np.int32),
         "pane_mask": 7,
@@ -290,4 +298,9 @@ def test_panes_take_slots_in_turn_until_there_are_none(panes: list[int], capacit
     assert reached == fits
     assert after["out"][:fits].tolist() == numbers[:fits]
     assert after["head"][STATUS] == (DONE if fits == len(panes) else NEED_SLOTS)
-    assert after["head"][SLOTS] == len(set(panes[:fits]))
+    taken = len(set(panes[:fits]))
+    assert after["head"][SLOTS] == taken
+    cleared = taken * WIDTH if dirty else 0
+    for monoid, name, junk in zip(STATES, ("state", "state.1"), (7, 7.5), strict=True):
+        expected = [monoid.states[0].identity] * cleared + [junk] * (8 * WIDTH - cleared)
+        np.testing.assert_array_equal(after[name], expected, "slots that are taken are cleared, and no others")

@@ -39,10 +39,35 @@ def test_panes_that_are_dropped_leave_the_others_as_they_were(gone: list[int]) -
     expected = contents(a_table(40))
     table.drop(finished)
     assert contents(table) == {pane: cells for pane, cells in expected.items() if pane - 100 not in gone}
+    assert not table.dirty
     for state, spec in zip(table.states, SPECS, strict=True):
         assert (state.reshape(table.capacity, -1)[table.slots :] == spec.identity).all(), (
             "the next pane is empty"
         )
+
+
+def test_kernels_are_told_to_clear_the_slots_of_tables_that_are_neither_small_nor_huge() -> None:
+    dirty = {slots: PaneTable(SPECS, DenseKeys((0,), (1000,)), slots).dirty for slots in (2, 64, 1 << 12)}
+    assert dirty == {2: False, 64: True, 1 << 12: False}
+
+
+def test_columns_that_keys_do_not_move_to_are_cleared() -> None:
+    keys, as_many = DenseKeys((0,), (5000,)), DenseKeys((7,), (5000,))
+    for other in (DenseKeys((0,), (9000,)), as_many):
+        table = PaneTable(SPECS, keys, 4)
+        table.head[SLOTS], table.states[0][:], table.states[1][:] = 3, 7, 7.5
+        junk = PaneTable(SPECS, other, 4)
+        for state in junk.states:
+            state[:] = -1
+        del junk  # its memory is used again, as likely as not
+
+        def move(before: np.ndarray, after: np.ndarray) -> None:
+            after[:, :1] = before[:, :1]
+
+        table.change_keys(other, move)
+        assert table.dirty
+        counts = table.states[0].reshape(4, other.columns)[:3]
+        assert (counts[:, 0] == 7).all() and (counts[:, 1:] == 0).all()
 
 
 def test_few_panes_are_dropped_where_they_lie_and_no_room_is_kept_for_long() -> None:

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from penstock.kernels.monoids import Monoid
 from penstock.kernels.tables.probe import find_or_insert, hash_word
 from penstock.loop.abi import SLOTS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I32, I64, Buffer, Value, Var
+from penstock.loop.nodes import I32, I64, Buffer, Value, Var, const
 
 
 @dataclass
 class PaneSlots:
-    """A slot is a row of the table, `width` columns long; the runtime keeps room for more slots ready."""
+    """A slot is a row of the table, `width` cells of every state long; the runtime keeps room for more slots ready.
+
+    Where that room is `dirty`, whoever takes a slot clears it: in the cache of the thread that is about to fill it.
+    """
 
     head: Buffer
+    width: Value
+    monoids: Sequence[Monoid]
+    states: tuple[tuple[Buffer, ...], ...]
     panes: Buffer
     buckets: Buffer
     bucket_mask: Var
     capacity: Var
+    dirty: Var
 
     @staticmethod
-    def declare(k: KernelBuilder, head: Buffer) -> PaneSlots:
+    def declare(k: KernelBuilder, head: Buffer, width: Value, monoids: Sequence[Monoid]) -> PaneSlots:
         return PaneSlots(
             head,
+            width,
+            monoids,
+            tuple(tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in monoids),
             k.buffer("panes", I64),
             k.buffer("pane_buckets", I32),
             k.scalar("pane_mask"),
             k.scalar("pane_capacity"),
+            k.scalar("pane_dirty"),
         )
 
     def find(self, k: KernelBuilder, pane: Value, stop: Callable[[], None]) -> Var:
@@ -46,6 +58,14 @@ class PaneSlots:
         slot = k.var("new_slot", self.head[SLOTS])
         with k.if_(slot.eq(self.capacity)):
             stop()
+        with k.if_(self.dirty.ne(0)):
+            self._clear(k, k.var("begin", slot * self.width))
         k.store(self.panes, slot, pane)
         k.store(self.head, SLOTS, slot + 1)
         return slot
+
+    def _clear(self, k: KernelBuilder, begin: Value) -> None:
+        for monoid, buffers in zip(self.monoids, self.states, strict=True):
+            for state, buffer in zip(monoid.states, buffers, strict=True):
+                with k.for_(0, self.width, "cell") as cell:
+                    k.store(buffer, begin + cell, const(state.identity, state.type))

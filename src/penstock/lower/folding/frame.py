@@ -81,11 +81,9 @@ class Frame:
         first_row = k.scalar("first_row")
         self.head = k.buffer("head", I64)
         self.width = k.scalar("columns")
-        self.panes = PaneSlots.declare(k, self.head)
+        self.panes = PaneSlots.declare(k, self.head, self.width, spec.monoids)
+        self.states = self.panes.states
         self.keys = _key_table(k, self.head, spec)
-        self.states = tuple(
-            tuple(k.buffer("state", state.type) for state in monoid.states) for monoid in spec.monoids
-        )
         self.columns = Columns(k, spec.schema, spec.nullable, spec.interned, spec.time, first_row)
         self.errors = k.var("errors", False, BOOL)
         self.key_capacity = k.scalar("key_capacity") if isinstance(self.keys, HashKeys) else None
