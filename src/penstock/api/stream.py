@@ -53,7 +53,9 @@ class Stream(JoinVerbs):
         self._data = dict(data)
         self._metrics: Metrics | None = None
         self._compiled: Compiled | None = None
-        self.bound: dict[str, Bound] | None = None  # the data of all streams, once a run has found it in order
+        self.bound: dict[str, Bound] | None = (
+            None  # the data of all streams, once a run has found it in order
+        )
 
     # What it is
 

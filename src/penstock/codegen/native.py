@@ -82,11 +82,8 @@ class NativeKernel:
 
 
 def _address(value: npt.NDArray[Any], width: int) -> int:
-    """Where an array lies whose elements have so many bytes."""
-    fits = value.itemsize == width and value.flags.c_contiguous
-    assert fits, (
-        f"an array of {value.dtype}, strides {value.strides}, where {width} bytes side by side are due"
-    )
+    """Where an array lies whose elements have so many bytes, side by side: of others there is no buffer."""
+    assert value.itemsize == width, f"an array of {value.dtype} where {width} bytes are due"
     return address_of(value)
 
 

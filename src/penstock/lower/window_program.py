@@ -167,6 +167,7 @@ class Window:
             EmitSpec(
                 tuple((key.name, dtype) for key, dtype in zip(self.keys, types, strict=True)),
                 () if self.carried else BOUNDS,
+                *self.grid,
                 self.source.time.type,
                 self.partials(nullable),
                 self.monoids(nullable, wide),

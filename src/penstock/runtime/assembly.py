@@ -233,7 +233,6 @@ class _Emission:
         self.worker, self.table, self.program = worker, worker.table, worker.program
         self.frames, self.span = frames, windows.span
         _check_bounds(windows.grid, *frames.limits, self.program.time.type)
-        starts = windows.grid.offset + frames.numbers * windows.grid.every
         self.kernel: OutputCall = self.program.emit(worker.variant, frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
         self.by_key = self.table.sparse and windows.span > 1
@@ -246,8 +245,7 @@ class _Emission:
             "cuts": frames.cuts,
             "last": frames.last,
             "positions": positions_table(),
-            "starts": starts,
-            "ends": starts + windows.grid.size,
+            "numbers": frames.numbers,
         }
 
     def batches(self, threads: int) -> Iterator[pa.RecordBatch]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
@@ -35,7 +36,7 @@ class NoKeys:
         return [], np.zeros(len(columns), np.int64)
 
 
-@dataclass
+@dataclass(frozen=True)
 class DenseKeys:
     """Component c holds words bases[c] … bases[c] + sizes[c] - 2, and null as its digit 0."""
 
@@ -45,7 +46,13 @@ class DenseKeys:
     kind = "dense"
 
     def __post_init__(self) -> None:
-        self.columns = math.prod(self.sizes)
+        object.__setattr__(self, "columns", math.prod(self.sizes))
+
+    @classmethod
+    @lru_cache(maxsize=64)  # a query that is asked again asks for the same
+    def of_sample(cls, lows: tuple[int, ...], highs: tuple[int, ...]) -> DenseKeys:
+        """A table for the keys of which a sample lies in these ranges."""
+        return cls((0,) * len(lows), (1,) * len(lows)).covering(lows, highs)
 
     def arguments(self) -> dict[str, object]:
         return {

@@ -149,8 +149,7 @@ class Worker:
             return NoKeys()
         ranges = key_ranges(self.program.keys, arguments, SAMPLE) if self.adaptive else None
         if ranges is not None:
-            width = len(self.program.keys)
-            dense = DenseKeys((0,) * width, (1,) * width).covering(*ranges)
+            dense = DenseKeys.of_sample(*map(tuple, ranges))
             if dense_allowed(dense.columns, max(self.expected, arguments.batch.num_rows)):
                 return dense
         return self.new_hash_keys()

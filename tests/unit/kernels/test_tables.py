@@ -303,4 +303,6 @@ def test_panes_take_slots_in_turn_until_there_are_none(panes: list[int], capacit
     cleared = taken * WIDTH if dirty else 0
     for monoid, name, junk in zip(STATES, ("state", "state.1"), (7, 7.5), strict=True):
         expected = [monoid.states[0].identity] * cleared + [junk] * (8 * WIDTH - cleared)
-        np.testing.assert_array_equal(after[name], expected, "slots that are taken are cleared, and no others")
+        np.testing.assert_array_equal(
+            after[name], expected, "slots that are taken are cleared, and no others"
+        )

@@ -34,7 +34,11 @@ class Panes:
         self.columns: Value = const(1, I64) if single else k.scalar("columns")
         self.states = [tuple(k.buffer("state", each.type) for each in m.states) for m in spec.monoids]
         self.order = k.buffer("order", I64)
-        self.first, self.last = k.buffer("first", I64), k.buffer("last", I64)
+        self.first = k.buffer("first", I64)
+
+    @property
+    def last(self) -> Buffer:
+        return self.k.shared_buffer("last", "", I64)
 
     @property
     def monoids(self) -> Sequence[Monoid]:

@@ -31,7 +31,7 @@ class Results:
 
     def __post_init__(self) -> None:
         k, spec = self.k, self.spec
-        self.starts, self.ends = k.buffer("starts", I64), k.buffer("ends", I64)
+        self.numbers = k.buffer("numbers", I64)  # of windows
         self.keys = KeyReader.declare(k, spec.key_table, len(spec.keys))
         self.out_words = tuple(k.buffer("out_word", I64) for _ in spec.keys)
         self.out_nulls = k.buffer("out_nulls", I64) if spec.keys_nullable else None
@@ -93,13 +93,18 @@ class Results:
             return Cell(_from_word(word, self.spec.keys[place][1]), valid)
         machine = machine_type(self.spec.time_type)
         assert machine is not None
-        bound = self.starts if name == self.spec.bounds[0] else self.ends
-        return Cell(bound[w].to(machine))
+        return Cell(self._bounds(w)[self.spec.bounds.index(name)].to(machine))
+
+    def _bounds(self, w: Value) -> tuple[Value, Value]:
+        """Where a window starts and ends: the runtime has seen to it that both fit."""
+        start = self.k.var("start", self.numbers[w] * self.spec.every + self.spec.offset)
+        return start, start + self.spec.size
 
     def _write(self, lowering: Lowering, w: Value, at: Value) -> None:
         k = self.k
-        for buffer, bound in zip(self.out_bounds, (self.starts, self.ends), strict=False):
-            k.store(buffer, at, bound[w])
+        if self.out_bounds:
+            for buffer, bound in zip(self.out_bounds, self._bounds(w), strict=True):
+                k.store(buffer, at, bound)
         for buffer, (word, _) in zip(self.out_words, self.words, strict=True):
             k.store(buffer, at, word)
         if self.out_nulls is not None:

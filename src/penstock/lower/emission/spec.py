@@ -18,11 +18,15 @@ from penstock.lower.partials import MayBeNull, Partial
 class EmitSpec:
     """All that the kernel is specialised to. `fields` are those that must be computed.
 
+    Windows begin every `every` ticks from `offset` on, and are `size` ticks long.
     `algorithms` tells for each monoid how the panes of a window are brought together.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
     bounds: tuple[str, ...]
+    size: int
+    every: int
+    offset: int
     time_type: pa.DataType
     partials: tuple[Partial, ...]
     monoids: tuple[Monoid, ...]
