@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import lru_cache
 from itertools import product
 
@@ -22,6 +22,8 @@ from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
 SMALL = 1 << 16
 SPARSEST = 4
 LARGEST = 1 << 27
+# Room for keys that a hash table begins with: whatever is done to a window is done to all of it.
+FEWEST, MOST_AT_FIRST = 1 << 6, 1 << 12
 
 
 @dataclass
@@ -135,15 +137,16 @@ class HashKeys:
     nulls: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(16, np.int32))
     sparse: bool = False  # the first component is the pane
+    rows: InitVar[int] = MOST_AT_FIRST  # which are about to bring keys
 
     @property
     def kind(self) -> str:
         return "sparse" if self.sparse else "hash"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, rows: int) -> None:
         if not self.words:
             self.words = [np.zeros(0, np.int64) for _ in range(self.width)]
-            self.reserve(4096)
+            self.reserve(min(max(1 << (rows - 1).bit_length(), FEWEST), MOST_AT_FIRST))
 
     @property
     def columns(self) -> int:

@@ -141,7 +141,8 @@ class Worker:
 
     def new_hash_keys(self) -> HashKeys:
         """A key table without keys."""
-        return HashKeys(len(self.program.keys), np.zeros(WORDS, np.int64), self._hashes_nulls())
+        width = len(self.program.keys)
+        return HashKeys(width, np.zeros(WORDS, np.int64), self._hashes_nulls(), rows=self.expected)
 
     def first_keys(self, arguments: BatchArguments) -> Keys:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
@@ -217,7 +218,8 @@ class Worker:
     def new_pairs(self) -> HashKeys:
         """A key table without keys, for pairs of pane and key."""
         width = len(self.program.keys) + 1
-        return HashKeys(width, np.zeros(WORDS, np.int64), self._hashes_nulls(), sparse=True)
+        head = np.zeros(WORDS, np.int64)
+        return HashKeys(width, head, self._hashes_nulls(), sparse=True, rows=self.expected)
 
     # -- merging -------------------------------------------------------------------------------------
 
