@@ -31,9 +31,10 @@ class Streaming(Dialect):
     """Standard SQL in which a function is a name and its arguments: what it means, our catalogues say."""
 
     class Tokenizer(tokens.Tokenizer):
-        """Knows `//` as well."""
+        """Knows `//`, and names between backquotes as well, as Spark and Flink write them."""
 
-        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012 - how dialects are made
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - how dialects are made
+        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012
 
     class Parser(parser.Parser):
         """Knows functions with a syntax of their own only."""
