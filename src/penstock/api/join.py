@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.api.bind import predicate
+from penstock.api.carried import without_bounds
 from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr
 from penstock.api.literals import literal
-from penstock.api.rows import projected
+from penstock.api.rows import dropped, projected
 from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
     ExpressionTypeError,
@@ -25,7 +26,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Cast, Column, Field
 from penstock.expr.rules import type_of_both
 from penstock.expr.typing import column_type
-from penstock.plan.join_schema import pair_schema
+from penstock.plan.join_schema import join_columns, pair_schema
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -111,7 +112,16 @@ def joined(
     if options.optimise is not None:
         _one_of(options.optimise, TARGETS, "optimise")
     _require_suffix(options.suffix)
-    first, second, keys = common_keys(first, second, *_names_of_keys(on, left_on, right_on), _called(on))
+    names = _names_of_keys(on, left_on, right_on)
+    if (options.window, options.within) == (None, None) and carries_window(first) and carries_window(second):
+        names, bounds = without_bounds(first, second, *names)
+        if bounds:
+            return _without_copies(_met(first, second, names, on, _any_pair(names, options)), bounds)
+    return _met(first, second, names, on, options)
+
+
+def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, options: Options) -> Plan:
+    first, second, keys = common_keys(first, second, *names, _called(on))
     tables = [not sources_of(each) for each in (first, second)]
     if any(tables):
         return _looked_up(first, second, keys, tables, options)
@@ -127,6 +137,20 @@ def joined(
         _refuse_lost(first, pairing)
     target = options.optimise or "throughput"
     return Join(first, second, keys, pairing, options.how, where, options.suffix, options.algorithm, target)
+
+
+def _any_pair(names: tuple[object, object], options: Options) -> Options:
+    """Who names the bounds of windows, and nothing else, wants every pair of a window."""
+    return options if names[0] or options.where is not None else replace(options, where=Expr(literal(True)))
+
+
+def _without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
+    """Keys are in a result once: leave out the right's bounds that were named as such."""
+    if not isinstance(plan, Join) or plan.how in CHOOSING:
+        return plan
+    copies = {right_column(name) for name in bounds}
+    columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
+    return dropped(plan, [each.name for each in columns if each.of_pair in copies])
 
 
 def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
