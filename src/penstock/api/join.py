@@ -19,6 +19,7 @@ from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
     ExpressionTypeError,
     SchemaMismatchError,
+    UnknownColumnError,
     UnsupportedError,
     WindowError,
 )
@@ -235,7 +236,20 @@ def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
     if where is None:
         return None
     schema = pair_schema(side_of(first), side_of(second))
+    _require_sides(where, first, second, schema)
     return predicate(where, schema, time_of(first), "where= of a join, over pk.left(...) and pk.right(...),")
+
+
+def _require_sides(where: object, first: Plan, second: Plan, pair: pa.Schema) -> None:
+    """Refuse columns of which it is not said whose they are."""
+    named = ex.columns_of(where.node) if isinstance(where, Expr) else {where}
+    for name in sorted(each for each in named if isinstance(each, str) and each not in pair.names):
+        sides = [("left", schema_of(first)), ("right", schema_of(second))]
+        found = [f"pk.{side}({name!r})" for side, schema in sides if name in schema.names]
+        if found:
+            raise UnknownColumnError(
+                f"where= of a join names columns of either side; write {' or '.join(found)} instead of {name!r}"
+            )
 
 
 def _pairing(first: Plan, second: Plan, options: Options) -> Pairing:

@@ -248,3 +248,17 @@ def test_values_that_cannot_be_compared_are_no_signal(dtype: pa.DataType) -> Non
     events = pk.stream("events", {"t": "int64", "v": dtype}, time="t")
     with pytest.raises(pk.ExpressionTypeError, match="cannot have the value"):
         events.signal("v")
+
+
+def test_a_signal_knows_what_its_last_run_counted() -> None:
+    mean = trades().signal("price", by="symbol").rolling("5s").mean()
+    assert mean.metrics is None
+    mean.collect()
+    assert mean.metrics is not None
+    assert (mean.metrics.read, mean.metrics.accepted, mean.metrics.balanced) == (5, 5, True)
+    list(mean.run(TRADES.slice(0, 2).to_batches()))
+    assert mean.metrics.read == 2
+    chosen = pk.when(trades().signal("price") > 3).then(1)
+    chosen.collect()
+    assert chosen.metrics is not None
+    assert chosen.metrics.emitted == 2

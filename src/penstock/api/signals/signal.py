@@ -27,6 +27,7 @@ from penstock.types.duration import Duration, to_ticks, week_begin
 if TYPE_CHECKING:
     from penstock.api.explain import Explanation
     from penstock.api.live import Live, Run
+    from penstock.runtime.metrics import Metrics
 
 METHODS = ("linear", "last", "mean")
 
@@ -44,12 +45,13 @@ class Signal(Operators):
     {'start': [1, 2, 3], 'end': [2, 3, None], 'value': [False, True, False]}
     """
 
-    __slots__ = ("_graph", "_name")
+    __slots__ = ("_graph", "_name", "_rows")
     __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
 
     def __init__(self, graph: Graph, name: str) -> None:
         self._graph = graph
         self._name = name
+        self._rows: Stream | None = None
 
     # What it is
 
@@ -72,6 +74,11 @@ class Signal(Operators):
     def plan(self) -> Plan:
         """The logical plan of its intervals."""
         return self._stream().plan
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What its last run counted, or has counted so far; None before the first."""
+        return self._stream().metrics
 
     @property
     def values(self) -> pa.Schema:
@@ -282,13 +289,18 @@ class Signal(Operators):
         """
         if name is not None and not isinstance(name, str):
             raise ExpressionTypeError(f"to_stream takes a name for the value, not {shown(name)}")
-        stream = self._stream(pieces=True)
+        stream = self._made(pieces=True)
         if name is None or len(self.values) > 1 or name == self.column:
             return stream
         return stream.derived(renamed_rows(stream.raw_plan, {self.column: name}))
 
-    def _stream(self, *, pieces: bool = False) -> Stream:
-        """Its intervals as rows."""
+    def _stream(self) -> Stream:
+        """Its intervals as rows: always the same stream, which knows what its last run counted."""
+        if self._rows is None:
+            self._rows = self._made(pieces=False)
+        return self._rows
+
+    def _made(self, *, pieces: bool) -> Stream:
         program, streams = self.graph.program(self.name)
         data: dict[str, Any] = {}
         for each in streams:
