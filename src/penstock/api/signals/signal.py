@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.arguments import shown
-from penstock.api.expr import Expr, aggregate
+from penstock.api.expr import Expr
 from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
@@ -139,7 +139,7 @@ class Signal(Operators):
         {'start': [0, 5], 'end': [2, None], 'value': [4, 3]}
         """
         if isinstance(condition, Signal):
-            return pointwise(_kept, (condition, self), strict=False)
+            return self._where(condition)
         if not callable(condition):
             raise ExpressionTypeError(
                 f"where takes a function of the value or a signal, not a {type(condition).__name__}"
@@ -150,6 +150,13 @@ class Signal(Operators):
             for name in self.values.names
         }
         return expression(self.graph, (At(self.name),), kept)
+
+    def _where(self, condition: Signal) -> Signal:
+        if len(self.values) == 1:
+            return pointwise(_kept, (condition, self), strict=False)
+        graph, when = joined([condition.graph, self.graph]), Expr(nodes.Column(at(0, condition.column)))
+        kept = {name: _kept(when, Expr(nodes.Column(at(1, name)))).node for name in self.values.names}
+        return expression(graph, (At(condition.name), At(self.name)), kept)
 
     def or_else(self, other: object) -> Signal:
         """Fill the time where it is not defined with another signal, or a constant.
@@ -248,9 +255,7 @@ class Signal(Operators):
         return moved(signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values), begin)
 
     def _means(self, every: Duration) -> Signal:
-        spans, names = self.per(every), self.values.names
-        several = {name: aggregate("mean", Expr(nodes.Column(name))) for name in names}
-        return spans.agg(**several) if len(names) > 1 else spans.mean()
+        return self.per(every).mean()
 
     def chop(self, every: Duration) -> Signal:
         """Sample it at every multiple of `every` too, so that reductions count what is held as well.
