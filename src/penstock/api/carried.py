@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.api.bind import flat
 from penstock.api.expr import Expr
+from penstock.api.rows import dropped
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column
+from penstock.plan.join_schema import join_columns
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -15,12 +19,15 @@ from penstock.plan.nodes import (
     CarriedWindow,
     Distinct,
     Filter,
+    Join,
     Plan,
     Project,
     TimeWindow,
     TopK,
     Window,
 )
+from penstock.plan.schema import side_of
+from penstock.types.joins import CHOOSING, right_column
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 
@@ -43,6 +50,15 @@ def without_bounds(
         )
     kept = [place for place, (one, other) in enumerate(names) if one != other or one not in _BOUNDS]
     return ([pairs[0][place] for place in kept], [pairs[1][place] for place in kept]), bounds
+
+
+def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
+    """Keys are in a result once: leave out the right's bounds that were named as such."""
+    if not isinstance(plan, Join) or plan.how in CHOOSING:
+        return plan
+    copies = {right_column(name) for name in bounds}
+    columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
+    return dropped(plan, [each.name for each in columns if each.of_pair in copies])
 
 
 def other_keys(by: object) -> list[object]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.api.bind import predicate
-from penstock.api.carried import without_bounds
+from penstock.api.carried import without_bounds, without_copies
 from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr
 from penstock.api.literals import literal
-from penstock.api.rows import dropped, projected
+from penstock.api.rows import projected
 from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
     ExpressionTypeError,
@@ -27,7 +27,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Cast, Column, Field
 from penstock.expr.rules import type_of_both
 from penstock.expr.typing import column_type
-from penstock.plan.join_schema import join_columns, pair_schema
+from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -57,9 +57,6 @@ from penstock.types.joins import (
     right_column,
 )
 from penstock.types.windows import Calendar, Count, Session
-
-if TYPE_CHECKING:
-    pass
 
 
 def left(name: str) -> Expr:
@@ -117,7 +114,7 @@ def joined(
     if (options.window, options.within) == (None, None) and carries_window(first) and carries_window(second):
         names, bounds = without_bounds(first, second, *names)
         if bounds:
-            return _without_copies(_met(first, second, names, on, _any_pair(names, options)), bounds)
+            return without_copies(_met(first, second, names, on, _any_pair(names, options)), bounds)
     return _met(first, second, names, on, options)
 
 
@@ -143,15 +140,6 @@ def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, op
 def _any_pair(names: tuple[object, object], options: Options) -> Options:
     """Who names the bounds of windows, and nothing else, wants every pair of a window."""
     return options if names[0] or options.where is not None else replace(options, where=Expr(literal(True)))
-
-
-def _without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
-    """Keys are in a result once: leave out the right's bounds that were named as such."""
-    if not isinstance(plan, Join) or plan.how in CHOOSING:
-        return plan
-    copies = {right_column(name) for name in bounds}
-    columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
-    return dropped(plan, [each.name for each in columns if each.of_pair in copies])
 
 
 def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
