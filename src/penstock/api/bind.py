@@ -104,7 +104,7 @@ def flat(given: Iterable[object]) -> list[object]:
 
 
 def _name_of(given: object, what: str) -> str:
-    name = given if isinstance(given, str) else _own_name(given) if isinstance(given, Expr) else None
+    name = given if isinstance(given, str) else own_name(given) if isinstance(given, Expr) else None
     if name is None:
         shown = show(given.node) if isinstance(given, Expr) else repr(given)
         raise ExpressionTypeError(
@@ -113,7 +113,7 @@ def _name_of(given: object, what: str) -> str:
     return name
 
 
-def _own_name(given: Expr) -> str | None:
+def own_name(given: Expr) -> str | None:
     """The name an expression has, else that of the first column in it (as in Polars)."""
     waiting = [given.node]
     while given.name is None and waiting:

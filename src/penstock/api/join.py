@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.api.bind import predicate
+from penstock.api.carried import without_bounds, without_copies
 from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr
 from penstock.api.literals import literal
@@ -18,6 +19,7 @@ from penstock.api.windowed import keyed, window_spec
 from penstock.errors import (
     ExpressionTypeError,
     SchemaMismatchError,
+    UnknownColumnError,
     UnsupportedError,
     WindowError,
 )
@@ -55,9 +57,6 @@ from penstock.types.joins import (
     right_column,
 )
 from penstock.types.windows import Calendar, Count, Session
-
-if TYPE_CHECKING:
-    pass
 
 
 def left(name: str) -> Expr:
@@ -111,7 +110,16 @@ def joined(
     if options.optimise is not None:
         _one_of(options.optimise, TARGETS, "optimise")
     _require_suffix(options.suffix)
-    first, second, keys = common_keys(first, second, *_names_of_keys(on, left_on, right_on), _called(on))
+    names = _names_of_keys(on, left_on, right_on)
+    if (options.window, options.within) == (None, None) and carries_window(first) and carries_window(second):
+        names, bounds = without_bounds(first, second, *names)
+        if bounds:
+            return without_copies(_met(first, second, names, on, _any_pair(names, options)), bounds)
+    return _met(first, second, names, on, options)
+
+
+def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, options: Options) -> Plan:
+    first, second, keys = common_keys(first, second, *names, _called(on))
     tables = [not sources_of(each) for each in (first, second)]
     if any(tables):
         return _looked_up(first, second, keys, tables, options)
@@ -127,6 +135,11 @@ def joined(
         _refuse_lost(first, pairing)
     target = options.optimise or "throughput"
     return Join(first, second, keys, pairing, options.how, where, options.suffix, options.algorithm, target)
+
+
+def _any_pair(names: tuple[object, object], options: Options) -> Options:
+    """Who names the bounds of windows, and nothing else, wants every pair of a window."""
+    return options if names[0] or options.where is not None else replace(options, where=Expr(literal(True)))
 
 
 def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
@@ -211,7 +224,20 @@ def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
     if where is None:
         return None
     schema = pair_schema(side_of(first), side_of(second))
+    _require_sides(where, first, second, schema)
     return predicate(where, schema, time_of(first), "where= of a join, over pk.left(...) and pk.right(...),")
+
+
+def _require_sides(where: object, first: Plan, second: Plan, pair: pa.Schema) -> None:
+    """Refuse columns of which it is not said whose they are."""
+    named = ex.columns_of(where.node) if isinstance(where, Expr) else {where}
+    for name in sorted(each for each in named if isinstance(each, str) and each not in pair.names):
+        sides = [("left", schema_of(first)), ("right", schema_of(second))]
+        found = [f"pk.{side}({name!r})" for side, schema in sides if name in schema.names]
+        if found:
+            raise UnknownColumnError(
+                f"where= of a join names columns of either side; write {' or '.join(found)} instead of {name!r}"
+            )
 
 
 def _pairing(first: Plan, second: Plan, options: Options) -> Pairing:

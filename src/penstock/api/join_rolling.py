@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.bind import bound, flat, refuse_twice, window_fields
+from penstock.api.bind import bound, flat, own_name, refuse_twice, window_fields
 from penstock.api.clocks import on_one_clock
 from penstock.api.expr import Expr, node_of
 from penstock.api.join import common_keys, interval, refuse_tables
@@ -93,7 +93,7 @@ def _outside(given: object, found: list[ex.Aggregate]) -> object:
     def rule(node: ex.Expr) -> ex.Expr:
         return Column(_hidden(node.index)) if isinstance(node, ex.Reduced) else node
 
-    return Expr(ex.rewrite(outer, rule), given.name)
+    return Expr(ex.rewrite(outer, rule), own_name(given))
 
 
 def joined_rolling(first: Plan, second: Plan, by: object, within: object, make: Any) -> RollingJoined:

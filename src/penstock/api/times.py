@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 
 import pyarrow as pa
@@ -56,7 +56,7 @@ def time_of_source(schema: pa.Schema, time: object, unit: str | None) -> tuple[p
     """Find a stream's time, and the schema its data is read in."""
     match time:
         case Every():
-            return schema, _implied(schema, time)
+            return schema, _implied(schema, _in_unit(time, unit))
         case str():
             readable = _signed_time(schema, time)
             return readable, _explicit(readable, time, unit)
@@ -90,6 +90,16 @@ def _explicit(schema: pa.Schema, name: str, unit: str | None) -> Time:
             f"unit={unit!r} is for integer columns; the time column {name!r} is {dtype}, so leave it out"
         )
     return Time(name, dtype, own)
+
+
+def _in_unit(given: Every, unit: str | None) -> Every:
+    """Let the source say the unit as well as `pk.every`."""
+    _check_unit(unit)
+    if unit not in (None, given.unit) and given.unit is not None:
+        raise DurationError(
+            f"unit={unit!r} of the stream is not unit={given.unit!r} of pk.every; give one of them"
+        )
+    return given if unit is None else replace(given, unit=unit)
 
 
 def _implied(schema: pa.Schema, given: Every) -> Time:

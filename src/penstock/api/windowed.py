@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown
 from penstock.api.bind import flat, refuse_twice, window_fields
+from penstock.api.carried import other_keys
 from penstock.api.expr import Expr
 from penstock.api.rows import extended
 from penstock.api.unfinished import Unfinished
@@ -144,7 +145,7 @@ def windowed(
     by: object,
 ) -> Windowed:
     """Cut a stream into windows, checking them against its time."""
-    plan, keys = keyed(stream.raw_plan, by)
+    plan, keys = keyed(stream.raw_plan, other_keys(by) if window is None else by)
     if len(keys) > MOST_KEYS:
         raise UnsupportedError(
             f"by= has {len(keys)} keys; {MOST_KEYS} are the most that kernels tell apart; join some into one"

@@ -64,6 +64,14 @@ def test_regular_time_is_implied_by_the_position(every, time):
     assert stream.schema.names == ["time", "v"]
 
 
+def test_the_unit_of_regular_time_is_said_by_the_stream_too():
+    for period in (3, "3ms"):
+        stream = pk.from_arrow(TABLE, time=pk.every(period), unit="ms")
+        assert stream.plan.time == pk.from_arrow(TABLE, time=pk.every(period, unit="ms")).plan.time
+        assert stream.plan.time.unit == "ms"
+    assert pk.from_arrow(TABLE, time=pk.every(3, unit="ms"), unit="ms").plan.time.unit == "ms"
+
+
 MISTAKES = [
     (pk.UnknownColumnError, lambda: pk.stream("s", {"t": "int64"}, time="tt")),
     (pk.UnknownColumnError, lambda: pk.stream("s", {"t": "int64"}, time="t", sequence="n")),
@@ -88,6 +96,9 @@ MISTAKES = [
     (pk.DurationError, lambda: pk.every("1s", unit="h")),
     (pk.DurationError, lambda: pk.from_arrow(TABLE, time=pk.every("1s", start=5))),
     (pk.DurationError, lambda: pk.from_arrow(TABLE, time=pk.every("1ms", unit="s"))),
+    (pk.DurationError, lambda: pk.from_arrow(TABLE, time=pk.every("1ms"), unit="s")),
+    (pk.DurationError, lambda: pk.from_arrow(TABLE, time=pk.every(1), unit="h")),
+    (pk.DurationError, lambda: pk.from_arrow(TABLE, time=pk.every(1, unit="ms"), unit="s")),
 ]
 
 

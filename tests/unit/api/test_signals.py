@@ -51,6 +51,25 @@ def test_several_values_are_chosen_by_name_or_mapped_together() -> None:
     assert both["size"].collect()["value"].to_pylist() == [1, 2, 3, 4, 5]
 
 
+def test_reductions_reduce_each_of_several_values() -> None:
+    both = trades().signal(["price", "size"], by="symbol")
+    wanted = both.rolling("5s").agg(price=pk.mean("price"), size=pk.mean("size"))
+    assert both.rolling("5s").mean().collect() == wanted.collect()
+    assert both.per("10s").max().collect().schema.names == ["start", "end", "symbol", "price", "size"]
+    one = both["price"].window("10s", every="5s").quantile(0.25).collect()
+    assert (
+        both.window("10s", every="5s").quantile(0.25).collect()["price"].to_pylist()
+        == one["value"].to_pylist()
+    )
+    aligned = pk.align(now=both["price"], before=both["price"].shift("3s")).per("5s").count()
+    assert aligned.collect()["before"].to_pylist() == [1, 1, 2, 1]
+
+
+def test_several_values_are_kept_where_another_signal_is_true() -> None:
+    both = trades().signal(["price", "size"], by="symbol")
+    assert both.where(both["price"] > 3).collect() == both.where(lambda price, size: price > 3).collect()
+
+
 def test_streams_of_different_rates_meet_in_time() -> None:
     fast = pk.from_arrow(pa.table({"t": range(0, 12, 1), "v": range(12)}), time="t", name="fast").signal("v")
     slow = pk.from_arrow(pa.table({"t": [5, 9], "v": [100, 200]}), time="t", name="slow").signal("v")
@@ -248,3 +267,17 @@ def test_values_that_cannot_be_compared_are_no_signal(dtype: pa.DataType) -> Non
     events = pk.stream("events", {"t": "int64", "v": dtype}, time="t")
     with pytest.raises(pk.ExpressionTypeError, match="cannot have the value"):
         events.signal("v")
+
+
+def test_a_signal_knows_what_its_last_run_counted() -> None:
+    mean = trades().signal("price", by="symbol").rolling("5s").mean()
+    assert mean.metrics is None
+    mean.collect()
+    assert mean.metrics is not None
+    assert (mean.metrics.read, mean.metrics.accepted, mean.metrics.balanced) == (5, 5, True)
+    list(mean.run(TRADES.slice(0, 2).to_batches()))
+    assert mean.metrics.read == 2
+    chosen = pk.when(trades().signal("price") > 3).then(1)
+    chosen.collect()
+    assert chosen.metrics is not None
+    assert chosen.metrics.emitted == 2

@@ -32,6 +32,7 @@ class SignalThen(Signal):
 
     def __init__(self, branches: Branches) -> None:
         self._branches = branches
+        self._rows = None
 
     @property
     def graph(self) -> Graph:

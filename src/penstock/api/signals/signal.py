@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.arguments import shown
-from penstock.api.expr import Expr, aggregate
+from penstock.api.expr import Expr
 from penstock.api.rows import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
@@ -27,6 +27,7 @@ from penstock.types.duration import Duration, to_ticks, week_begin
 if TYPE_CHECKING:
     from penstock.api.explain import Explanation
     from penstock.api.live import Live, Run
+    from penstock.runtime.metrics import Metrics
 
 METHODS = ("linear", "last", "mean")
 
@@ -44,12 +45,13 @@ class Signal(Operators):
     {'start': [1, 2, 3], 'end': [2, 3, None], 'value': [False, True, False]}
     """
 
-    __slots__ = ("_graph", "_name")
+    __slots__ = ("_graph", "_name", "_rows")
     __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
 
     def __init__(self, graph: Graph, name: str) -> None:
         self._graph = graph
         self._name = name
+        self._rows: Stream | None = None
 
     # What it is
 
@@ -72,6 +74,11 @@ class Signal(Operators):
     def plan(self) -> Plan:
         """The logical plan of its intervals."""
         return self._stream().plan
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """What its last run counted, or has counted so far; None before the first."""
+        return self._stream().metrics
 
     @property
     def values(self) -> pa.Schema:
@@ -132,7 +139,7 @@ class Signal(Operators):
         {'start': [0, 5], 'end': [2, None], 'value': [4, 3]}
         """
         if isinstance(condition, Signal):
-            return pointwise(_kept, (condition, self), strict=False)
+            return self._where(condition)
         if not callable(condition):
             raise ExpressionTypeError(
                 f"where takes a function of the value or a signal, not a {type(condition).__name__}"
@@ -143,6 +150,13 @@ class Signal(Operators):
             for name in self.values.names
         }
         return expression(self.graph, (At(self.name),), kept)
+
+    def _where(self, condition: Signal) -> Signal:
+        if len(self.values) == 1:
+            return pointwise(_kept, (condition, self), strict=False)
+        graph, when = joined([condition.graph, self.graph]), Expr(nodes.Column(at(0, condition.column)))
+        kept = {name: _kept(when, Expr(nodes.Column(at(1, name)))).node for name in self.values.names}
+        return expression(graph, (At(condition.name), At(self.name)), kept)
 
     def or_else(self, other: object) -> Signal:
         """Fill the time where it is not defined with another signal, or a constant.
@@ -241,9 +255,7 @@ class Signal(Operators):
         return moved(signal_of(source.graph, Resample(source.name, ticks, method, gap), source.values), begin)
 
     def _means(self, every: Duration) -> Signal:
-        spans, names = self.per(every), self.values.names
-        several = {name: aggregate("mean", Expr(nodes.Column(name))) for name in names}
-        return spans.agg(**several) if len(names) > 1 else spans.mean()
+        return self.per(every).mean()
 
     def chop(self, every: Duration) -> Signal:
         """Sample it at every multiple of `every` too, so that reductions count what is held as well.
@@ -282,13 +294,18 @@ class Signal(Operators):
         """
         if name is not None and not isinstance(name, str):
             raise ExpressionTypeError(f"to_stream takes a name for the value, not {shown(name)}")
-        stream = self._stream(pieces=True)
+        stream = self._made(pieces=True)
         if name is None or len(self.values) > 1 or name == self.column:
             return stream
         return stream.derived(renamed_rows(stream.raw_plan, {self.column: name}))
 
-    def _stream(self, *, pieces: bool = False) -> Stream:
-        """Its intervals as rows."""
+    def _stream(self) -> Stream:
+        """Its intervals as rows: always the same stream, which knows what its last run counted."""
+        if self._rows is None:
+            self._rows = self._made(pieces=False)
+        return self._rows
+
+    def _made(self, *, pieces: bool) -> Stream:
         program, streams = self.graph.program(self.name)
         data: dict[str, Any] = {}
         for each in streams:

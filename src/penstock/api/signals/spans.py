@@ -91,7 +91,10 @@ class Spanned(Unfinished, Reducible["Signal"]):
         return reduction.node
 
     def _aggregated(self, function: str, *others: object, where: object, **options: object) -> Signal:
-        return self.agg(aggregate(function, self._signal.column, *others, where=where, **options))
+        """Reduce the value; each of several, which keep their names."""
+        names = self._signal.values.names
+        made = {name: aggregate(function, name, *others, where=where, **options) for name in names}
+        return self.agg(**made) if len(made) > 1 else self.agg(*made.values())
 
     def integral(self) -> Signal:
         """Add up value times duration: in seconds, or in ticks where time has no unit.

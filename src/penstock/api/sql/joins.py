@@ -115,11 +115,12 @@ def _in_one_window(
     if left.window is not None and right.window is not None and join.how not in CHOOSING:
         windows = left.window.window(left.time), right.window.window(right.time)
         return left, right, windows[0] if windows[0] == windows[1] else windows
-    for each in (left, right):
+    for each, other in ((left, right), (right, left)):
         if each.window is None and not each.carries:
+            near = ", or say within which interval their times lie, with BETWEEN"
             raise text.error(
-                f"rows of {each.columns[0].source!r} need a window to meet others in: write [range …] behind the stream, "
-                "or say within which interval their times lie, with BETWEEN",
+                f"rows of {each.columns[0].source!r} need a window to meet others in: write [range …] behind the stream"
+                + (f"; those of {other.columns[0].source!r} are in windows" if other.in_windows else near),
                 join.node,
             )
     return attached(left), attached(right), None

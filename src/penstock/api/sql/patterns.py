@@ -1,4 +1,4 @@
-"""LIKE: the patterns that prefixes, suffixes and substrings can tell."""
+"""LIKE: patterns that prefixes, suffixes and substrings can tell, and others as regular expressions."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.sql.places import Text
+from penstock.expr import regex
 
 
 def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
-    """Translate LIKE and ILIKE of a constant pattern with `%` at its ends, or once inside."""
+    """Translate LIKE and ILIKE of a constant pattern: `%` stands for any text, `_` for one character."""
     if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
         raise text.error("LIKE takes a pattern in quotes", node)
     pattern = str(node.expression.this)
+    if "\\" in pattern:
+        raise text.error(
+            "LIKE knows no escapes; look for % _ and \\ themselves with contains(x, '50%')", node
+        )
     if isinstance(node, exp.ILike):
         value, pattern = value.str.to_lowercase(), pattern.lower()
+    return _matched(value, pattern)
+
+
+def _matched(value: Expr, pattern: str) -> Expr:
+    """Compare ends or a part where that is enough, which is compiled; else match a regular expression."""
     parts = pattern.split("%")
-    if "_" in pattern or "\\" in pattern or len([each for each in parts[1:-1] if each]) > 1:
-        raise text.error(
-            "of LIKE, patterns such as 'abc%', '%abc', '%abc%' and 'ab%yz' are known; no _ and no escapes",
-            node,
-        )
-    return _matched(value, parts, node, text)
-
-
-def _matched(value: Expr, parts: list[str], node: exp.Expression, text: Text) -> Expr:
+    first, inner, last = parts[0], [each for each in parts[1:-1] if each], parts[-1]
+    if "_" in pattern or len(inner) > 1 or (inner and (first or last)):
+        return value.str.contains(_expression(pattern))
     if len(parts) == 1:
-        return value == parts[0]
-    first, last = parts[0], parts[-1]
-    inner = [each for each in parts[1:-1] if each]
-    if inner and (first or last):
-        raise text.error("a pattern with a text between two % has nothing before and after them here", node)
+        return value == pattern
     if inner:
         return value.str.contains(inner[0], literal=True)
     ends = [value.str.starts_with(first)] if first else []
@@ -39,3 +39,9 @@ def _matched(value: Expr, parts: list[str], node: exp.Expression, text: Text) ->
         return value.str.len_chars() >= 0
     long_enough = value.str.len_chars() >= len(first) + len(last)
     return ends[0] if len(ends) == 1 else ends[0] & ends[1] & long_enough
+
+
+def _expression(pattern: str) -> str:
+    """Write a pattern as a regular expression over the whole text, in which any character may end a line."""
+    meaning = {"%": ".*", "_": "."}
+    return r"(?s)\A" + "".join(meaning.get(each) or regex.quoted(each) for each in pattern) + r"\z"

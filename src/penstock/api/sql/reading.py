@@ -6,6 +6,7 @@ again by the word they stood behind: the name or the alias of a stream.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from penstock.errors import SqlError
 LONGEST = 1_000_000
 _BEGINNINGS = (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN)
 _FUNCTIONS = ("window", "session")
+_MISSING = re.compile(r"Required keyword: '\w+' missing for <class '(?:\w+\.)*(\w+)'>")
 WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
 
 
@@ -31,9 +33,10 @@ class Streaming(Dialect):
     """Standard SQL in which a function is a name and its arguments: what it means, our catalogues say."""
 
     class Tokenizer(tokens.Tokenizer):
-        """Knows `//` as well."""
+        """Knows `//`, and names between backquotes as well, as Spark and Flink write them."""
 
-        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012 - how dialects are made
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - how dialects are made
+        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012
 
     class Parser(parser.Parser):
         """Knows functions with a syntax of their own only."""
@@ -126,12 +129,20 @@ def _parsed(found: list[Token], text: Text) -> Sequence[exp.Expression | None]:
 
 def _refused(error: ParseError, text: Text) -> SqlError:
     first = error.errors[0] if error.errors else {}
-    what = str(first.get("description") or "this cannot be read").partition(" but got <")[0].rstrip(".")
+    what = _described(str(first.get("description") or "this cannot be read"))
     line, column = first.get("line"), first.get("col")
     if line is None or column is None:
         return SqlError(f"the text is not a query: {what}")
     piece = str(first.get("highlight") or "")[:40]
     return SqlError(f"line {line}, column {max(int(column) - len(piece) + 1, 1)}, at {piece!r}: {what}")
+
+
+def _described(description: str) -> str:
+    """Say what the parser says, but in words of SQL instead of those of its classes."""
+    missing = _MISSING.match(description)
+    if missing is not None:
+        return f"a part of {missing[1].upper()} is missing here"
+    return description.partition(" but got <")[0].rstrip(".")
 
 
 def _first_line(error: Exception) -> str:

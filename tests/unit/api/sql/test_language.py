@@ -172,6 +172,54 @@ def test_expressions_mean_what_sql_means() -> None:
     assert {each: table[str(place)].to_pylist() for place, each in enumerate(values)} == values
 
 
+TEXTS = ["", "a", "abc", "a.c", "aXbYc", "a\nb", "äöü", "AbC", "50%", "(a|b)*", "aab", None]
+LIKE = {
+    "_": ["a"],
+    "___": ["abc", "a.c", "a\nb", "äöü", "AbC", "50%", "aab"],
+    "a_c": ["abc", "a.c"],
+    "a_%": ["abc", "a.c", "aXbYc", "a\nb", "aab"],
+    "%_c": ["abc", "a.c", "aXbYc"],
+    "a%b%c": ["abc", "aXbYc"],
+    "a%a%b": ["aab"],
+    "a%b%": ["abc", "aXbYc", "a\nb", "aab"],
+    "%(a_b)*": ["(a|b)*"],
+    "_.c": ["a.c"],
+    "%": TEXTS[:-1],
+    "%%": TEXTS[:-1],
+    "": [""],
+}
+
+
+@pytest.mark.parametrize("pattern", LIKE)
+def test_of_like_a_percent_sign_is_any_text_and_an_underscore_one_character(pattern: str) -> None:
+    texts = pk.from_arrow(pa.table({"t": range(len(TEXTS)), "k": pa.array(TEXTS)}), time="t")
+    assert (
+        pk.sql(f"select k from s where k like '{pattern}'", s=texts).collect()["k"].to_pylist()
+        == LIKE[pattern]
+    )
+    others = [each for each in TEXTS if each is not None and each not in LIKE[pattern]]
+    assert (
+        pk.sql(f"select k from s where k not like '{pattern}'", s=texts).collect()["k"].to_pylist() == others
+    )
+
+
+def test_ilike_does_not_look_at_capitals() -> None:
+    texts = pk.from_arrow(pa.table({"t": range(len(TEXTS)), "k": pa.array(TEXTS)}), time="t")
+    assert pk.sql("select k from s where k ilike 'A_C'", s=texts).collect()["k"].to_pylist() == [
+        "abc",
+        "a.c",
+        "AbC",
+    ]
+
+
+def test_names_stand_in_double_quotes_or_backquotes() -> None:
+    odd = pk.from_arrow(pa.table({"t": [1], "select": [2], 'a"b`c': [3]}), time="t")
+    assert pk.sql('select `select` as `order by`, `a"b``c` from `s`', s=odd).collect().to_pylist() == [
+        {"order by": 2, 'a"b`c': 3}
+    ]
+    assert pk.sql('select "a""b`c" from "s"', s=odd).collect().to_pylist() == [{'a"b`c': 3}]
+
+
 def test_aggregates_have_their_sql_names() -> None:
     made = {
         "sum(v)": pk.sum("v"), "avg(x)": pk.mean("x"), "min(k)": pk.min("k"), "max(x)": pk.max("x"),

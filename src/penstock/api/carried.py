@@ -1,0 +1,97 @@
+"""Bounds of windows among the keys of results that carry windows: they meet in equal ones, and are grouped by them, anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.api.bind import flat
+from penstock.api.expr import Expr
+from penstock.api.rows import dropped
+from penstock.errors import WindowError
+from penstock.expr.nodes import Column
+from penstock.plan.join_schema import join_columns
+from penstock.plan.nodes import (
+    WINDOW_END,
+    WINDOW_START,
+    Aggregate,
+    Apply,
+    Attach,
+    CarriedWindow,
+    Distinct,
+    Filter,
+    Join,
+    Plan,
+    Project,
+    TimeWindow,
+    TopK,
+    Window,
+)
+from penstock.plan.schema import side_of
+from penstock.types.joins import CHOOSING, right_column
+
+_BOUNDS = (WINDOW_START, WINDOW_END)
+
+
+def without_bounds(
+    first: Plan, second: Plan, left_on: object, right_on: object
+) -> tuple[tuple[object, object], list[str]]:
+    """Tell other keys from the bounds of windows, which must be those of equal windows."""
+    pairs = [keys_of(left_on), keys_of(right_on)]
+    if len(pairs[0]) != len(pairs[1]):
+        return (left_on, right_on), []
+    names = [(_name(one), _name(other)) for one, other in zip(*pairs, strict=True)]
+    bounds = [str(one) for one, other in names if one == other and one in _BOUNDS]
+    if not bounds:
+        return (left_on, right_on), []
+    if len(set(bounds)) == 1 and not _of_one_size(first, second):
+        raise WindowError(
+            f"on= names {bounds[0]!r} alone, but results meet in equal windows; name window_start and window_end, "
+            "or give window= to put them into windows anew"
+        )
+    kept = [place for place, (one, other) in enumerate(names) if one != other or one not in _BOUNDS]
+    return ([pairs[0][place] for place in kept], [pairs[1][place] for place in kept]), bounds
+
+
+def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
+    """Keys are in a result once: leave out the right's bounds that were named as such."""
+    if not isinstance(plan, Join) or plan.how in CHOOSING:
+        return plan
+    copies = {right_column(name) for name in bounds}
+    columns = join_columns(plan, side_of(plan.left), side_of(plan.right))
+    return dropped(plan, [each.name for each in columns if each.of_pair in copies])
+
+
+def other_keys(by: object) -> list[object]:
+    """Leave out the bounds of windows."""
+    return [each for each in keys_of(by) if _name(each) not in _BOUNDS]
+
+
+def keys_of(given: object) -> list[object]:
+    """Read keys as a list."""
+    return [] if given is None else list(flat([given]))
+
+
+def _name(given: object) -> object:
+    """Name a key that is a column as it stands."""
+    if not isinstance(given, Expr):
+        return given
+    return given.node.name if isinstance(given.node, Column) and given.name == given.node.name else None
+
+
+def _of_one_size(first: Plan, second: Plan) -> bool:
+    """Whether windows that end together also begin together."""
+    one, other = _carried(first), _carried(second)
+    return isinstance(one, TimeWindow) and isinstance(other, TimeWindow) and one.size == other.size
+
+
+def _carried(plan: Plan) -> Window | None:
+    """Find the window whose bounds rows carry, where that is plain to see."""
+    match plan:
+        case Aggregate(window=CarriedWindow(), input=below) | Attach(window=CarriedWindow(), input=below):
+            return _carried(below)
+        case Aggregate(window=window) | Attach(window=window) | Apply(window=window):
+            return window
+        case Filter(input=below) | Project(input=below) | Distinct(input=below) | TopK(input=below):
+            return _carried(below)
+        case _:
+            return None
