@@ -196,13 +196,18 @@ def _spec(window: object, every: Duration | None, offset: Duration | None, tz: s
     return window
 
 
-def keyed(plan: Plan, by: object, what: str = "by=") -> tuple[Plan, tuple[str, ...]]:
-    """Read by= as names of columns, adding a column for each key that is computed; `what` is what it is called."""
+def keyed(
+    plan: Plan, by: object, what: str = "by=", taken: Sequence[str] = BOUNDS
+) -> tuple[Plan, tuple[str, ...]]:
+    """Read by= as names of columns, adding a column for each key that is computed.
+
+    `what` is what it is called, and `taken` are the names that the result has anyway.
+    """
     given = [] if by is None else flat([by])
     computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]
     extended_plan = extended(plan, computed, {}) if computed else plan
     names = tuple(_key_name(each, schema_of(extended_plan), what) for each in given)
-    refuse_twice([*BOUNDS, *names], what)
+    refuse_twice([*taken, *names], what)
     return extended_plan, names
 
 
