@@ -168,7 +168,7 @@ class RowsStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
     def _rows(self, flow: Flow) -> Flow:
-        batch = self.program.prepare(flow.batch)
+        batch = self.program.prepare(flow.batch, flow.first_row)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         if kernel is None:
