@@ -28,7 +28,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
-from penstock.types.arrow import as_schema, kind_of
+from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Windowed(Unfinished):
         """
         if not callable(function):
             raise ExpressionTypeError(f"apply takes a function of a table, not a {type(function).__name__}")
-        declared = as_schema(schema)
+        declared = without_unions(as_schema(schema))
         refuse_twice([*BOUNDS, *self._by, *declared.names], "apply")
         return self._stream.derived(Apply(self._stream.raw_plan, self._window, self._by, function, declared))
 

@@ -124,6 +124,22 @@ def checked(schema: pa.Schema) -> pa.Schema:
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
 
 
+def without_unions(schema: pa.Schema) -> pa.Schema:
+    """Refuse columns of Arrow's union types, inside of other types too: Arrow cannot gather rows of those."""
+    for each in schema:
+        if _holds_union(each.type):
+            raise SchemaMismatchError(
+                f"column {each.name!r} is {each.type}, and unions of types cannot pass through; leave the column "
+                "out of the data, or make a struct of it, or a column for each of its types"
+            )
+    return schema
+
+
+def _holds_union(dtype: pa.DataType) -> bool:
+    inside = (dtype.field(place).type for place in range(dtype.num_fields))
+    return pa.types.is_union(dtype) or any(_holds_union(each) for each in inside)
+
+
 def plain_type(dtype: pa.DataType) -> pa.DataType:
     """Replace encodings that kernels do not read: views of text, runs, and dictionaries of anything but text.
 
