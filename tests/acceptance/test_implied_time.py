@@ -149,3 +149,12 @@ def test_the_time_is_written_and_put_on_a_calendar_like_any_other(rows: int) -> 
             v for each in query.run(TABLE.to_batches(max_chunksize=rows)) for v in each[column].to_pylist()
         ]
         assert sorted(found) == sorted(values)
+
+
+def test_times_beyond_64_bits_are_an_error_and_do_not_wrap() -> None:
+    late = pk.from_arrow(TABLE.slice(0, 3), time=pk.every(1, start=2**63 - 3))
+    assert late.collect()["time"].to_pylist() == [2**63 - 3, 2**63 - 2, 2**63 - 1]
+    beyond = pk.from_arrow(TABLE, time=pk.every(1, start=2**63 - 3))
+    for query in (beyond, beyond.select(at=pk.col("time")), beyond.filter(pk.col("time") > 0)):
+        with pytest.raises(pk.OverflowError, match="start them earlier"):
+            query.collect()

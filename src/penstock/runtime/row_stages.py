@@ -21,6 +21,8 @@ from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.worker import OVERFLOW
 from penstock.types.time import Time
 
+BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
+
 
 class SourceStage:
     """The gate of a stream: drops rows without a time, keeps the watermark.
@@ -73,7 +75,7 @@ class SourceStage:
         first = self.rows
         self.rows += batch.num_rows
         if self.time.period is not None:
-            self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
+            self._raise_to(_implied(self.time, self.rows - 1))
             stored = with_implied_time(batch, self.time, first, self.schema)
             return Flow(stored, None, first, self._order(batch))
         timed = self._with_time(batch)
@@ -126,6 +128,15 @@ class SourceStage:
     def _raise_to(self, time: int) -> None:
         if not self.paced:  # no row says that the stream has ended, not even one of the last time there is
             self.watermark = max(self.watermark, min(time - self.lateness, FOREVER - 1))
+
+
+def _implied(time: Time, row: int) -> int:
+    """The time of a row that is known from its number."""
+    assert time.period is not None
+    found = time.start + row * time.period
+    if found > FOREVER:
+        raise OverflowError(BEYOND)
+    return found
 
 
 def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:
