@@ -170,11 +170,7 @@ class Times:
         >>> days.select(at=pk.col("ts").dt.to_string()).collect()["at"].to_pylist()
         ['2026-01-31 00:00:00.000+00:00']
         """
-        if format not in (None, "iso", "iso:strict"):
-            return self.strftime(format)
-        written = self._expr.cast("string").str.replace("Z$", "+00:00")
-        found = written.str.replace(r"([+-]\d\d)(\d\d)$", "$1:$2")
-        return found.str.replace(" ", "T", literal=True) if format == "iso:strict" else found
+        return self.strftime("iso" if format is None else format)
 
     def century(self) -> Expr:
         """Give the century: 2000 is in the 20th, 2001 in the 21st."""
