@@ -99,3 +99,62 @@ def test_windows_of_regular_samples_lie_and_end_where_those_of_stored_times_do(
         regular = pk.from_arrow(stored.select(["v"]), time=pk.every(period, start=start))
         wanted = SPANS[name](pk.from_arrow(stored, time="t").signal("v"), size).collect()
         assert SPANS[name](regular.signal("v"), size).collect().to_pylist() == wanted.to_pylist(), rows
+
+
+READINGS = pa.table({"text": ["1", "off", "3", None, "5"]})
+READ = pk.col("text").cast("int64")
+
+
+def _of_the_first() -> pk.Stream:
+    return pk.from_arrow(READINGS, time=pk.every(10), name="r").filter(pk.col("time") < 5)
+
+
+def _of_numbers() -> pk.Stream:
+    return pk.from_arrow(READINGS, time=pk.every(10), name="r").filter(pk.col("text") != "off")
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "values"),
+    [
+        (_of_numbers().select(y=READ), "y", [1, 3, 5]),
+        (_of_numbers().filter(READ > 1), "text", ["3", "5"]),
+        (_of_numbers().window(20).agg(y=pk.median(READ)), "y", [1.0, 3.0, 5.0]),
+        (_of_numbers().window(pk.rows(2)).agg(y=pk.sum(READ)), "y", [4]),
+        (_of_the_first().select(y=READ), "y", [1]),
+        (_of_the_first().window(20).agg(y=pk.sum(READ)), "y", [1]),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_cast_behind_a_filter_is_not_asked_of_rows_that_are_left_out(
+    query: pk.Stream, column: str, values: list[object], rows: int
+) -> None:
+    assert query.collect()[column].to_pylist() == values
+    parts = READINGS.to_batches(max_chunksize=rows)
+    assert [value for each in query.run(parts) for value in each[column].to_pylist()] == values
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_the_time_is_written_and_put_on_a_calendar_like_any_other(rows: int) -> None:
+    """Kernels count the time themselves, but what Arrow computes needs it as a column."""
+    ecg = pk.from_arrow(TABLE, time=pk.every("10d"), name="ecg")
+    month, when = pk.col("time").dt.truncate("1mo"), pk.col("time").dt.strftime("%d.%m.")
+    for query, column, values in (
+        (ecg.select(at=when), "at", ["01.01.", "11.01.", "21.01.", "31.01.", "10.02."]),
+        (ecg.filter(month > dt.datetime(1970, 1, 15)), "mv", [5.0]),
+        (ecg.window("60d", by=when.str.slice(3).alias("m")).agg(n=pk.count()), "n", [4, 1]),
+        (ecg.window("60d").agg(last=pk.max(when)), "last", ["31.01."]),
+    ):
+        assert sorted(query.collect()[column].to_pylist()) == sorted(values)
+        found = [
+            v for each in query.run(TABLE.to_batches(max_chunksize=rows)) for v in each[column].to_pylist()
+        ]
+        assert sorted(found) == sorted(values)
+
+
+def test_times_beyond_64_bits_are_an_error_and_do_not_wrap() -> None:
+    late = pk.from_arrow(TABLE.slice(0, 3), time=pk.every(1, start=2**63 - 3))
+    assert late.collect()["time"].to_pylist() == [2**63 - 3, 2**63 - 2, 2**63 - 1]
+    beyond = pk.from_arrow(TABLE, time=pk.every(1, start=2**63 - 3))
+    for query in (beyond, beyond.select(at=pk.col("time")), beyond.filter(pk.col("time") > 0)):
+        with pytest.raises(pk.OverflowError, match="start them earlier"):
+            query.collect()

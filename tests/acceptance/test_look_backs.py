@@ -128,3 +128,17 @@ def test_a_key_that_falls_silent_does_not_hold_back_what_comes_behind_a_look_bac
         live.push(trades([1], "a"))
         live.push(trades([2, 5], "bb"))
         assert [b.to_pydict()["n"] for b in live.push(trades([12, 25], "bb"))] == [[3, 1]]
+
+
+@pytest.mark.parametrize("size", [5, pk.rows(2)])
+def test_a_key_may_be_called_as_a_bound_of_windows(size: Any) -> None:
+    """Look-backs have no such columns of their own."""
+    named = trades([1, 2, 3, 4], "abab").rename_columns(["t", "window_start", "v"])
+    rows = pk.from_arrow(named, time="t").rolling(size, by="window_start")
+    assert rows.agg(s=pk.sum("v")).collect().to_pydict() == {
+        "t": [1, 2, 3, 4],
+        "window_start": ["a", "b", "a", "b"],
+        "s": [1, 2, 4, 6],
+    }
+    kept = rows.with_columns(s=pk.sum("v")).filter(pk.col("window_start") == "b")
+    assert kept.collect().select(["v", "s"]).to_pydict() == {"v": [2, 4], "s": [2, 6]}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from penstock.api.arguments import flag
 from penstock.api.expr import Expr, call
 from penstock.errors import ExpressionTypeError
 from penstock.expr.nodes import Literal
-from penstock.types.duration import Duration, nanoseconds
+from penstock.types.duration import Duration, nanoseconds, years_as_months
 from penstock.types.wall_clock import time_zone
 
 
@@ -64,9 +65,10 @@ class Times:
         """Give the minute of the hour."""
         return call("minute", self._expr)
 
-    def second(self) -> Expr:
-        """Give the whole second of the minute."""
-        return call("second", self._expr)
+    def second(self, *, fractional: bool = False) -> Expr:
+        """Give the whole second of the minute; with its fraction, as a float, if that is asked for."""
+        whole = call("second", self._expr)
+        return whole + self.nanosecond() / 1e9 if flag(fractional, "fractional") else whole
 
     def millisecond(self) -> Expr:
         """Give the milliseconds since the whole second."""
@@ -95,11 +97,13 @@ class Times:
     def truncate(self, every: Duration) -> Expr:
         """Round down to a multiple of a duration, on the clock of the column's zone; weeks begin on Monday.
 
+        Quarters (`"1q"`) and years (`"1y"`) are months, as in Polars.
+
         >>> import penstock as pk
-        >>> pk.col("ts").dt.truncate("1mo")
-        <Expr truncate(ts, every="1mo")>
+        >>> pk.col("ts").dt.truncate("1y")
+        <Expr truncate(ts, every="12mo")>
         """
-        return call("truncate", self._expr, every=every)
+        return call("truncate", self._expr, every=years_as_months(every))
 
     def round(self, every: Duration) -> Expr:
         """Round to the nearest multiple of a duration, up from the middle on; else as `truncate` does. Not for months.
@@ -115,11 +119,13 @@ class Times:
     def offset_by(self, by: Duration) -> Expr:
         """Move by a duration: months, weeks and days on the clock of the column's zone, the rest as a length of time.
 
+        Quarters (`"1q"`) and years (`"1y"`) are months, as in Polars.
+
         >>> import penstock as pk
         >>> pk.col("ts").dt.offset_by("-1mo")
         <Expr offset_by(ts, by="-1mo")>
         """
-        return call("offset_by", self._expr, by=by)
+        return call("offset_by", self._expr, by=years_as_months(by))
 
     def month_start(self) -> Expr:
         """Give the first day of the month; the time of day stays."""
@@ -156,9 +162,15 @@ class Times:
             )
         return call("strftime", self._expr, format=format)
 
-    def to_string(self, format: str) -> Expr:
-        """Write the time, as `strftime` does."""
-        return self.strftime(format)
+    def to_string(self, format: str | None = None) -> Expr:
+        """Write the time, as `strftime` does; without a format as ISO 8601 does, with a space ("iso") or a T ("iso:strict").
+
+        >>> import datetime as dt, pyarrow as pa, penstock as pk
+        >>> days = pk.from_arrow(pa.table({"ts": pa.array([dt.datetime(2026, 1, 31)], pa.timestamp("ms", "UTC"))}), time="ts")
+        >>> days.select(at=pk.col("ts").dt.to_string()).collect()["at"].to_pylist()
+        ['2026-01-31 00:00:00.000+00:00']
+        """
+        return self.strftime("iso" if format is None else format)
 
     def century(self) -> Expr:
         """Give the century: 2000 is in the 20th, 2001 in the 21st."""
@@ -173,37 +185,39 @@ class Times:
         year = self.year()
         return ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
 
-    def total_days(self) -> Expr:
+    def total_days(self, *, fractional: bool = False) -> Expr:
         """Count the whole days of a duration."""
-        return self._total("d")
+        return self._total("d", fractional)
 
-    def total_hours(self) -> Expr:
+    def total_hours(self, *, fractional: bool = False) -> Expr:
         """Count the whole hours of a duration."""
-        return self._total("h")
+        return self._total("h", fractional)
 
-    def total_minutes(self) -> Expr:
+    def total_minutes(self, *, fractional: bool = False) -> Expr:
         """Count the whole minutes of a duration."""
-        return self._total("m")
+        return self._total("m", fractional)
 
-    def total_seconds(self) -> Expr:
+    def total_seconds(self, *, fractional: bool = False) -> Expr:
         """Count the whole seconds of a duration."""
-        return self._total("s")
+        return self._total("s", fractional)
 
-    def total_milliseconds(self) -> Expr:
+    def total_milliseconds(self, *, fractional: bool = False) -> Expr:
         """Count the whole milliseconds of a duration."""
-        return self._total("ms")
+        return self._total("ms", fractional)
 
-    def total_microseconds(self) -> Expr:
+    def total_microseconds(self, *, fractional: bool = False) -> Expr:
         """Count the whole microseconds of a duration."""
-        return self._total("us")
+        return self._total("us", fractional)
 
-    def total_nanoseconds(self) -> Expr:
+    def total_nanoseconds(self, *, fractional: bool = False) -> Expr:
         """Count the nanoseconds of a duration."""
-        return self._total("ns")
+        return self._total("ns", fractional)
 
-    def _total(self, unit: str) -> Expr:
-        """Count units, towards zero."""
+    def _total(self, unit: str, fractional: bool) -> Expr:
+        """Count units, towards zero unless fractions are asked for."""
         one = Expr(Literal(int(nanoseconds(f"1{unit}")), pa.duration("ns")))
+        if flag(fractional, "fractional"):
+            return self._expr / one
         return self._expr.sign() * (self._expr.abs() // one)
 
 

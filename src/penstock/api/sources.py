@@ -17,7 +17,7 @@ from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
 from penstock.sources.bound import Bound
-from penstock.types.arrow import as_schema, kind_of
+from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration, to_ticks
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def table(data: Any, *, name: str | None = None) -> Stream:
     """
     bound: Bound = import_module("penstock.spark.bound").bound_frame(data) if is_frame(data) else bind(data)
     known = Unnamed("table") if name is None else _checked_name(name)
-    return Stream(Table(known, bound.schema), {known: bound})
+    return Stream(Table(known, without_unions(bound.schema)), {known: bound})
 
 
 def stream_of(
@@ -140,7 +140,7 @@ def stream_of(
     edges: Edges | None = None,
 ) -> Stream:
     """Make the stream of a source, checking what was said about it."""
-    readable, clock = time_of_source(schema, time, unit)
+    readable, clock = time_of_source(without_unions(schema), time, unit)
     if sequence is not None:
         if not isinstance(sequence, str):
             raise ExpressionTypeError(

@@ -216,7 +216,7 @@ class Stream(JoinVerbs):
         >>> trades.rolling(10).agg(m=pk.mean("p")).collect().to_pydict()
         {'t': [1, 2, 11], 'm': [1.0, 2.0, 4.0]}
         """
-        plan, keys = keyed(self._plan, by)
+        plan, keys = keyed(self._plan, by, taken=())
         return look_back(self if plan is self._plan else self.derived(plan), size, keys, closed, delay)
 
     def signal(

@@ -29,7 +29,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
-from penstock.types.arrow import as_schema, kind_of
+from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Windowed(Unfinished):
         """
         if not callable(function):
             raise ExpressionTypeError(f"apply takes a function of a table, not a {type(function).__name__}")
-        declared = as_schema(schema)
+        declared = without_unions(as_schema(schema))
         refuse_twice([*BOUNDS, *self._by, *declared.names], "apply")
         return self._stream.derived(Apply(self._stream.raw_plan, self._window, self._by, function, declared))
 
@@ -197,13 +197,18 @@ def _spec(window: object, every: Duration | None, offset: Duration | None, tz: s
     return window
 
 
-def keyed(plan: Plan, by: object, what: str = "by=") -> tuple[Plan, tuple[str, ...]]:
-    """Read by= as names of columns, adding a column for each key that is computed; `what` is what it is called."""
+def keyed(
+    plan: Plan, by: object, what: str = "by=", taken: Sequence[str] = BOUNDS
+) -> tuple[Plan, tuple[str, ...]]:
+    """Read by= as names of columns, adding a column for each key that is computed.
+
+    `what` is what it is called, and `taken` are the names that the result has anyway.
+    """
     given = [] if by is None else flat([by])
     computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]
     extended_plan = extended(plan, computed, {}) if computed else plan
     names = tuple(_key_name(each, schema_of(extended_plan), what) for each in given)
-    refuse_twice([*BOUNDS, *names], what)
+    refuse_twice([*taken, *names], what)
     return extended_plan, names
 
 

@@ -48,7 +48,7 @@ def local_nanoseconds(ticks: int, dtype: pa.DataType) -> int:
     """Give nanoseconds since the epoch on the wall clock of the column's zone."""
     instant = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
     zone = zone_of(dtype)
-    return instant if zone is None or zone in UTC_NAMES else instant + _offset(instant, dtype)
+    return instant if zone is None or zone in UTC_NAMES else instant + offset_at(instant, dtype)
 
 
 def clock_of(dtype: pa.DataType) -> tzinfo:
@@ -60,7 +60,8 @@ def clock_of(dtype: pa.DataType) -> tzinfo:
         raise UnsupportedError(f"parts of a time in zone {zone!r} cannot be computed: {reason}") from reason
 
 
-def _offset(instant: int, dtype: pa.DataType) -> int:
+def offset_at(instant: int, dtype: pa.DataType) -> int:
+    """Tell how far a column's clock is ahead of UTC at an instant, all in nanoseconds."""
     try:
         utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=instant // _SECOND)
         shift = utc.astimezone(clock_of(dtype)).utcoffset() or timedelta()

@@ -33,7 +33,9 @@ _LENGTHS = {
     "day": NANOSECONDS["d"],
     "week": 7 * NANOSECONDS["d"],
 }
-_OWN = re.compile(r"%[%s]|%(?P<point>\.?)(?P<digits>[369]?)f")
+_ISO = {"iso": " ", "iso:strict": "T"}  # what stands between day and time
+_FRACTIONS = {"s": "", "ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
+_OWN = re.compile(r"%[%sYFGC]|%(?P<point>\.?)(?P<digits>[369]?)f")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -165,27 +167,47 @@ def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setti
 def strftime(setting: Setting, ticks: Any) -> str:
     """Write a time on the clock of its zone, as C's strftime does; years have four digits.
 
-    Fractions of a second are those of Polars: `%f` has nine digits, `%3f` three, and `%.3f` a point before them.
+    Fractions of a second are those of Polars: `%f` has nine digits, `%3f` three, and `%.3f` a point before them;
+    and so are the formats "iso" and "iso:strict".
     """
     dtype, text = setting.types[0], str(setting.options["format"])
     passed = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
     try:
         moment = (_EPOCH + timedelta(microseconds=passed // 1_000)).astimezone(clock_of(dtype))
-        return moment.strftime(_OWN.sub(lambda found: _written(found, passed), text))
+        plain = _iso(dtype, _ISO[text], moment) if text in _ISO else text
+        return moment.strftime(_OWN.sub(lambda found: _written(found, passed, moment), plain))
     except (OverflowError, ValueError):
         raise UnsupportedError(
             "strftime writes times of the years 1 to 9999 alone; filter others out first"
         ) from None
 
 
-def _written(found: re.Match[str], passed: int) -> str:
-    """Write what C's strftime does not, or not right: seconds since 1970, and their fractions."""
+def _iso(dtype: pa.DataType, between: str, moment: datetime) -> str:
+    """The format of ISO 8601, to the digits of the type; the offset of a zone is written as it is at that moment."""
+    if not pa.types.is_timestamp(dtype):
+        return "%Y-%m-%d"
+    offset = moment.utcoffset() or timedelta()
+    hours, minutes = divmod(abs(offset) // timedelta(minutes=1), 60)
+    shown = "" if dtype.tz is None else f"{'-' if offset < timedelta() else '+'}{hours:02}:{minutes:02}"
+    return f"%Y-%m-%d{between}%H:%M:%S{_FRACTIONS[dtype.unit]}{shown}"
+
+
+def _written(found: re.Match[str], passed: int, moment: datetime) -> str:
+    """Write what C's strftime does not, or not right: seconds since 1970, their fractions, and years before 1000."""
     seconds, nanoseconds = divmod(passed, NANOSECONDS["s"])
     match found[0]:
         case "%%":
             return "%%"
         case "%s":
             return str(seconds)
+        case "%Y":
+            return f"{moment.year:04}"
+        case "%F":
+            return f"{moment.year:04}-%m-%d"
+        case "%G":
+            return f"{moment.isocalendar().year:04}"
+        case "%C":
+            return f"{moment.year // 100:02}"
         case _:
             return found["point"] + f"{nanoseconds:09}"[: int(found["digits"] or 9)]
 

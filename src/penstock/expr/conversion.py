@@ -45,6 +45,8 @@ def convert(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
     match kind_of(source), kind_of(target):
         case ("string", "string"):
             return value
+        case ("timestamp", "string") if source.tz is not None:
+            return _on_its_clock(value, source)
         case ("string", _) | (_, "string"):
             return _through_arrow(value, source, target)
         case ("timestamp" | "date" | "duration", "timestamp" | "date" | "duration"):
@@ -78,6 +80,19 @@ def _rescaled(ticks: int, source: pa.DataType, target: pa.DataType) -> int:
     if pa.types.is_date64(target):  # whole days, counted in milliseconds
         instant -= instant % NANOSECONDS["d"]
     return fit(instant // new, target, "a time to cast")
+
+
+def _on_its_clock(ticks: int, source: pa.DataType) -> str:
+    """Print a time of a zone as Arrow does, but by Python's clocks: for Arrow's, it is winter from 2038 on."""
+    from penstock.expr.calendar import UTC_NAMES, offset_at  # noqa: PLC0415 - clocks load when one is read
+
+    if source.tz in UTC_NAMES:
+        return str(_through_arrow(ticks, source, pa.string()))
+    tick = NANOSECONDS[source.unit]
+    offset = offset_at(ticks * tick, source)
+    hours, minutes = divmod(abs(offset) // NANOSECONDS["s"] // 60, 60)
+    shown = _through_arrow(ticks + offset // tick, pa.timestamp(source.unit), pa.string())
+    return f"{shown}{'-' if offset < 0 else '+'}{hours:02}{minutes:02}"
 
 
 def _through_arrow(value: Any, source: pa.DataType, target: pa.DataType) -> Any:

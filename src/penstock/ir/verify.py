@@ -187,7 +187,8 @@ def _verify_domain(this: Object, domain: Domain, source: Object) -> None:
 def _verify_keys(this: Object, body: Reduce | Attach | Lookback | Apply, source: Object) -> None:
     names = [each.name for each in body.keys]
     _unique(this, names, "key")
-    _require(not {WINDOW_START, WINDOW_END} & set(names), this, "has a key with the name of a window bound")
+    bounds = set() if isinstance(body, Lookback) else {WINDOW_START, WINDOW_END}
+    _require(not bounds & set(names), this, "has a key with the name of a window bound")
     for each in body.keys:
         _verify_scalar(this, each.expr, 0)
         type_of(each.expr, source.schema)

@@ -60,8 +60,6 @@ def _spared(uses: Sequence[Use], schema: pa.Schema) -> Spared:
     runs = [([evaluator(each, schema) for each in use.where], evaluator(use.value, schema)) for use in uses]
 
     def spared(batch: pa.RecordBatch, place: int) -> bool:
-        if not set(names) <= set(batch.schema.names):
-            return False  # time that is implied: kernels count it themselves
         row = {name: physical_values(batch.column(name).slice(place, 1))[0] for name in names}
         for where, value in runs:
             if all(each(row, ()) is True for each in where):

@@ -36,7 +36,7 @@ class CompiledRows:
         self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
         self.texts = workshop.texts
         uses = uses_of([body.where], *(each.expr for each in body.fields))
-        self.prepare = preparation(host, source.schema, uses)
+        self.prepare = preparation(host, source, uses)
         self._kernels: dict[frozenset[str], RowsKernel] = {}
 
     @staticmethod

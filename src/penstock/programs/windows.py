@@ -38,7 +38,7 @@ class CompiledWindow:
         self.schema = window.result.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.result = tuple(self._result(each) for each in window.body.fields)
-        self.prepare = preparation(window.host, window.source.schema, window.uses)
+        self.prepare = preparation(window.host, window.source, window.uses)
         self.columns = self._columns()
         self.row_bytes = self._row_bytes()
         self._null_keys: dict[frozenset[str], bool] = {}

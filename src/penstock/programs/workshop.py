@@ -8,13 +8,17 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from penstock.ir import nodes as ir
 from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.host import HostColumns, Use
 from penstock.runtime.programs import Call, KernelCall, Texts
+from penstock.runtime.row_stages import implied_times
+from penstock.types.time import Time
 
 Backend = Callable[[Kernel], KernelCall]
+Prepare = Callable[[pa.RecordBatch, int], pa.RecordBatch]
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Made = TypeVar("_Made")
@@ -53,12 +57,24 @@ def once(made: dict[_Key, _Made], key: _Key, make: Callable[[], _Made]) -> _Made
     return found
 
 
-def preparation(
-    host: HostColumns, schema: pa.Schema, uses: Sequence[Use]
-) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def preparation(host: HostColumns, source: ir.Object, uses: Sequence[Use]) -> Prepare:
     """The function that adds host columns; most queries have none and need not load Arrow's functions."""
     if not host.fields:
-        return lambda batch: batch
+        return lambda batch, first_row: batch
     from penstock.lower.arrow_compute import host_function  # noqa: PLC0415
 
-    return host_function(host.fields, schema, uses)
+    added = host_function(host.fields, source.schema, uses)
+    return _numbered(added, source.time) if source.time.implied else lambda batch, first_row: added(batch)
+
+
+def _numbered(added: Callable[[pa.RecordBatch], pa.RecordBatch], time: Time) -> Prepare:
+    """Let an implied time be a column while host columns are added: only kernels count it themselves."""
+
+    def prepare(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        if time.column in batch.schema.names:
+            return added(batch)
+        times = implied_times(time, first_row, batch.num_rows)
+        timed = added(batch.append_column(pa.field(time.column, time.type), times))
+        return timed.remove_column(batch.num_columns)
+
+    return prepare

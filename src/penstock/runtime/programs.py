@@ -123,8 +123,8 @@ class WindowProgram(Protocol):
     schema: pa.Schema
     result: tuple[ResultColumn, ...]
 
-    def prepare(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Add the columns that kernels need and Arrow computes."""
+    def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:
+        """Add the columns that kernels need and Arrow computes; an implied time counts from the first row's number."""
 
     def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
         """The states of a pane under an assumption."""
@@ -159,7 +159,7 @@ class RowsProgram(Protocol):
     result: tuple[ResultColumn, ...]
     filters: bool
 
-    def prepare(self, batch: pa.RecordBatch) -> pa.RecordBatch: ...
+    def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch: ...
 
     def rows(self, nullable: frozenset[str]) -> OutputCall | None:
         """The kernel, or None when nothing is computed or filtered."""

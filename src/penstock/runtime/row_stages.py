@@ -21,6 +21,8 @@ from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.worker import OVERFLOW
 from penstock.types.time import Time
 
+BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
+
 
 class SourceStage:
     """The gate of a stream: drops rows without a time, keeps the watermark.
@@ -73,7 +75,7 @@ class SourceStage:
         first = self.rows
         self.rows += batch.num_rows
         if self.time.period is not None:
-            self._raise_to(self.time.start + (self.rows - 1) * self.time.period)
+            self._raise_to(_implied(self.time, self.rows - 1))
             stored = with_implied_time(batch, self.time, first, self.schema)
             return Flow(stored, None, first, self._order(batch))
         timed = self._with_time(batch)
@@ -128,6 +130,15 @@ class SourceStage:
             self.watermark = max(self.watermark, min(time - self.lateness, FOREVER - 1))
 
 
+def _implied(time: Time, row: int) -> int:
+    """The time of a row that is known from its number."""
+    assert time.period is not None
+    found = time.start + row * time.period
+    if found > FOREVER:
+        raise OverflowError(BEYOND)
+    return found
+
+
 def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:
     """The times of rows that are known from their numbers."""
     assert time.period is not None
@@ -168,7 +179,7 @@ class RowsStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
     def _rows(self, flow: Flow) -> Flow:
-        batch = self.program.prepare(flow.batch)
+        batch = self.program.prepare(flow.batch, flow.first_row)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
         if kernel is None:

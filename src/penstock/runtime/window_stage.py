@@ -188,7 +188,8 @@ class WindowStage:
                 worker.assume_nulls(nullable)
 
     def _fold(self, flows: list[Flow]) -> None:
-        flows = [Flow(self.program.prepare(flow.batch), None, flow.first_row) for flow in flows]
+        prepare = self.program.prepare
+        flows = [Flow(prepare(flow.batch, flow.first_row), None, flow.first_row) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
         rows = sum(flow.batch.num_rows for flow in flows)

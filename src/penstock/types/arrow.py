@@ -27,7 +27,15 @@ _NAMED: dict[str, Callable[[], pa.DataType]] = {
     "str": pa.string,
     "utf8": pa.string,
     "large_string": pa.large_string,
+    "large_utf8": pa.large_string,
+    "string_view": pa.string_view,
     "binary": pa.binary,
+    "large_binary": pa.large_binary,
+    "binary_view": pa.binary_view,
+    "float16": pa.float16,
+    "halffloat": pa.float16,
+    **{f"time32[{unit}]": partial(pa.time32, unit) for unit in ("s", "ms")},
+    **{f"time64[{unit}]": partial(pa.time64, unit) for unit in ("us", "ns")},
     "date": pa.date32,
     "date32": pa.date32,
     "date64": pa.date64,
@@ -55,7 +63,10 @@ _PARAMETRIC = re.compile(
 )
 _LISTS = {make(pa.null()).id: make for make in (pa.list_, pa.large_list)}
 _DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
-_DECIMAL = re.compile(r"decimal(?:128)?\s*[\[(]\s*(\d+)\s*,\s*(-?\d+)\s*[\])]")
+_LIST = re.compile(r"(large_)?list\s*(?:<(?:item:)?(.+)>|\[(.+)\])")
+_DEEPEST = 32  # lists in lists
+_DIGITS, _MOST_DIGITS = 38, 76  # of decimals of 128 and 256 bits
+_DECIMAL = re.compile(r"decimal(128|256)?\s*[\[(]\s*(\d{1,2})\s*,\s*(-?\d{1,3})\s*[\])]")
 
 
 def parse_type(text: str) -> pa.DataType:
@@ -72,8 +83,11 @@ def parse_type(text: str) -> pa.DataType:
         return pa.duration(unit) if family == "duration" else pa.timestamp(unit, zone)
     if found := _DICTIONARY.fullmatch(name):
         return pa.dictionary(parse_type(found[2]), parse_type(found[1]))
-    if found := _DECIMAL.fullmatch(name):
-        return pa.decimal128(int(found[1]), int(found[2]))
+    if name.count("list") <= _DEEPEST and (found := _LIST.fullmatch(name)):
+        return (pa.large_list if found[1] else pa.list_)(parse_type(found[2] or found[3]))
+    if (found := _DECIMAL.fullmatch(name)) and 0 < int(found[2]) <= _MOST_DIGITS:
+        wide = found[1] == "256" or int(found[2]) > _DIGITS
+        return (pa.decimal256 if wide else pa.decimal128)(int(found[2]), int(found[3]))
     raise SchemaMismatchError(
         f"there is no type {text!r}; write one like 'int64', 'float64', 'string', 'bool', 'date', "
         "'timestamp[us]', 'timestamp[us, UTC]', 'duration[ms]' or 'dictionary', or a pyarrow type"
@@ -122,6 +136,22 @@ def checked(schema: pa.Schema) -> pa.Schema:
             f"the schema names these columns more than once: {', '.join(map(repr, twice))}; rename all but one"
         )
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+
+
+def without_unions(schema: pa.Schema) -> pa.Schema:
+    """Refuse columns of Arrow's union types, inside of other types too: Arrow cannot gather rows of those."""
+    for each in schema:
+        if _holds_union(each.type):
+            raise SchemaMismatchError(
+                f"column {each.name!r} is {each.type}, and unions of types cannot pass through; leave the column "
+                "out of the data, or make a struct of it, or a column for each of its types"
+            )
+    return schema
+
+
+def _holds_union(dtype: pa.DataType) -> bool:
+    inside = (dtype.field(place).type for place in range(dtype.num_fields))
+    return pa.types.is_union(dtype) or any(_holds_union(each) for each in inside)
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:

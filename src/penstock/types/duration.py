@@ -17,6 +17,8 @@ from penstock.types.windows import CalendarStep
 
 _UNITS = {**NANOSECONDS, "m": 60 * 10**9, "h": 3_600 * 10**9, "w": 7 * NANOSECONDS["d"]}
 _PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµμ]+)\s*")
+_YEARS = re.compile(r"(?<![\d.])(\d+)\s*([qy])(?![a-z])")
+_MONTHS = {"q": 3, "y": 12}
 _HOW = (
     "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
 )
@@ -79,6 +81,17 @@ def _unit(name: str, text: str, what: str) -> int:
         return _UNITS[name.replace("µ", "u").replace("μ", "u")]
     except KeyError:
         raise DurationError(f"{what} is {text!r}: there is no unit {name!r}; {_HOW}") from None
+
+
+def years_as_months(duration: Duration) -> Duration:
+    """Write quarters and years, which only functions of the calendar take, as months.
+
+    >>> years_as_months("1y2q"), years_as_months("36h")
+    ('12mo6mo', '36h')
+    """
+    if not isinstance(duration, str):
+        return duration
+    return _YEARS.sub(lambda found: f"{int(found[1]) * _MONTHS[found[2]]}mo", duration)
 
 
 def calendar_step(duration: object, unit: str | None, what: str) -> CalendarStep:

@@ -12,6 +12,13 @@ from penstock.api.times import instant
 from penstock.types.time import Time
 
 TABLE = pa.table({"v": [1, 2]})
+UNIONS = pa.table(
+    {
+        "t": [1, 2],
+        "u": pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["x", "y"])]),
+    }
+)
+UNION = UNIONS.schema.field("u").type
 
 
 @pytest.mark.parametrize(
@@ -88,6 +95,10 @@ MISTAKES = [
     (pk.BindingError, lambda: pk.stream(3, {"t": "int64"}, time="t")),
     (pk.SchemaMismatchError, lambda: pk.stream("s", {"t": "int65"}, time="t")),
     (pk.SchemaMismatchError, lambda: pk.from_arrow(pa.table({"time": [1]}), time=pk.every("1s"))),
+    (pk.SchemaMismatchError, lambda: pk.stream("s", {"t": "int64", "u": UNION}, time="t")),
+    (pk.SchemaMismatchError, lambda: pk.stream("s", {"t": "int64", "u": pa.list_(UNION)}, time="t")),
+    (pk.SchemaMismatchError, lambda: pk.from_arrow(UNIONS, time="t")),
+    (pk.SchemaMismatchError, lambda: pk.table(UNIONS)),
     (pk.SourceError, lambda: pk.from_arrow([1, 2], time="t")),
     (pk.SourceError, lambda: pk.scan("nowhere-at-all/*.parquet", time="t")),
     (pk.WindowError, lambda: pk.every("0s")),
@@ -106,6 +117,11 @@ MISTAKES = [
 def test_a_mistake_in_a_declaration_is_refused_at_once(error, mistake):
     with pytest.raises(error):
         mistake()
+
+
+def test_columns_that_a_stream_does_not_declare_may_be_unions():
+    counted = pk.stream("s", {"t": "int64"}, time="t").window(10).agg(n=pk.count())
+    assert counted.collect(UNIONS)["n"].to_pylist() == [2]
 
 
 MICROS = Time("t", pa.timestamp("us"), "us")

@@ -41,6 +41,15 @@ NAMES = {
     "dictionary<values=string, indices=int8, ordered=0>": pa.dictionary(pa.int8(), pa.string()),
     "date32[day]": pa.date32(),
     "decimal(10, 2)": pa.decimal128(10, 2),
+    "decimal(40, 2)": pa.decimal256(40, 2),
+    "decimal256(10, 2)": pa.decimal256(10, 2),
+    "string_view": pa.string_view(),
+    "large_binary": pa.large_binary(),
+    "halffloat": pa.float16(),
+    "time64[ns]": pa.time64("ns"),
+    "list<int64>": pa.list_(pa.int64()),
+    "list<item: timestamp[us, tz=UTC]>": pa.list_(pa.timestamp("us", "UTC")),
+    "large_list[list[string]]": pa.large_list(pa.list_(pa.string())),
 }
 
 
@@ -49,7 +58,20 @@ def test_a_type_is_read_from_its_name(text, dtype):
     assert parse_type(text) == dtype
 
 
-@pytest.mark.parametrize("text", ["", "int65", "timestamp[m]", "timestamp[us", "list", "int64; drop"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "int65",
+        "timestamp[m]",
+        "timestamp[us",
+        "list",
+        "list<>",
+        "decimal(77, 2)",
+        "list<" * 99,
+        "int64; drop",
+    ],
+)
 def test_a_name_that_is_no_type_is_refused(text):
     with pytest.raises(SchemaMismatchError, match="there is no type"):
         parse_type(text)

@@ -13,7 +13,7 @@ from penstock.runtime.buffers import room
 from penstock.runtime.flow import FOREVER, Flow
 from penstock.runtime.lanes.rows import Rows, joined
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.row_stages import with_implied_time
+from penstock.runtime.row_stages import BEYOND, with_implied_time
 from penstock.types.time import Time
 
 _BLOCK = 1 << 12
@@ -60,7 +60,7 @@ class ImpliedRows(Rows):
         pace = self.time.period * step
         end = first + (count - 1) * pace + 1
         if end > FOREVER:
-            raise OverflowError("implied times reach beyond the range of 64 bits; start them earlier")
+            raise OverflowError(BEYOND)
         return ramp(first, pace, count)
 
     def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
