@@ -36,9 +36,8 @@ from penstock.runtime.tasks import Task
 SAMPLE = 1 << 14
 COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
-ZEROS_AHEAD = (
-    1 << 26
-)  # the same for many keys, where it comes from the system untouched, and to copy it later would cost much
+# The same for many keys, where it comes from the system untouched, and to copy it later would cost much.
+ZEROS_AHEAD = 1 << 26
 LARGE_GRID = 1 << 26
 OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
@@ -141,8 +140,7 @@ class Worker:
 
     def new_hash_keys(self) -> HashKeys:
         """A key table without keys."""
-        width = len(self.program.keys)
-        return HashKeys(width, np.zeros(WORDS, np.int64), self._hashes_nulls(), rows=self.expected)
+        return self._new_keys(len(self.program.keys))
 
     def first_keys(self, arguments: BatchArguments) -> Keys:
         """Guess from the first rows whether the keys' range is small enough for a dense table."""
@@ -217,9 +215,11 @@ class Worker:
 
     def new_pairs(self) -> HashKeys:
         """A key table without keys, for pairs of pane and key."""
-        width = len(self.program.keys) + 1
-        head = np.zeros(WORDS, np.int64)
-        return HashKeys(width, head, self._hashes_nulls(), sparse=True, rows=self.expected)
+        return self._new_keys(len(self.program.keys) + 1, sparse=True)
+
+    def _new_keys(self, width: int, sparse: bool = False) -> HashKeys:
+        head, nullable = np.zeros(WORDS, np.int64), self._hashes_nulls()
+        return HashKeys(width, head, nullable, sparse=sparse, rows=self.expected)
 
     # -- merging -------------------------------------------------------------------------------------
 
@@ -276,9 +276,8 @@ class Worker:
     def hold(self, fragments: Fragments, keys: Keys) -> None:
         """Start anew with fragments, whose keys are in our words, in a table with these keys."""
         sparse = isinstance(keys, HashKeys) and keys.sparse
-        slots = (
-            1 if sparse else max(2, pane_count(fragments.panes))
-        )  # else it would grow slot by slot, copying
+        # With fewer slots than panes it would grow again and again, copying.
+        slots = 1 if sparse else max(2, pane_count(fragments.panes))
         self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 

@@ -192,5 +192,5 @@ def test_names_never_repeat() -> None:
 
 
 def test_an_array_in_place_of_a_number_is_refused() -> None:
-    with pytest.raises(AssertionError, match="side by side"):
+    with pytest.raises(AssertionError, match="bytes are due"):
         compile_kernel(total())({"x": np.zeros(4, np.int64), "out": np.zeros(1, np.int64), "n": np.zeros(1)})

@@ -79,9 +79,11 @@ LARGE = 1 << 62
 
 @settings(max_examples=15)  # each is interpreted too
 @given(
-    times=st.lists(st.integers(-40 * SECOND, 60 * SECOND), min_size=1, max_size=120),
-    keys=st.lists(st.one_of(st.none(), st.integers(0, 9), st.integers(-(1 << 40), 1 << 40)), min_size=120),
-    values=st.lists(st.one_of(st.none(), st.integers(0, 9), st.just(-LARGE)), min_size=120),
+    times=st.lists(st.integers(-40 * SECOND, 60 * SECOND), min_size=1, max_size=50),
+    keys=st.lists(
+        st.one_of(st.none(), st.integers(0, 9), st.integers(-(1 << 40), 1 << 40)), min_size=50, max_size=50
+    ),
+    values=st.lists(st.one_of(st.none(), st.integers(0, 9), st.just(-LARGE)), min_size=50, max_size=50),
     threads=st.integers(2, 5),
     every=st.sampled_from(["10s", "3s"]),
 )
