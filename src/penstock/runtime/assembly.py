@@ -142,10 +142,12 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
     order = panes.argsort(kind="stable")
     panes = panes[order]
     if windows.span == windows.step == 1:  # each pane is a window
-        some = after > NEVER or upto < FOREVER
-        chosen = ((panes > after) & (panes <= upto)).nonzero()[0] if some else np.arange(len(panes))
+        chosen = np.arange(len(panes))
+        if after > NEVER or upto < FOREVER:
+            chosen = chosen[(panes > after) & (panes <= upto)]
+            panes = panes[chosen]
         ends = chosen + 1
-        return Frames(panes[chosen], order, chosen, ends, ends)
+        return Frames(panes, order, chosen, ends, ends)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
@@ -250,10 +252,14 @@ class _Emission:
 
     def batches(self, threads: int) -> Iterator[pa.RecordBatch]:
         """The results of all windows; large parts of them side by side."""
+        many = len(self.frames)
         if self.by_key:
-            yield from self._some(0, len(self.frames), len(self.frames))
+            yield from self._some(0, many, many)
             return
         bounds = self._parts(threads)
+        if len(bounds) == 2:  # the usual case needs no thread
+            yield from self._some(0, many, self._capacity(0, many))
+            return
         found: list[list[pa.RecordBatch]] = [[] for _ in bounds[1:]]
 
         def work(place: int) -> None:
@@ -282,11 +288,12 @@ class _Emission:
 
     def _scratch(self, lo: int, hi: int) -> dict[str, object]:
         """Memory for the windows from lo up to hi, as no pane of theirs has been merged yet."""
+        if not self.kernel.scratch:
+            return {}
         rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
-        if self.kernel.scratch:
-            deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
-            for each in self.kernel.scratch:
-                rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
+        deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
+        for each in self.kernel.scratch:
+            rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
         return rows
 
     def _capacity(self, lo: int, hi: int) -> int:

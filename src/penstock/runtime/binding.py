@@ -27,6 +27,7 @@ class Known:
     columns: dict[str, pa.Array] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
     ranges: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    nulls: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
     def column(self, name: str) -> pa.Array:
         found = self.columns.get(name)
@@ -116,6 +117,14 @@ class BatchArguments:
         found = self._known.values.get(name)
         if found is None:
             found = self._known.values[name] = values_view(self.column(name))
+        return found
+
+    def with_nulls(self, names: tuple[str, ...]) -> frozenset[str]:
+        """Which of some columns hold nulls: Arrow, too, counts them once."""
+        found = self._known.nulls.get(names)
+        if found is None:
+            found = frozenset(name for name in names if self.column(name).null_count)
+            self._known.nulls[names] = found
         return found
 
     @property

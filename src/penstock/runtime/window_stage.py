@@ -118,28 +118,34 @@ class WindowStage:
 
     def _emit(self, upto: int) -> list[Flow]:
         runs, held = self._owners(upto)
-        found: list[list[Flow]] = [[] for _ in runs]
-
-        threads = self.engine.workers if len(runs) == 1 else 1
-
-        def emit_runs_of(worker: Worker) -> None:
-            after = self.emitted
-            for place, (owner, last) in enumerate(runs):
-                if owner is worker:
-                    batches = emit(worker, self.windows, after, last, threads)
-                    found[place] = [Flow(batch) for batch in batches]
-                after = max(after, last)
-
-        owners = list({id(worker): worker for worker, _ in runs}.values())
-        large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
-        run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
         for worker in self.workers:
             if upto == FOREVER:
                 worker.reset()
             else:
                 self._forget(worker, upto, held.get(id(worker)))
-        return [flow for flows in found for flow in flows]
+        return [Flow(batch) for batch in batches]
+
+    def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
+        """Emit what one worker holds, its windows being divided among threads."""
+        return list(emit(worker, self.windows, self.emitted, last, self.engine.workers))
+
+    def _emit_runs(self, runs: list[tuple[Worker, int]]) -> list[pa.RecordBatch]:
+        """Emit runs of windows, those of a worker one after the other on a thread."""
+        found: list[list[pa.RecordBatch]] = [[] for _ in runs]
+
+        def emit_runs_of(worker: Worker) -> None:
+            after = self.emitted
+            for place, (owner, last) in enumerate(runs):
+                if owner is worker:
+                    found[place] = list(emit(worker, self.windows, after, last))
+                after = max(after, last)
+
+        owners = list({id(worker): worker for worker, _ in runs}.values())
+        large = sum(worker.cells for worker in owners) >= CELLS_WORTH_THREADS
+        run_on_threads([partial(emit_runs_of, worker) for worker in owners], None if large else 1)
+        return [batch for batches in found for batch in batches]
 
     # -- rows ----------------------------------------------------------------------------------------
 
@@ -180,7 +186,7 @@ class WindowStage:
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
-        seen = {name for each in given for name in self.program.columns if each.column(name).null_count}
+        seen = frozenset[str]().union(*(each.with_nulls(self.program.columns) for each in given))
         self.seen_null |= seen
         nullable = self.workers[0].nullable | seen
         if nullable != self.workers[0].nullable:
