@@ -21,7 +21,7 @@ from penstock.bench.workloads import EventType, Skew, YsbKeyed, ysb_keyed
 
 SWEEP_KEYS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 SWEEP_PEERS = ("polars", "duckdb")
-QUICK_LAPS = 5
+QUICK_LAPS = 15  # neighbours leave memory alone for moments; the best of few laps tells who met one
 
 Progress = Callable[[str], None]
 
