@@ -23,7 +23,8 @@ $(STAMP): requirements.lock pyproject.toml
 	  { echo "penstock needs Python 3.11 or newer; try: make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@scripts/ensure_java.sh
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+# Of all these modules few are ever loaded: bytecode is written when they are.
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps -e .
 	@touch $@
 
