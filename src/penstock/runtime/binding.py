@@ -20,7 +20,8 @@ _NOTHING = np.zeros(64, np.uint8)
 class Known:
     """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
 
-    Views of its columns, and the least and largest of the first values of some: a guess, for whoever made the data may write to it.
+    Views of its columns, which of them hold nulls, and the least and largest of the first values of some: a guess, for whoever
+    made the data may write to it.
     """
 
     batch: ref[pa.RecordBatch]
