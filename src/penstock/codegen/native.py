@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
 
 Argument = npt.NDArray[Any] | int | float
+Frame: TypeAlias = "array[int]"
 ALL = (1 << 63) - 1
 
 
@@ -56,20 +57,19 @@ class NativeKernel:
     def __call__(self, values: Mapping[str, Argument]) -> int:
         return self._call(self._filled(values))
 
-    def over(self, values: Mapping[str, Argument], shares: Shares, most: int = ALL) -> Went:
+    def frame(self, values: Mapping[str, Argument]) -> Frame:
+        """Put all that a kernel over rows is given, but the limits of rows, where it finds it; callers keep the memory alive."""
+        return array("q", self._filled({**values, "lo": 0, "hi": 0}))
+
+    def over(self, frame: Frame, shares: Shares, most: int = ALL) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
-        return self._through([values], [shares], most)[0]
+        return self._through([frame], [shares], most)[0]
 
-    def together(
-        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares]
-    ) -> list[Went] | None:
-        """Do the same on a thread for each of several values, which begins with shares of its own and then helps with others'."""
-        return self._through(several, shares, ALL) if HAS_THREADS else None
+    def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
+        """Do the same on a thread for each of several frames, which begins with shares of its own and then helps with others'."""
+        return self._through(frames, shares, ALL) if HAS_THREADS else None
 
-    def _through(
-        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares], most: int
-    ) -> list[Went]:
-        frames = [array("q", self._filled({**values, "lo": 0, "hi": 0})) for values in several]
+    def _through(self, frames: Sequence[Frame], shares: Sequence[Shares], most: int) -> list[Went]:
         return ROUNDS.through(self._loaded.address, frames, self._limits, shares, most)
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import Argument, NativeKernel, compile_kernel, compile_object
+from penstock.codegen.native import Argument, Frame, NativeKernel, compile_kernel, compile_object
 from penstock.loop.nodes import Kernel
 from penstock.loop.shares import Shares, Went
 
@@ -66,20 +66,22 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return result
 
-    def over(self, values: Mapping[str, Argument], shares: Shares) -> Went:
+    def frame(self, values: Mapping[str, Argument]) -> Frame:
+        """Put all that the kernel is given where it finds it, be its code quick or optimised."""
+        return self._current.frame(values)
+
+    def over(self, frame: Frame, shares: Shares) -> Went:
         """Go through shares of rows; some only, as long as it may be worth it to come back with better code."""
         if self._settled:
-            return self._current.over(values, shares)
+            return self._current.over(frame, shares)
         started = self._clock()
-        went = self._current.over(values, shares, TRIAL)
+        went = self._current.over(frame, shares, TRIAL)
         self._spend(self._clock() - started)
         return went
 
-    def together(
-        self, several: Sequence[Mapping[str, Argument]], shares: Sequence[Shares]
-    ) -> list[Went] | None:
+    def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
         """Go through shares of rows on several threads, once there is no better code to come back for."""
-        return self._current.together(several, shares) if self._settled else None
+        return self._current.together(frames, shares) if self._settled else None
 
     def _spend(self, seconds: float) -> None:
         # Threads may lose each other's additions; the sum only has to be roughly right.

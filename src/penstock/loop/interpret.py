@@ -98,6 +98,10 @@ class Interpreted:
     def __call__(self, values: Mapping[str, Array | int | float]) -> int:
         return interpret(self.kernel, values)
 
+    def frame(self, values: Mapping[str, Array | int | float]) -> Mapping[str, Array | int | float]:
+        """Keep what the kernel is given as it is."""
+        return values
+
     def over(self, values: Mapping[str, Array | int | float], shares: Shares) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left or the kernel stops."""
         rows = 0

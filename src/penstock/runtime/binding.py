@@ -16,7 +16,7 @@ from penstock.runtime.interner import Interner
 _NOTHING = np.zeros(64, np.uint8)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Known:
     """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
 
@@ -69,6 +69,10 @@ class BatchArguments:
         if found is None:
             found = self._filled[bindings] = {each.parameter: self._fill(each) for each in bindings}
         return found
+
+    def holder(self, views: bool) -> Known | BatchArguments:
+        """Who keeps alive what kernels are given: views of columns live as long as the batch, all else as long as this."""
+        return self._known if views else self
 
     def _fill(self, binding: Binding) -> object:
         column, text = binding.column, binding.text

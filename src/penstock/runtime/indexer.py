@@ -33,15 +33,11 @@ class Indexer:
         nulls = np.zeros(rows, np.int64)
         for place, (_, null) in enumerate(pairs):
             nulls |= null.astype(np.int64) << place
-        inputs = {numbered("in_words", place): words for place, (words, _) in enumerate(pairs)}
-        numbers = np.empty(rows, np.int64)
-        done = 0
-        while done < rows:
-            limits = {"lo": done, "hi": rows, "in_nulls": nulls, "out": numbers, "head": self._keys.head}
-            done = self._call({**inputs, **self._keys.arguments(), **limits})
-            if self._keys.head[STATUS] == NEED_KEYS:
-                self._keys.reserve(2 * self._keys.capacity)
-        return numbers
+        words = [each for each, _ in pairs]
+        return numbers_of(words, nulls, self._keys, self._call, self._grow)
+
+    def _grow(self) -> None:
+        self._keys.reserve(2 * self._keys.capacity)
 
     def values(self, types: Sequence[pa.DataType]) -> list[pa.Array]:
         """All keys by their numbers, a column for each component; texts are plain."""
@@ -53,6 +49,21 @@ class Indexer:
         if is_text(dtype):
             return self._texts[place].decode(np.where(there, words, -1), pa.large_string())
         return to_arrow(values_of(words, dtype), there, dtype)
+
+
+def numbers_of(
+    words: Sequence[np.ndarray], nulls: np.ndarray, keys: HashKeys, index: Call, grow: Callable[[], None]
+) -> np.ndarray:
+    """Number keys in a hash table that considers nulls, adding the new ones; `grow` makes room for more."""
+    numbers = np.empty(len(nulls), np.int64)
+    inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
+    done = 0
+    while done < len(nulls):
+        given = {**inputs, "in_nulls": nulls, "out": numbers, "lo": done, "hi": len(nulls), "head": keys.head}
+        done = index({**given, **keys.arguments()})
+        if keys.head[STATUS] == NEED_KEYS:
+            grow()
+    return numbers
 
 
 def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:

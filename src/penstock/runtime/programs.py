@@ -26,13 +26,14 @@ class KernelCall(Protocol):
 
     def __call__(self, values: Mapping[str, Any], /) -> int: ...
 
-    def over(self, values: Mapping[str, Any], shares: Shares, /) -> Went:
-        """Call it for share after share of rows, its limits `lo` and `hi`, until none is left or it stops; or for some."""
+    def frame(self, values: Mapping[str, Any], /) -> Any:
+        """What it is given, but for the limits `lo` and `hi`, in its own form: good for as long as the arrays are there."""
 
-    def together(
-        self, several: Sequence[Mapping[str, Any]], shares: Sequence[Shares], /
-    ) -> list[Went] | None:
-        """Do the same for several values at a time, each on a thread of its own; None if it cannot, or not yet."""
+    def over(self, frame: Any, shares: Shares, /) -> Went:
+        """Call it for share after share of rows, from `lo` up to `hi`, until none is left or it stops; or for some."""
+
+    def together(self, frames: Sequence[Any], shares: Sequence[Shares], /) -> list[Went] | None:
+        """Do the same for several frames at a time, each on a thread of its own; None if it cannot, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ turns into *fragments*, its canonical form: one row for each (pane, key) with it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from penstock.runtime.keys import HashKeys, Keys
 from penstock.runtime.recycled import APART
 
 _FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
+LARGE_GRID = 1 << 26  # bytes
+MOST_KEPT = 1 << 22  # bytes: making a larger table is a small part of what is done to it
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class Fragments:
 class PaneTable:
     """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
 
+    _arguments: Mapping[str, object] | None
+
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
         self._hold(specs)
@@ -114,8 +118,20 @@ class PaneTable:
         """The share of cells in use that hold anything."""
         return float(np.count_nonzero(self.present())) / max(self.slots * self.keys.columns, 1)
 
-    def arguments(self) -> dict[str, object]:
-        """Everything kernels need to know of the table."""
+    @property
+    def too_empty(self) -> bool:
+        """Whether a grid wastes memory: large, and few keys meet in a pane."""
+        if self.sparse or 2 * self.nbytes < LARGE_GRID:
+            return False
+        return self.occupancy() < (1 / 4 if isinstance(self.keys, HashKeys) else 1 / 32)
+
+    def arguments(self) -> Mapping[str, object]:
+        """Everything kernels need to know of the table: the same mapping until that changes, but for keys that change by themselves."""
+        if self._arguments is None or isinstance(self.keys, HashKeys):
+            self._arguments = self._made_arguments()
+        return self._arguments
+
+    def _made_arguments(self) -> dict[str, object]:
         return {
             "head": self.head,
             "columns": self.keys.columns,
@@ -127,6 +143,24 @@ class PaneTable:
             **{numbered("state", place): state for place, state in enumerate(self.states)},
             **self.keys.arguments(),
         }
+
+    # -- use for another run -------------------------------------------------------------------------
+
+    @property
+    def lasting(self) -> bool:
+        """Whether it is worth keeping for another run: small, and with a column for each key that may come."""
+        return not isinstance(self.keys, HashKeys) and self.nbytes <= MOST_KEPT
+
+    def serves(self, specs: Sequence[StateSpec], keys: Keys, slots: int) -> bool:
+        """Whether another run that needs such states, keys and slots may use it, once it is cleared."""
+        return self.specs == specs and self.keys == keys and slots <= self.capacity <= _FEW * slots
+
+    def clear(self) -> None:
+        """Hold nothing, in the same memory."""
+        if not self.dirty:
+            self._empty(self.states, self.slots * self.keys.columns)
+        self.head.fill(0)
+        self.pane_buckets.fill(0)
 
     # -- growth and change of shape ------------------------------------------------------------------
 
@@ -165,6 +199,7 @@ class PaneTable:
         self._hold(specs)
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
+        self._arguments = None
         self.specs = tuple(specs)
         self.wide = not any(each.guarded for each in specs)  # no sum can become too large
 
@@ -207,10 +242,14 @@ class PaneTable:
     def _clear(self, states: Sequence[np.ndarray], columns: int) -> None:
         """Let the slots in use hold nothing, before cells are moved to some of their columns."""
         if self.dirty:
-            for state, spec in zip(states, self.specs, strict=True):
-                state[: self.slots * columns * words_per_cell(spec.type)] = spec.identity
+            self._empty(states, self.slots * columns)
+
+    def _empty(self, states: Sequence[np.ndarray], cells: int) -> None:
+        for state, spec in zip(states, self.specs, strict=True):
+            state[: cells * words_per_cell(spec.type)] = spec.identity
 
     def _resize_panes(self, capacity: int) -> None:
+        self._arguments = None
         panes = np.zeros(capacity, np.int64)
         panes[: self.slots] = self.panes[: self.slots]
         self.panes, self.capacity = panes, capacity

@@ -22,6 +22,6 @@ def fold_together(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
     call = made[0][0]
     if any(other is not call for other, _ in made):
         return
-    found = call.together([values for _, values in made], [task.shares for task in tasks])
+    found = call.together([frame for _, frame in made], [task.shares for task in tasks])
     for (worker, given, task), went in zip(team, found or (), strict=False):
         worker.went(given, task, went)

@@ -18,7 +18,9 @@ from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
+from penstock.runtime.owners import CELLS_WORTH_THREADS, disjoint, lend, runs_of, soon_together
 from penstock.runtime.programs import WindowProgram
+from penstock.runtime.resting import LOUNGE
 from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.state.merging import FRESH
@@ -35,8 +37,6 @@ MOST_RUNS = 64
 # than it saves (measured: at 20 rows a key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
 MOST_PANES_AHEAD = 1 << 14
-# With fewer cells, threads that give out windows wait for each other's Python longer than for kernels.
-CELLS_WORTH_THREADS = 1 << 18
 
 
 class WindowStage:
@@ -58,7 +58,7 @@ class WindowStage:
         self._alone = alone
         self.windows = Windows(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.workers = [Worker(program, nullable, engine.adaptive)]
+        self.workers = [LOUNGE.hire(program, nullable, engine.adaptive)]
         self.emitted = NEVER
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
@@ -120,12 +120,19 @@ class WindowStage:
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
+        if upto == FOREVER:
+            self._dismiss()
         for worker in self.workers:
-            if upto == FOREVER:
-                worker.reset()
-            else:
-                self._forget(worker, upto, held.get(id(worker)))
+            self._forget(worker, upto, held.get(id(worker)))
         return [Flow(batch) for batch in batches]
+
+    def _dismiss(self) -> None:
+        """Let workers go, at the end of all rows."""
+        for worker in self.workers:
+            worker.reset()
+            if self.engine.backend == "native":  # what an interpreter is given would keep data alive
+                LOUNGE.rest(worker)
+        self.workers = []
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
         """Emit what one worker holds, its windows being divided among threads."""
@@ -202,7 +209,7 @@ class WindowStage:
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
-            self.workers.append(Worker(self.program, first.nullable, first.adaptive))
+            self.workers.append(LOUNGE.hire(self.program, first.nullable, first.adaptive))
         panes = self._expected_panes(given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
@@ -289,9 +296,9 @@ class WindowStage:
         Where that would be too much copying, everything is brought into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
-        if len(busy) > 1 and not any(worker.sparse for worker in busy) and not _soon_together(busy):
-            runs = _runs(_disjoint(busy))
-            held = _lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
+        if len(busy) > 1 and not any(worker.sparse for worker in busy) and not soon_together(busy):
+            runs = runs_of(disjoint(busy))
+            held = lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
             if held is not None:
                 last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
@@ -322,67 +329,6 @@ def _passed(flow: Flow, late: np.ndarray, filter: Stage) -> np.ndarray:
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:
     return Flow(flow.batch.slice(begin, end - begin), None, flow.first_row + begin)
-
-
-def _soon_together(workers: list[Worker]) -> bool:
-    """Whether one table of all is made sooner than several are emitted: all are copied, and not many cells."""
-    first, *others = workers
-    alike = all(first.same_columns(other) for other in others)
-    return alike and sum(worker.cells for worker in workers) < CELLS_WORTH_THREADS
-
-
-def _disjoint(workers: list[Worker]) -> list[Worker]:
-    """Let each pane be held by one worker: the first that has it takes it over from the others."""
-    for place, worker in enumerate(workers):
-        for other in workers[place + 1 :]:
-            assert worker.table is not None and other.table is not None
-            shared = np.isin(other.table.panes[: other.slots], worker.table.panes[: worker.slots])
-            if shared.any():
-                worker.absorb_slots(other, np.flatnonzero(shared))
-                other.table.drop(shared)
-    return [worker for worker in workers if worker.slots]
-
-
-def _runs(workers: list[Worker]) -> list[tuple[Worker, int]]:
-    """The workers in order of their panes: (worker, the last pane before another worker's)."""
-    held = [worker.table.panes[: worker.slots] for worker in workers if worker.table is not None]
-    panes = np.concatenate(held)
-    owners = np.repeat(np.arange(len(held)), [len(each) for each in held])
-    order = np.argsort(panes)
-    panes, owners = panes[order], owners[order]
-    ends = np.append(np.flatnonzero(np.diff(owners)), len(owners) - 1)
-    return [(workers[owners[end]], int(panes[end])) for end in ends]
-
-
-def _lend(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] | None:
-    """Copy to each worker the panes up to `reach` behind its runs, unless those are more than half of all.
-
-    Tells how many slots each had before, by its id; None if nothing was copied.
-    """
-    workers = list({id(worker): worker for worker, _ in runs}.values())
-    held = {id(worker): worker.slots for worker in workers}
-    lent = [
-        (worker, other, _behind([last for owner, last in runs[:-1] if owner is worker], other, reach))
-        for worker in workers
-        for other in workers
-        if other is not worker
-    ]
-    if 2 * sum(len(slots) for _, _, slots in lent) > sum(held.values()):
-        return None
-    for worker, other, slots in lent:
-        if len(slots):
-            worker.borrow(other, slots)
-    return held
-
-
-def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
-    """The slots of another worker's panes that lie up to `reach` behind any of the ends."""
-    assert other.table is not None
-    panes = other.table.panes[: other.slots]
-    near = np.zeros(len(panes), bool)
-    for end in ends:
-        near |= (panes > end) & (panes - end <= reach)
-    return np.flatnonzero(near)
 
 
 def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,15 +22,16 @@ from penstock.loop.abi import (
     WORDS,
     Binding,
     numbered,
-    positions_table,
 )
-from penstock.loop.shares import Went
+from penstock.loop.shares import Shares, Went
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.blending import blend
+from penstock.runtime.indexer import numbers_of
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import KernelCall, Variant, WindowProgram
+from penstock.runtime.ready import Ready
 from penstock.runtime.table import Fragments, PaneTable, StateSpec, pane_count, widened
 from penstock.runtime.tasks import Task
 
@@ -38,7 +40,6 @@ COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
 # The same for many keys, where it comes from the system untouched, and to copy it later would cost much.
 ZEROS_AHEAD = 1 << 26
-LARGE_GRID = 1 << 26
 OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
 
@@ -55,8 +56,9 @@ class Worker:
         self.likely_keys: DenseKeys | None = None
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
+        self._spare: PaneTable | None = None
+        self._ready: Ready | None = None
         self.reset()
-        self._positions = positions_table()
 
     # -- folding -------------------------------------------------------------------------------------
 
@@ -64,8 +66,8 @@ class Worker:
         """Add the rows of a task to the table, as long as no other worker takes them."""
         arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
         while task.shares.left:
-            call, given = self.kernel(arguments, task)
-            self.went(arguments, task, call.over(given, task.shares))
+            call, frame = self.kernel(arguments, task)
+            self.went(arguments, task, call.over(frame, task.shares))
 
     def went(self, arguments: BatchArguments, task: Task, went: Went) -> None:
         """Take note of how far a kernel went, and help it where it stopped."""
@@ -78,7 +80,12 @@ class Worker:
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
-        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
+        slots = self._panes_ahead(layout, keys.columns)
+        spare, self._spare = self._spare, None
+        if spare is None or not spare.serves(layout, keys, slots):
+            return PaneTable(layout, keys, slots)
+        spare.clear()
+        return spare
 
     def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
         """How many panes to make room for: those that are likely to come, as far as that costs little."""
@@ -89,18 +96,20 @@ class Worker:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
         self._make_room(arguments)
         while done < end:
-            call, given = self.kernel(arguments, task)
-            done = call({**given, "lo": done, "hi": end})
+            call, frame = self.kernel(arguments, task)
+            stop = call.over(frame, Shares(done, end, end - done)).stop
+            done = end if stop is None else stop[0]
             self._make_room(arguments)
 
-    def kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, dict[str, object]]:
+    def kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, Any]:
         """The kernel for what is known by now, and all that it is given but the limits of rows."""
         if self.table is None:
             self.table = self._begin(arguments)
-        kernel = self.program.fold(self.variant)
-        given = arguments.fill(kernel.bindings)
-        rest = {"first_row": task.flow.first_row, "positions": self._positions}
-        return kernel.call, {**given, **self.table.arguments(), **rest}
+        ready, first_row = self._ready, task.flow.first_row
+        if ready is None or not ready.serves(arguments, first_row, self.table, self.nullable):
+            kernel = self.program.fold(self.variant)
+            ready = self._ready = Ready.made(kernel, arguments, first_row, self.table, self.nullable)
+        return ready.call, ready.frame
 
     @property
     def variant(self) -> Variant:
@@ -114,7 +123,7 @@ class Worker:
             case status if status == DONE:
                 return
             case status if status == NEED_SLOTS:
-                if self._too_empty(table):
+                if table.too_empty:
                     self.use_sparse()
                 else:
                     table.grow_slots()
@@ -155,7 +164,7 @@ class Worker:
 
     def _more_keys(self, table: PaneTable, arguments: BatchArguments) -> None:
         if isinstance(table.keys, HashKeys):
-            if self._too_empty(table):
+            if table.too_empty:
                 self.use_sparse()
             else:
                 table.grow_keys()
@@ -197,14 +206,6 @@ class Worker:
 
         table.change_keys(keys, move)
 
-    @staticmethod
-    def _too_empty(table: PaneTable) -> bool:
-        """Whether a grid wastes memory: large, and few keys meet in a pane."""
-        if table.sparse or 2 * table.nbytes < LARGE_GRID:
-            return False
-        fewest = 1 / 32 if isinstance(table.keys, DenseKeys) else 1 / 4
-        return table.occupancy() < fewest
-
     def use_sparse(self) -> None:
         """Replace the grid of panes and keys by a hash table of the pairs that occur."""
         assert self.table is not None
@@ -229,6 +230,7 @@ class Worker:
             return
         if self.table is None or self.table.slots == 0:
             self.table, self.interners, self.rows = other.table, other.interners, other.rows
+            other.table = None
         else:
             self.rows += other.rows
             self.absorb_slots(other, np.arange(other.table.slots), last)
@@ -253,7 +255,9 @@ class Worker:
             self.absorb_slots(other, slots)
 
     def reset(self) -> None:
-        """Start again with nothing: tables and texts of the past are let go."""
+        """Start again with nothing: tables and texts of the past are let go, but for a table whose memory may be used again."""
+        if self.table is not None and self.table.lasting:
+            self._spare = self.table
         self.table, self.rows = None, 0
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
 
@@ -352,15 +356,7 @@ class Worker:
         if not table.keys.nullable:
             table.keys.nullable = True
             table.keys.rehash()  # the index kernel always considers nulls
-        call = self.program.index(len(words))
-        columns = np.empty(len(nulls), np.int64)
-        inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
-        done = 0
-        while done < len(nulls):
-            given = {**inputs, "in_nulls": nulls, "out": columns, "lo": done, "hi": len(nulls)}
-            done = call({**table.keys.arguments(), **given, "head": table.head})
-            if table.head[STATUS] == NEED_KEYS:
-                table.grow_keys()
+        columns = numbers_of(words, nulls, table.keys, self.program.index(len(words)), table.grow_keys)
         if not self._hashes_nulls():
             table.keys.nullable = False
             table.keys.rehash()

@@ -43,7 +43,7 @@ def go_through(
     """Do what workers do: help where it stops, until nothing is left."""
     seen = 0
     while rows.left:
-        went = call.over(values, rows)  # type: ignore[arg-type]
+        went = call.over(call.frame(values), rows)  # type: ignore[arg-type]
         seen += went.rows
         if went.stop is not None:
             done, end = went.stop
@@ -67,7 +67,7 @@ def test_every_row_is_visited_once_wherever_a_kernel_stops(
     rows = Shares(begin, end, size)
     assert go_through(call, rows, {"marks": marks, "out": out}) == end - begin
     assert out.tolist() == [int(begin <= row < end) for row in range(30)]
-    assert rows.left == 0 and call.over({"marks": marks, "out": out}, rows) == (0, None)
+    assert rows.left == 0 and call.over(call.frame({"marks": marks, "out": out}), rows) == (0, None)  # type: ignore[arg-type]
 
 
 def test_threads_take_each_share_once_and_all_of_them() -> None:
@@ -102,7 +102,8 @@ def test_native_threads_visit_every_row_once_and_end_early_if_one_needs_help(
     values: dict[str, object] = {"marks": marks, "out": out}
     seen = 0
     while any(part.left for part in parts):
-        found = NATIVE.together([values] * len(parts), parts)  # type: ignore[list-item]
+        frames = [NATIVE.frame(values) for _ in parts]  # type: ignore[arg-type]
+        found = NATIVE.together(frames, parts)
         assert found is not None and len(found) == len(parts)
         if all(went.stop is None for went in found):
             assert not any(part.left for part in parts)
@@ -127,7 +128,11 @@ def test_native_threads_work_at_the_same_time() -> None:
     met = compile_kernel(k.build(), effort=Effort.QUICK)
     both = np.zeros(2, np.int64)
     given: list[dict[str, Argument]] = [{"words": both, "own": own, "other": 1 - own} for own in range(2)]
-    assert met.together(given, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
+    frames = [met.frame(each) for each in given]
+    assert met.together(frames, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [
+        (1, None),
+        (1, None),
+    ]
 
 
 @pytest.mark.parametrize("turns", [1, 20_000_000])
@@ -148,7 +153,8 @@ def test_a_thread_is_waited_for_however_long_it_takes(turns: int) -> None:
     given: list[dict[str, Argument]] = [
         {"words": both, "own": own, "other": 1 - own, "turns": each} for own, each in enumerate((1, turns))
     ]
-    assert kernel.together(given, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
+    frames = [kernel.frame(each) for each in given]
+    assert kernel.together(frames, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
     assert both.tolist() == [1, 1, 1, turns]
 
 
@@ -157,8 +163,9 @@ def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.M
     monkeypatch.setattr(shares, "HAS_THREADS", False)
     monkeypatch.setattr(native, "ROUNDS", Rounds())
     marks, out, rows = np.zeros(9, np.int64), np.zeros(9, np.int64), Shares(0, 9, 2)
-    assert NATIVE.together([{"marks": marks, "out": out}], [rows]) is None
-    assert NATIVE.over({"marks": marks, "out": out}, rows) == (9, None)
+    frame = NATIVE.frame({"marks": marks, "out": out})
+    assert NATIVE.together([frame], [rows]) is None
+    assert NATIVE.over(frame, rows) == (9, None)
 
 
 def test_threads_that_come_first_together_make_the_code_once() -> None:
@@ -183,8 +190,9 @@ def test_a_kernel_that_may_get_better_comes_back_for_better_code() -> None:
     run = TieredKernel(visits(), patience=0.0, start=started.append)
     rows = Shares(0, 100, 2)
     values = {"marks": np.zeros(100, np.int64), "out": np.zeros(100, np.int64)}
-    assert run.over(values, rows) == (2 * TRIAL, None)
+    frame = run.frame(values)
+    assert run.over(frame, rows) == (2 * TRIAL, None)
     assert (len(started), rows.left) == (1, 50 - TRIAL)
     run.optimise()
-    assert run.over(values, rows) == (100 - 2 * TRIAL, None)
+    assert run.over(frame, rows) == (100 - 2 * TRIAL, None)
     assert values["out"].tolist() == [1] * 100

@@ -10,6 +10,7 @@ import pytest
 
 import penstock as pk
 from penstock.runtime import worker
+from penstock.runtime.table import PaneTable
 from penstock.runtime.worker import Worker
 
 ROWS = 3_000
@@ -54,10 +55,9 @@ def switches(monkeypatch: pytest.MonkeyPatch) -> list[None]:
         seen.append(None)
         real(self)
 
-    monkeypatch.setattr(worker, "LARGE_GRID", 1)
     monkeypatch.setattr(worker, "CELLS_AHEAD", 1)
     monkeypatch.setattr(worker, "ZEROS_AHEAD", 1)
-    monkeypatch.setattr(Worker, "_too_empty", staticmethod(lambda table: not table.sparse))
+    monkeypatch.setattr(PaneTable, "too_empty", property(lambda table: not table.sparse))
     monkeypatch.setattr(Worker, "use_sparse", noted)
     return seen
 

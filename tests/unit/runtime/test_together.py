@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
+from penstock.codegen.native import Frame
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.shares import Shares, Went
 
@@ -22,10 +23,8 @@ PLAIN = pk.Engine(threads=1, backend="interpret")
 def from_the_first_call() -> Iterator[None]:
     """Let kernels go together though better code may come: queries of tests are over before that."""
 
-    def together(
-        self: TieredKernel, several: Sequence[Mapping[str, Any]], shares: Sequence[Shares]
-    ) -> list[Went] | None:
-        found = self._current.together(several, shares)
+    def together(self: TieredKernel, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
+        found = self._current.together(frames, shares)
         SEEN.append(found or [])
         return found
 

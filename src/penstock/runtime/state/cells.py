@@ -20,9 +20,9 @@ from penstock.runtime.key_ranges import may_be_dense
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Key, WindowProgram
 from penstock.runtime.state.kept import Kept, of_type, seen, without_nulls
-from penstock.runtime.table import Fragments, StateSpec, narrowed, pane_count, widened
+from penstock.runtime.table import LARGE_GRID, Fragments, StateSpec, narrowed, pane_count, widened
 from penstock.runtime.words import values_of, words_of
-from penstock.runtime.worker import LARGE_GRID, Worker
+from penstock.runtime.worker import Worker
 
 _PANE = "pane"
 

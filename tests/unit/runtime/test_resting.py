@@ -1,0 +1,170 @@
+"""Workers rest between runs with their tables: no answer shows it, and no data stays for it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import penstock as pk
+from penstock.runtime.resting import MOST, Lounge
+from penstock.runtime.table import MOST_KEPT, PaneTable
+
+SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
+EVENTS = pk.stream("events", SCHEMA, time="t")
+LARGE = 1 << 62
+PLAIN = pk.Engine(threads=1, backend="interpret")
+
+QUERIES: dict[str, pk.Stream] = {
+    "sum": EVENTS.window(10, by="k").agg(total=pk.sum("v")),
+    "filtered": EVENTS.filter(pk.col("v") > 0).window(10, by="k").agg(low=pk.min("v"), n=pk.count()),
+    "sliding": EVENTS.window(10, every=4, by="k").agg(total=pk.sum("v"), mid=pk.mean("v")),
+    "without keys": EVENTS.window(10).agg(high=pk.max("v"), total=pk.sum("v")),
+}
+
+
+@pytest.fixture(autouse=True)
+def lounge(monkeypatch: pytest.MonkeyPatch) -> Lounge:
+    """An empty one for each test."""
+    made = Lounge()
+    monkeypatch.setattr("penstock.runtime.window_stage.LOUNGE", made)
+    return made
+
+
+def rows(times: list[int], keys: list[int | None], values: list[int | None]) -> pa.Table:
+    many = min(map(len, (times, keys, values)))
+    columns = {"t": times[:many], "k": keys[:many], "v": values[:many]}
+    return pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()})
+
+
+def answer(query: pk.Stream, table: pa.Table, engine: pk.Engine) -> list[str]:
+    try:
+        return sorted(map(repr, query.collect(table, engine=engine).to_pylist()))
+    except pk.OverflowError:
+        return ["overflow"]
+
+
+tables = st.builds(
+    rows,
+    st.lists(st.integers(-20, 30), max_size=30),
+    st.lists(st.one_of(st.none(), st.integers(0, 5), st.integers(-60, 60)), min_size=30, max_size=30),
+    st.lists(st.one_of(st.none(), st.integers(-9, 9), st.just(LARGE)), min_size=30, max_size=30),
+)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=10)
+@given(
+    many=st.lists(tables, min_size=2, max_size=4), order=st.lists(st.integers(0, 3), min_size=4, max_size=8)
+)
+def test_runs_one_after_the_other_know_nothing_of_each_other(
+    name: str, many: list[pa.Table], order: list[int]
+) -> None:
+    query = QUERIES[name]
+    expected = [answer(query, table, PLAIN) for table in many]
+    for place, turn in enumerate(order):
+        engine = pk.Engine(threads=1 + place % 3, task_bytes=64)
+        assert answer(query, many[turn % len(many)], engine) == expected[turn % len(many)]
+
+
+def large(seed: int = 1, many: int = 300_000) -> pa.Table:
+    random = np.random.default_rng(seed)
+    return pa.table(
+        {
+            "t": np.arange(many) // 10_000,
+            "k": random.integers(0, 500, many),
+            "v": random.integers(1, 9, many),
+        }
+    )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_second_run_makes_no_table(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[None] = []
+    real = PaneTable.__init__
+
+    def noted(self: PaneTable, *given: Any) -> None:
+        made.append(None)
+        real(self, *given)
+
+    monkeypatch.setattr(PaneTable, "__init__", noted)
+    query = pk.from_arrow(large(), time="t").window(10, by="k").agg(total=pk.sum("v"))
+    engine = pk.Engine(threads=threads)
+    first = query.collect(engine=engine)
+    assert len(made) == threads
+    for _ in range(3):
+        assert query.collect(engine=engine) == first
+    assert len(made) == threads
+
+
+def test_rows_that_somebody_writes_to_are_seen_as_they_are_now() -> None:
+    columns = {"t": np.arange(30), "k": np.arange(30) % 3, "v": np.ones(30, np.int64)}
+    query = pk.from_arrow(pa.table(columns), time="t").window(10, by="k").agg(total=pk.sum("v"))
+    assert set(query.collect().column("total").to_pylist()) == {3, 4}
+    columns["v"] *= 7
+    columns["k"] += 1_000
+    again = query.collect()
+    assert set(again.column("total").to_pylist()) == {21, 28}
+    assert set(again.column("k").to_pylist()) == {1_000, 1_001, 1_002}
+
+
+def test_data_is_let_go() -> None:
+    table = large()
+    query = EVENTS.window(10, by="k").agg(total=pk.sum("v"))
+    query.collect(table)
+    batch = ref(table.to_batches()[0])
+    del table
+    gc.collect()
+    assert batch() is None
+
+
+def held(lounge: Lounge) -> int:
+    return len(lounge._waiting)
+
+
+def test_few_wait_and_none_with_a_large_table(lounge: Lounge) -> None:
+    for place in range(2 * MOST):
+        EVENTS.window(10 + place, by="k").agg(total=pk.sum("v")).collect(large())
+    assert held(lounge) == MOST
+    assert all(each._spare is None or each._spare.nbytes <= MOST_KEPT for each in lounge._waiting)
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda table: EVENTS.window(10, by="k").agg(total=pk.sum("v")).collect(table, engine=PLAIN),
+        lambda table: EVENTS.window(10).agg(n=pk.count()).open().push(table),
+    ],
+    ids=["interpreted", "given up halfway"],
+)
+def test_who_has_not_finished_natively_does_not_wait(
+    run: Callable[[pa.Table], object], lounge: Lounge
+) -> None:
+    run(large(many=2_000))
+    assert held(lounge) == 0
+
+
+def test_runs_at_the_same_time_have_workers_of_their_own() -> None:
+    query = EVENTS.filter(pk.col("v") > 2).window(10, by="k").agg(total=pk.sum("v"))
+    tables = [large(seed) for seed in range(4)]
+    expected = [query.collect(table) for table in tables]
+    right: list[bool] = []
+
+    def work(place: int) -> None:
+        engine = pk.Engine(threads=1 + place % 2)
+        right.extend(query.collect(tables[place], engine=engine) == expected[place] for _ in range(10))
+
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert right == [True] * 40
