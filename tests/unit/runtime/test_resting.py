@@ -40,7 +40,7 @@ def lounge(monkeypatch: pytest.MonkeyPatch) -> Lounge:
 
 
 def rows(times: list[int], keys: list[int | None], values: list[int | None]) -> pa.Table:
-    many = min(map(len, (times, keys, values)))
+    many = min(len(times), len(keys), len(values))
     columns = {"t": times[:many], "k": keys[:many], "v": values[:many]}
     return pa.table({name: pa.array(each, pa.int64()) for name, each in columns.items()})
 
