@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import numpy as np
+
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
+from penstock.loop.nodes import Buffer, Kernel
 from penstock.lower.columns import RowKernel
 from penstock.lower.emission.merging import ONE_PANE
 from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.programs.workshop import Workshop, once, preparation
+from penstock.runtime.buffers import numpy_type
 from penstock.runtime.programs import (
     Call,
     Grid,
@@ -113,7 +117,7 @@ class CompiledWindow:
         merging = self._sliding if several_panes else ONE_PANE
         kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
         call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
-        return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch)
+        return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch, _written(kernel.kernel))
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
         key = nullable, wide
@@ -134,6 +138,12 @@ class CompiledWindow:
 
     def index(self, width: int) -> Call:
         return self._workshop.index(width)
+
+
+def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:
+    """The columns that a kernel writes."""
+    buffers = (each for each in kernel.params if isinstance(each, Buffer) and each.name.startswith("out"))
+    return tuple((each.name, numpy_type(each.type)) for each in buffers)
 
 
 def _given(expr: ex.Expr | None) -> tuple[ex.Expr, ...]:

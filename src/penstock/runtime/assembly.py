@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
-from penstock.loop.nodes import I64, U8
-from penstock.runtime.buffers import filled, numpy_type, rooms, stored_type, time_array, to_arrow
+from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
@@ -307,16 +306,9 @@ class _Emission:
         return min((hi - lo) * columns, max(MOST_ROWS, columns)) + columns
 
     def _outputs(self, capacity: int) -> dict[str, np.ndarray]:
-        names = [numbered("out_word", place) for place in range(len(self.program.keys))]
-        names += ["out_nulls"] if self.nullable else []
-        names += [] if self.program.carried else [numbered("out_bound", place) for place in range(2)]
-        dtypes = dict.fromkeys(names, numpy_type(I64))
-        for each in self.kernel.outputs:
-            dtypes[each.values] = numpy_type(each.type)
-            if each.valid is not None:
-                dtypes[each.valid] = numpy_type(U8)
-        found = rooms([(capacity, dtype) for dtype in dtypes.values()])
-        return dict(zip(dtypes, found, strict=True))
+        written = self.kernel.written
+        found = rooms([(capacity, dtype) for _, dtype in written])
+        return {name: array for (name, _), array in zip(written, found, strict=True)}
 
     def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
         """The rows that were written; in order of time, where they were written key by key."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import Binding, Output, PaneScratch
@@ -61,6 +62,9 @@ class OutputCall:
     outputs: tuple[Output, ...]
     bindings: tuple[Binding, ...] = ()
     scratch: tuple[PaneScratch, ...] = ()
+    written: tuple[
+        tuple[str, np.dtype], ...
+    ] = ()  # parameters that are columns of results, where all of them are
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,18 +191,21 @@ class WindowStage:
                 begin, upto = int(row), int(complete[row])
         yield _part(flow, begin, flow.batch.num_rows), upto
 
+    def _prepared(self, flow: Flow) -> Flow:
+        batch = self.program.prepare(flow.batch, flow.first_row)
+        return flow if batch is flow.batch else Flow(batch, None, flow.first_row)
+
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
-        seen = frozenset[str]().union(*(each.with_nulls(self.program.columns) for each in given))
-        self.seen_null |= seen
-        nullable = self.workers[0].nullable | seen
-        if nullable != self.workers[0].nullable:
-            for worker in self.workers:
-                worker.assume_nulls(nullable)
+        for each in given:
+            seen = each.with_nulls(self.program.columns)
+            self.seen_null |= seen
+            if not seen <= self.workers[0].nullable:
+                for worker in self.workers:
+                    worker.assume_nulls(worker.nullable | seen)
 
     def _fold(self, flows: list[Flow]) -> None:
-        prepare = self.program.prepare
-        flows = [Flow(prepare(flow.batch, flow.first_row), None, flow.first_row) for flow in flows]
+        flows = [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
         rows = sum(flow.batch.num_rows for flow in flows)
