@@ -11,14 +11,15 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import HAS_THREADS, ROUNDS, address_of
+from penstock.codegen.shares import HAS_THREADS, ROUNDS, Frame
 from penstock.codegen.values import alignment
 from penstock.loop.nodes import Buffer, Kernel, Var
 from penstock.loop.shares import Shares, Went
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from penstock.codegen.cache import KernelCache
 
 Argument = npt.NDArray[Any] | int | float
-Frame: TypeAlias = "array[int]"
 ALL = (1 << 63) - 1
 
 
@@ -59,7 +59,7 @@ class NativeKernel:
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Put all that a kernel over rows is given, but the limits of rows, where it finds it; callers keep the memory alive."""
-        return array("q", self._filled({**values, "lo": 0, "hi": 0}))
+        return Frame.of(array("q", self._filled({**values, "lo": 0, "hi": 0})), *self._limits)
 
     def over(self, frame: Frame, shares: Shares, most: int = ALL) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
@@ -70,7 +70,7 @@ class NativeKernel:
         return self._through(frames, shares, ALL) if HAS_THREADS else None
 
     def _through(self, frames: Sequence[Frame], shares: Sequence[Shares], most: int) -> list[Went]:
-        return ROUNDS.through(self._loaded.address, frames, self._limits, shares, most)
+        return ROUNDS.through(self._loaded.address, frames, shares, most)
 
     def _filled(self, values: Mapping[str, Argument]) -> bytes:
         return self._frame.pack(
@@ -84,7 +84,9 @@ class NativeKernel:
 def _address(value: npt.NDArray[Any], width: int) -> int:
     """Where an array lies whose elements have so many bytes, side by side: of others there is no buffer."""
     assert value.itemsize == width, f"an array of {value.dtype} where {width} bytes are due"
-    return address_of(value)
+    # Asked itself, NumPy makes a dictionary or an object first: six times as long.
+    address: int = pa.py_buffer(value).address
+    return address
 
 
 def _word(parameter: Var | Buffer) -> str:

@@ -12,10 +12,7 @@ import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any
-
-import numpy.typing as npt
-import pyarrow as pa
+from typing import TYPE_CHECKING, NamedTuple
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY
@@ -221,6 +218,21 @@ define i64 @{ENTRY}(ptr %members, i64 %many, ptr %threads) {{
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
 
 
+class Frame(NamedTuple):
+    """The words a kernel over rows is given, where they lie, and where among them the limits of its rows go."""
+
+    words: array[int]
+    start: int
+    lo: int
+    hi: int
+
+    @classmethod
+    def of(cls, words: array[int], lo: int, hi: int) -> Frame:
+        """Frame words of which the ones at two places are the limits."""
+        start = _start(words)
+        return cls(words, start, start + lo * WORD, start + hi * WORD)
+
+
 class Rounds:
     """The compiled code, made by whoever asks first, and alive as long as this process: threads may be within it."""
 
@@ -232,25 +244,23 @@ class Rounds:
     def through(
         self,
         kernel: int,
-        frames: Sequence[array[int]],
-        limits: Sequence[int],
+        frames: Sequence[Frame],
         shares: Sequence[Shares],
         most: int,
     ) -> list[Went]:
         """Call the kernel at an address for share after share, with its frames, on a thread for each.
 
-        The limits of a share go to two places of a frame. A thread begins with shares of its own number, then helps with others'.
+        A thread begins with shares of its own number, then helps with others'.
         """
         call = self._call or self._made()
         lists, members = array("q"), array("q")
         for each in shares:
-            lists.extend((address_of(each.taken), each.many, each.begin, each.end, each.size))
+            lists.extend((_start(each.taken), each.many, each.begin, each.end, each.size))
         helped, threads = array("q", [0]), array("q", [0] * 2 * len(frames))
         given = most, _start(lists), len(shares)
         told = _start(helped), 0, 0, -1, 0
-        for nth, frame in enumerate(frames):
-            start = _start(frame)
-            members.extend((kernel, start, *(start + limit * WORD for limit in limits), *given, nth, *told))
+        for nth, (_, start, lo, hi) in enumerate(frames):
+            members.extend((kernel, start, lo, hi, *given, nth, *told))
         call(_start(members), len(frames), _start(threads))
         ends = range(len(_MEMBER), len(members) + 1, len(_MEMBER))
         return [_went(*members[end - _TOLD : end]) for end in ends]
@@ -272,11 +282,6 @@ def _went(rows: int, stop: int, end: int) -> Went:
 
 def _start(words: array[int]) -> int:
     return words.buffer_info()[0]
-
-
-def address_of(values: npt.NDArray[Any]) -> int:
-    """Where an array lies. Asked itself, NumPy makes a dictionary or an object first: six times as long."""
-    return int(pa.py_buffer(values).address)
 
 
 ROUNDS = Rounds()

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import Argument, Frame, NativeKernel, compile_kernel, compile_object
+from penstock.codegen.native import Argument, NativeKernel, compile_kernel, compile_object
+from penstock.codegen.shares import Frame
 from penstock.loop.nodes import Kernel
 from penstock.loop.shares import Shares, Went
 

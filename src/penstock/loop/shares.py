@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +22,7 @@ class Shares:
     begin: int
     end: int
     size: int
-    taken: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))
+    taken: array[int] = field(default_factory=lambda: array("q", [0]))
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -34,12 +32,12 @@ class Shares:
     @property
     def left(self) -> int:
         """How many shares nobody has taken yet."""
-        return max(self.many - int(self.taken[0]), 0)
+        return max(self.many - self.taken[0], 0)
 
     def next(self) -> tuple[int, int] | None:
         """Take a share, if one is left."""
         with self._lock:
-            lo = self.begin + int(self.taken[0]) * self.size
+            lo = self.begin + self.taken[0] * self.size
             self.taken[0] += 1
         return (lo, min(lo + self.size, self.end)) if lo < self.end else None
 

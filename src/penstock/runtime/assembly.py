@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +35,11 @@ class Windows:
 
     grid: Grid
 
-    @property
+    @cached_property
     def step(self) -> int:
         return 2 if self.grid.size % self.grid.every else 1
 
-    @property
+    @cached_property
     def span(self) -> int:
         whole, rest = divmod(self.grid.size, self.grid.every)
         return 2 * whole + 1 if rest else whole
@@ -110,7 +110,7 @@ class Windows:
 class Frames:
     """Windows as ranges of panes: frame f is window numbers[f], `order` lists the slots of its panes.
 
-    They are those from first[f] up to last[f]; cuts[f] lies between.
+    They are those from first[f] up to last[f]; cuts[f] lies between. `overlapping`: a window has several panes.
     """
 
     numbers: np.ndarray
@@ -118,6 +118,7 @@ class Frames:
     first: np.ndarray
     cuts: np.ndarray
     last: np.ndarray
+    overlapping: bool
     ascending: bool = True  # so are the numbers, but for those of one key after another's
 
     def __len__(self) -> int:
@@ -130,10 +131,11 @@ class Frames:
             return int(self.numbers[0]), int(self.numbers[-1])
         return int(self.numbers.min()), int(self.numbers.max())
 
-    @cached_property
-    def overlapping(self) -> bool:
-        """Whether a window has several panes."""
-        return self.cuts is not self.last and bool((self.last - self.first > 1).any())
+
+@lru_cache(maxsize=64)
+def windows_on(grid: Grid) -> Windows:
+    """The windows of a grid: every run of a query asks again."""
+    return Windows(grid)
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
@@ -146,11 +148,11 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
             chosen = chosen[(panes > after) & (panes <= upto)]
             panes = panes[chosen]
         ends = chosen + 1
-        return Frames(panes, order, chosen, ends, ends)
+        return Frames(panes, order, chosen, ends, ends, overlapping=False)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
-    return Frames(numbers, order, first, cuts, last)
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
 
 
 def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
@@ -163,16 +165,19 @@ def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> 
     if windows.span == 1:  # each pair is a window of its own, whatever its key
         chosen = np.flatnonzero(low <= high)
         ends = chosen + 1
-        return Frames(low[chosen], order, chosen, ends, ends)
+        return Frames(low[chosen], order, chosen, ends, ends, overlapping=False)
     first, numbers = _first_held(low, high, lane)
     known = np.unique(panes)
     rank = lane * (len(known) + 1) + np.searchsorted(known, panes)
     _, cut, end = (
         lane[first] * (len(known) + 1) + np.searchsorted(known, b) for b in windows.bounds(numbers)
     )
-    return Frames(
-        numbers, order, first, np.searchsorted(rank, cut), np.searchsorted(rank, end), ascending=False
-    )
+    cuts, last = np.searchsorted(rank, cut), np.searchsorted(rank, end)
+    return Frames(numbers, order, first, cuts, last, _overlapping(first, last), ascending=False)
+
+
+def _overlapping(first: np.ndarray, last: np.ndarray) -> bool:
+    return bool((last - first > 1).any())
 
 
 def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
@@ -199,14 +204,13 @@ def emit(
     worker: Worker, windows: Windows, after: int, upto: int, threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
     """Give the results of complete windows, ordered by their ends."""
-    table = worker.table
-    if table is None or table.slots == 0:
+    table, slots = worker.table, worker.slots
+    if table is None or slots == 0:
         return
-    if table.sparse:
-        assert isinstance(table.keys, HashKeys)
+    if isinstance(table.keys, HashKeys) and table.keys.sparse:
         frames = frames_of_pairs(windows, table.keys, after, upto)
     else:
-        frames = frames_of_panes(windows, table.panes[: table.slots], after, upto)
+        frames = frames_of_panes(windows, table.panes[:slots], after, upto)
     if len(frames):
         yield from _Emission(worker, windows, frames).batches(threads)
 
@@ -236,8 +240,9 @@ class _Emission:
         _check_bounds(windows.grid, *frames.limits, self.program.time.type)
         self.kernel: OutputCall = self.program.emit(worker.variant, frames.overlapping)
         self.nullable = self.program.key_may_be_null(worker.nullable)
-        self.by_key = self.table.sparse and windows.span > 1
-        self.columns = 1 if self.table.sparse else self.table.keys.columns
+        sparse = self.table.sparse
+        self.by_key = sparse and windows.span > 1
+        self.columns = 1 if sparse else self.table.keys.columns
         self.arguments = {
             **self.table.arguments(),
             **worker.arenas(self.kernel.bindings),
@@ -255,10 +260,11 @@ class _Emission:
         if self.by_key:
             yield from self._some(0, many, many)
             return
-        bounds = self._parts(threads)
-        if len(bounds) == 2:  # the usual case needs no thread
+        parts = self._parts(many, threads)
+        if parts == 1:
             yield from self._some(0, many, self._capacity(0, many))
             return
+        bounds = [many * place // parts for place in range(parts + 1)]
         found: list[list[pa.RecordBatch]] = [[] for _ in bounds[1:]]
 
         def work(place: int) -> None:
@@ -268,11 +274,10 @@ class _Emission:
         run_on_threads([partial(work, place) for place in range(len(found))])
         yield from (batch for batches in found for batch in batches)
 
-    def _parts(self, threads: int) -> list[int]:
-        """Where to divide the windows: each part merges its first window, pane by pane, once more."""
+    def _parts(self, many: int, threads: int) -> int:
+        """How many parts to make of so many windows: each merges its first one, pane by pane, once more."""
         least = max(CELLS_PER_THREAD // self.columns, self.span)
-        parts = min(threads, max(len(self.frames) // least, 1))
-        return [len(self.frames) * place // parts for place in range(parts + 1)]
+        return min(threads, max(many // least, 1))
 
     def _some(self, lo: int, hi: int, capacity: int) -> Iterator[pa.RecordBatch]:
         head = np.zeros(WORDS, np.int64)

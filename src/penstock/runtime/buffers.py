@@ -14,6 +14,8 @@ from penstock.runtime.recycled import APART, LARGEST, PAGE, SMALLEST, block_of
 # Bytes. Fewer are cheap wherever they come from; of more, untouched zeros of the system are cheaper than cleared memory.
 LARGE, TOO_LARGE = 1 << 16, 1 << 25
 
+_BOOLEAN = pa.bool_().id
+
 _NUMPY: dict[str, np.dtype] = {
     "bool": np.dtype(np.uint8),
     "i8": np.dtype(np.int8),
@@ -95,7 +97,7 @@ def packed(flags: np.ndarray) -> pa.Buffer:
 def to_arrow(values: np.ndarray, valid: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
     """View a kernel's output column as an Arrow array, without copying the values."""
     validity = None if valid is None or bool(valid.all()) else packed(valid)
-    data = packed(values) if pa.types.is_boolean(dtype) else pa.py_buffer(values)
+    data = packed(values) if dtype.id == _BOOLEAN else pa.py_buffer(values)
     return pa.Array.from_buffers(dtype, len(values), [validity, data])
 
 

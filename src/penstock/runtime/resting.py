@@ -7,6 +7,7 @@ it from memory: together more than a tenth of what a query over some megabytes t
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from threading import Lock
 
 from penstock.runtime.programs import WindowProgram
@@ -32,10 +33,10 @@ class Lounge:
                     return worker
         return Worker(program, nullable, adaptive)
 
-    def rest(self, worker: Worker) -> None:
-        """Let a worker wait that has gathered nothing since it was reset."""
+    def rest(self, workers: Iterable[Worker]) -> None:
+        """Let workers wait that have gathered nothing since they were reset."""
         with self._lock:
-            self._waiting.append(worker)
+            self._waiting.extend(workers)
 
 
 LOUNGE = Lounge()

@@ -112,7 +112,7 @@ class PaneTable:
 
     @property
     def nbytes(self) -> int:
-        return sum(state.nbytes for state in self.states)
+        return sum([state.nbytes for state in self.states])
 
     def occupancy(self) -> float:
         """The share of cells in use that hold anything."""

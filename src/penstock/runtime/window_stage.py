@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.loop.shares import Shares
-from penstock.runtime.assembly import Windows, emit
+from penstock.runtime.assembly import emit, windows_on
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
@@ -56,7 +56,7 @@ class WindowStage:
         """`alone` makes the filter that stands in the kernel by itself, if there is one: few runs need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
         self._alone = alone
-        self.windows = Windows(program.grid)
+        self.windows = windows_on(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [LOUNGE.hire(program, nullable, engine.adaptive)]
         self.emitted = NEVER
@@ -130,8 +130,8 @@ class WindowStage:
         """Let workers go, at the end of all rows."""
         for worker in self.workers:
             worker.reset()
-            if self.engine.backend == "native":  # what an interpreter is given would keep data alive
-                LOUNGE.rest(worker)
+        if self.engine.backend == "native":  # what an interpreter is given would keep data alive
+            LOUNGE.rest(self.workers)
         self.workers = []
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
@@ -299,7 +299,7 @@ class WindowStage:
         Where that would be too much copying, everything is brought into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
-        if len(busy) > 1 and not any(worker.sparse for worker in busy) and not soon_together(busy):
+        if len(busy) > 1 and not soon_together(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
             held = lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
             if held is not None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.codegen.native import Frame
+from penstock.codegen.shares import Frame
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.shares import Shares, Went
 
