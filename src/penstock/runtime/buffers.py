@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -76,17 +77,21 @@ def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
 
     To ask for each takes as long as for all. They begin at different places of a page, as blocks do (see `recycled`).
     """
-    begins, end = [], 0
-    for count, dtype in wanted:
-        begins.append(end)
-        end += -(-count * dtype.itemsize // PAGE) * PAGE + APART
+    places, end = _side_by_side(tuple(wanted))
     if end > LARGEST:
         return [room(count, dtype) for count, dtype in wanted]
     block = room(end, np.uint8)
-    return [
-        block[begin : begin + count * dtype.itemsize].view(dtype)
-        for begin, (count, dtype) in zip(begins, wanted, strict=True)
-    ]
+    return [block[place].view(dtype) for place, dtype in places]
+
+
+@lru_cache(maxsize=64)  # a query that is asked again asks for the same
+def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[slice, np.dtype]], int]:
+    """Where in a block to place arrays, and where it ends."""
+    places, end = [], 0
+    for count, dtype in wanted:
+        places.append((slice(end, end + count * dtype.itemsize), dtype))
+        end += -(-count * dtype.itemsize // PAGE) * PAGE + APART
+    return places, end
 
 
 def packed(flags: np.ndarray) -> pa.Buffer:
@@ -113,7 +118,13 @@ def flags(chosen: np.ndarray) -> pa.Array:
 
 def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
     """Ticks as an array of a stream's time type."""
-    return to_arrow(np.ascontiguousarray(ticks, stored_type(dtype)), None, dtype)
+    return to_arrow(as_stored(ticks, dtype), None, dtype)
+
+
+def as_stored(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
+    """Whole numbers side by side, as an Arrow type has them in memory: mostly as they are."""
+    goal = stored_type(dtype)
+    return words if words.dtype is goal and words.flags.c_contiguous else np.ascontiguousarray(words, goal)
 
 
 def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:

@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import UnsupportedError
-from penstock.runtime.buffers import stored_type, values_view
+from penstock.runtime.buffers import as_stored, values_view
 
+_NOT_WHOLE = {each.id for each in (pa.bool_(), pa.float16(), pa.float32(), pa.float64())}
 _CANONICAL_NAN = np.int64(0x7FF8000000000000)
 
 
@@ -35,9 +36,9 @@ def words_of(array: pa.Array) -> np.ndarray:
 
 def values_of(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
     """The values of words, as an array that `to_arrow` makes a column of."""
-    if pa.types.is_floating(dtype):
-        values = np.ascontiguousarray(words).view(np.float64)
-        return values.astype(np.float32) if dtype.bit_width == 32 else values
+    if dtype.id not in _NOT_WHOLE:
+        return as_stored(words, dtype)
     if pa.types.is_boolean(dtype):
         return words.astype(np.uint8)
-    return np.ascontiguousarray(words, stored_type(dtype))
+    values = np.ascontiguousarray(words).view(np.float64)
+    return values.astype(np.float32) if dtype.bit_width == 32 else values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -117,9 +118,8 @@ def test_frames_of_pairs_are_the_windows_of_each_key(
         mine = np.flatnonzero([owner == key for owner in owners])
         times = [time for time, other in rows if other == key]
         assert frames.numbers[mine].tolist() == expected_windows(grid, times, *limits)
-        own = Frames(
-            frames.numbers[mine], frames.order, frames.first[mine], frames.cuts[mine], frames.last[mine]
-        )
+        chosen = {name: getattr(frames, name)[mine] for name in ("numbers", "first", "cuts", "last")}
+        own = replace(frames, **chosen)
         check(own, panes, windows, [pane for pane, other in pairs if other == key])
 
 
