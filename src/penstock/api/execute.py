@@ -17,7 +17,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import InMemory, bind, is_frame
 from penstock.sources.bad import Arrived
-from penstock.sources.bound import Bound, is_on_files, is_present, is_unplaced
+from penstock.sources.bound import Bound, OnFiles, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
 
 if TYPE_CHECKING:
@@ -87,9 +87,19 @@ def needed_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Read all rows the query looks at, and let the session count those that files could leave out."""
     columns = compiled.columns[source.name]
-    if not is_on_files(data):
-        yield from read(source, data, columns, compiled, session.metrics)
-        return
+    if is_on_files(data):
+        return _rows_of_files(source, data, columns, compiled, session, engine)
+    return read(source, data, columns, compiled, session.metrics)
+
+
+def _rows_of_files(
+    source: Source,
+    data: OnFiles,
+    columns: Sequence[str],
+    compiled: Compiled,
+    session: Session,
+    engine: Engine,
+) -> Iterator[pa.RecordBatch]:
     plan, pushed = data.dataset(), 0
     where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
     for batch in plan.batches(list(columns), where, engine.workers, steps):

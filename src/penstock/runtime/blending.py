@@ -19,12 +19,14 @@ def blend(
 ) -> None:
     """Merge some panes of another table into our own; after the `last` time no row is added to it."""
     here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
-    panes = its.panes[slots].tolist()
-    for slot, pane in zip(slots.tolist(), panes, strict=True):
+    others = []
+    for slot, pane in zip(slots.tolist(), its.panes[slots].tolist(), strict=True):
         if pane in here:
             _blend_pane(program, nullable, own, its, (here[pane], slot))
+        else:
+            others.append(slot)
     copy = own.put_behind if last else own.append
-    copy(its, slots[[pane not in here for pane in panes]])
+    copy(its, np.array(others, np.int64))
 
 
 def _blend_pane(

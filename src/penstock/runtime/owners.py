@@ -13,8 +13,10 @@ CELLS_WORTH_THREADS = 1 << 18
 def soon_together(workers: list[Worker]) -> bool:
     """Whether one table of all is made sooner than several are emitted: all are copied, and not many cells."""
     first, *others = workers
-    alike = all(first.same_columns(other) for other in others)
-    return alike and sum(worker.cells for worker in workers) < CELLS_WORTH_THREADS
+    for other in others:
+        if not first.same_columns(other):
+            return False
+    return sum([worker.cells for worker in workers]) < CELLS_WORTH_THREADS
 
 
 def disjoint(workers: list[Worker]) -> list[Worker]:

@@ -201,7 +201,7 @@ class Session:
 
     def _leave(self, flows: list[Flow]) -> None:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]
-        rows = sum(batch.num_rows for batch in batches)
+        rows = sum([batch.num_rows for batch in batches])
         self.metrics.emitted += rows
         if self._pipeline.counts_output:
             self.metrics.accepted += rows

@@ -210,7 +210,8 @@ class PaneTable:
 
     def put_behind(self, other: PaneTable, slots: np.ndarray) -> None:
         """Copy rows as `append` does, but so that they are not found by their panes."""
-        begin, end, columns = self.slots, self.slots + len(slots), self.keys.columns
+        begin, columns = self.slots, self.keys.columns
+        end = begin + len(slots)
         if end > self.capacity:
             self._reshape(self.keys, 1 << end.bit_length(), lambda old, new: _copy_rows(old, new, begin))
         for own, its, spec in zip(self.states, other.states, self.specs, strict=True):

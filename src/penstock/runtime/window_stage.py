@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -208,7 +207,7 @@ class WindowStage:
         flows = [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
-        rows = sum(flow.batch.num_rows for flow in flows)
+        rows = sum([flow.batch.num_rows for flow in flows])
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
@@ -276,8 +275,8 @@ class WindowStage:
                 yield Task(_part(flow, begin, end), Shares(0, end - begin, end - begin))
             return
         size = self.engine.task_rows(row_bytes)
-        for begin, end in pairwise(rows * part // parts for part in range(parts + 1)):
-            yield Task(flow, Shares(begin, end, size), given)
+        for part in range(parts):
+            yield Task(flow, Shares(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self) -> None:
         for worker in self.workers:

@@ -226,14 +226,15 @@ class Worker:
 
     def absorb(self, other: Worker, last: bool = False) -> None:
         """Take over everything another worker has gathered; after the `last` time no row is added to it."""
-        if other.table is None or other.table.slots == 0:
+        many = other.slots
+        if many == 0:
             return
-        if self.table is None or self.table.slots == 0:
+        if self.slots == 0:
             self.table, self.interners, self.rows = other.table, other.interners, other.rows
             other.table = None
         else:
             self.rows += other.rows
-            self.absorb_slots(other, np.arange(other.table.slots), last)
+            self.absorb_slots(other, np.arange(many), last)
         other.reset()
 
     def absorb_slots(self, other: Worker, slots: np.ndarray, last: bool = False) -> None:
