@@ -23,6 +23,8 @@ MOST_ROWS = 1 << 20
 FEW_ROWS = 1 << 17  # for so many there is room without counting them
 # Fewer results than this are not worth a thread of their own (nor the merging of its first window).
 CELLS_PER_THREAD = 1 << 16
+FEW_PANES = 256
+_NUMBERS = np.arange(FEW_PANES)
 
 
 @dataclass(frozen=True)
@@ -140,10 +142,9 @@ def windows_on(grid: Grid) -> Windows:
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
     """Windows over the slots of a grid."""
-    order = panes.argsort(kind="stable")
-    panes = panes[order]
+    panes, order = _in_order(panes)
     if windows.span == windows.step == 1:  # each pane is a window
-        chosen = np.arange(len(panes))
+        chosen = _count(len(panes))
         if after > NEVER or upto < FOREVER:
             chosen = chosen[(panes > after) & (panes <= upto)]
             panes = panes[chosen]
@@ -153,6 +154,21 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))
     return Frames(numbers, order, first, cuts, last, _overlapping(first, last))
+
+
+def _in_order(panes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Panes in order, and their slots. Few that rows in order have left in order are soon seen to be."""
+    if len(panes) <= FEW_PANES:
+        numbers = panes.tolist()
+        if numbers == sorted(numbers):
+            return panes, _count(len(panes))
+    order = panes.argsort(kind="stable")
+    return panes[order], order
+
+
+def _count(upto: int) -> np.ndarray:
+    """Numbers from 0 up, not to be written to."""
+    return _NUMBERS[:upto] if upto <= FEW_PANES else np.arange(upto)
 
 
 def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:

@@ -81,15 +81,15 @@ def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
     if end > LARGEST:
         return [room(count, dtype) for count, dtype in wanted]
     block = room(end, np.uint8)
-    return [block[place].view(dtype) for place, dtype in places]
+    return [np.ndarray(count, dtype, block, begin) for begin, count, dtype in places]
 
 
 @lru_cache(maxsize=64)  # a query that is asked again asks for the same
-def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[slice, np.dtype]], int]:
+def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[int, int, np.dtype]], int]:
     """Where in a block to place arrays, and where it ends."""
     places, end = [], 0
     for count, dtype in wanted:
-        places.append((slice(end, end + count * dtype.itemsize), dtype))
+        places.append((end, count, dtype))
         end += -(-count * dtype.itemsize // PAGE) * PAGE + APART
     return places, end
 
