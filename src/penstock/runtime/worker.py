@@ -53,7 +53,6 @@ class Worker:
         self.rows = 0
         self.expected = 0  # rows of the push under way, all workers together
         self.expected_panes = 2
-        self.likely_keys: DenseKeys | None = None
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
         self._spare: PaneTable | None = None
@@ -260,6 +259,7 @@ class Worker:
         if self.table is not None and self.table.lasting:
             self._spare = self.table
         self.table, self.rows = None, 0
+        self.likely_keys: DenseKeys | None = None
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
 
     def compact(self) -> None:

@@ -116,6 +116,16 @@ def test_rows_that_somebody_writes_to_are_seen_as_they_are_now() -> None:
     assert set(again.column("k").to_pylist()) == {1_000, 1_001, 1_002}
 
 
+def test_keys_of_the_last_run_are_not_expected_again(lounge: Lounge) -> None:
+    near, far = large(), large()
+    far = far.set_column(1, "k", pa.array(np.asarray(far["k"]) + 1_000_000_000))
+    query = EVENTS.window(10, by="k").agg(total=pk.sum("v"))
+    query.collect(near, engine=pk.Engine(threads=2))
+    query.collect(far, engine=pk.Engine(threads=1))
+    widths = [each._spare.keys.columns for each in lounge._waiting if each._spare is not None]
+    assert widths and max(widths) < 1_000  # (one of two threads may have come too late for any row)
+
+
 def test_data_is_let_go() -> None:
     table = large()
     query = EVENTS.window(10, by="k").agg(total=pk.sum("v"))
