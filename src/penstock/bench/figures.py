@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from penstock.bench.contenders import CPP_GROUP, PENSTOCK_GROUP, READING_GROUP
 from penstock.bench.measure import Outcome
@@ -107,12 +108,23 @@ def speed_figures(
     return (*against_cpp, best_rival, *scaling_figures(outcomes, threads))
 
 
-def cpp_figures(outcomes: Sequence[Outcome], threads: int) -> tuple[Figure, Figure]:
-    """Penstock against the C++ reference at the same thread count, by the clock and by processor time."""
+def lap_by_lap(slow: Sequence[Outcome], fast: Sequence[Outcome]) -> float | None:
+    """How many times as fast in the median lap, of one contender each: neighbours of the machine disturb both of a pair alike.
+
+    The best of many laps tells more of a quiet machine, and which of the two happened to meet one.
+    """
+    if len(slow) != 1 or len(fast) != 1 or fastest(slow) is None or fastest(fast) is None:
+        return None
+    return median(theirs / ours for theirs, ours in zip(slow[0].seconds, fast[0].seconds, strict=False))
+
+
+def cpp_figures(outcomes: Sequence[Outcome], threads: int) -> tuple[Figure, ...]:
+    """Penstock against the C++ reference at the same thread count: the best laps, pairs of laps, processor time."""
     theirs, ours = (of_group(outcomes, group, threads) for group in (CPP_GROUP, PENSTOCK_GROUP))
     name = f"Penstock / C++, {threads} thread(s)"
     return (
         Figure(name, ratio(fastest(theirs), fastest(ours)), 0.95),
+        Figure(f"{name}, lap by lap", lap_by_lap(theirs, ours)),
         Figure(f"{name}, by processor time", ratio(least_cpu(theirs), least_cpu(ours))),
     )
 

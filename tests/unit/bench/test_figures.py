@@ -1,11 +1,12 @@
 """Figures and reports from known outcomes."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from penstock.bench.figures import Case, Figure, fastest, rivals, speed_figures
+from penstock.bench.figures import Case, Figure, fastest, lap_by_lap, rivals, speed_figures
 from penstock.bench.measure import Outcome
 from penstock.bench.plot import save_plot
 from penstock.bench.report import print_case, save_json, to_json
@@ -35,14 +36,24 @@ CASE = Case("ysb-keyed", 1_000, 10, OUTCOMES, speed_figures(OUTCOMES, (1, 2), ri
 def test_speed_figures_are_ratios_within_the_run():
     assert {figure.name: figure.value for figure in CASE.figures} == {
         "Penstock / C++, 1 thread(s)": pytest.approx(1.25),
+        "Penstock / C++, 1 thread(s), lap by lap": pytest.approx(1.25),
         "Penstock / C++, 1 thread(s), by processor time": pytest.approx(1.25),
         "Penstock / C++, 2 thread(s)": pytest.approx(1.0),
+        "Penstock / C++, 2 thread(s), lap by lap": pytest.approx(1.0),
         "Penstock / C++, 2 thread(s), by processor time": pytest.approx(1.0),
         "Penstock 2 threads / best of Polars and DuckDB": pytest.approx(3.0),
         "Penstock 2 threads / 1": pytest.approx(1.6),
         "C++ 2 threads / 1": pytest.approx(2.0),
         "C++ that reads the same columns and does nothing, 2 threads / 1": pytest.approx(1.5),
     }
+
+
+def test_lap_by_lap_is_the_median_of_pairs_and_none_where_one_is_wrong():
+    theirs = Outcome("C++ 1 thread", "c++", 1, seconds=[1.0, 9.0, 2.0], agrees=True)
+    ours = Outcome("Penstock 1 thread", "penstock", 1, seconds=[2.0, 3.0, 2.0], agrees=True)
+    assert lap_by_lap([theirs], [ours]) == 1.0
+    assert lap_by_lap([theirs], []) is None
+    assert lap_by_lap([replace(theirs, agrees=False)], [ours]) is None
 
 
 def test_pandas_is_no_rival_however_fast():
