@@ -83,7 +83,7 @@ def test_a_figure_knows_whether_it_is_met(figure, met):
 def test_a_missing_contender_leaves_its_figures_empty():
     without = [found for found in OUTCOMES if found.group != "penstock"]
     figures = speed_figures(without, (1, 2), rival_target=2.5)
-    assert [figure.value for figure in figures] == [*[None] * 6, pytest.approx(2.0), pytest.approx(1.5)]
+    assert [figure.value for figure in figures] == [*[None] * 8, pytest.approx(2.0), pytest.approx(1.5)]
 
 
 def test_strings_are_compared_with_integers():
