@@ -57,7 +57,7 @@ class BatchArguments:
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
         self.batch = batch
         self._interners = interners
-        self._known = known(batch)
+        self.known = known(batch)
         self._codes: dict[str, np.ndarray] = {}
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
@@ -69,10 +69,6 @@ class BatchArguments:
         if found is None:
             found = self._filled[bindings] = {each.parameter: self._fill(each) for each in bindings}
         return found
-
-    def holder(self, views: bool) -> Known | BatchArguments:
-        """Who keeps alive what kernels are given: views of columns live as long as the batch, all else as long as this."""
-        return self._known if views else self
 
     def _fill(self, binding: Binding) -> object:
         column, text = binding.column, binding.text
@@ -115,27 +111,27 @@ class BatchArguments:
         return found
 
     def column(self, name: str) -> pa.Array:
-        return self._known.column(name)
+        return self.known.column(name)
 
     def values(self, name: str) -> np.ndarray:
         """A view of the values of a fixed-width column."""
-        found = self._known.values.get(name)
+        found = self.known.values.get(name)
         if found is None:
-            found = self._known.values[name] = values_view(self.column(name))
+            found = self.known.values[name] = values_view(self.column(name))
         return found
 
     def with_nulls(self, names: tuple[str, ...]) -> frozenset[str]:
         """Which of some columns hold nulls: Arrow, too, counts them once."""
-        found = self._known.nulls.get(names)
+        found = self.known.nulls.get(names)
         if found is None:
             found = frozenset(name for name in names if self.column(name).null_count)
-            self._known.nulls[names] = found
+            self.known.nulls[names] = found
         return found
 
     @property
     def ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
         """The least and the largest of so many first values of columns, as far as somebody has looked."""
-        return self._known.ranges
+        return self.known.ranges
 
 
 def _bytes(buffer: pa.Buffer | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A kernel with all that it is given: worked out once for the same rows and the same table."""
+"""A kernel with all that it is given: put together once for the same rows and the same table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _POSITIONS = positions_table()
 class Ready:
     """A kernel and its frame, and what they were made for.
 
-    Data that a query reads is not kept alive by it: `holder` says whether what the frame points to is still there.
+    A frame points to memory that somebody else has to hold. Views of columns live as long as their batch, which must not live on
+    for a frame: `known` says whether it is still there. All else that rows give (numbers of texts, literals, bitmaps) was made for
+    this frame, which holds it, and is good for one call: numbers may grow.
     """
 
     call: KernelCall
     frame: Any
-    holder: ref[Known | BatchArguments]
-    views: bool
+    known: ref[Known]
+    columns: Mapping[str, object] | None
     first_row: int
     table: Mapping[str, object]
     nullable: frozenset[str]
@@ -41,19 +43,19 @@ class Ready:
     ) -> Ready:
         """Fill the frame of a kernel for rows and a table."""
         views = all(each.role == "values" for each in kernel.bindings)
-        rest = {"first_row": first_row, "positions": _POSITIONS}
-        given = {**arguments.fill(kernel.bindings), **table.arguments(), **rest}
-        holder = ref(arguments.holder(views))
+        columns, held = arguments.fill(kernel.bindings), table.arguments()
+        frame = kernel.call.frame({**columns, **held, "first_row": first_row, "positions": _POSITIONS})
         return cls(
-            kernel.call, kernel.call.frame(given), holder, views, first_row, table.arguments(), nullable
+            kernel.call, frame, ref(arguments.known), None if views else columns, first_row, held, nullable
         )
 
     def serves(
         self, arguments: BatchArguments, first_row: int, table: PaneTable, nullable: frozenset[str]
     ) -> bool:
-        """Whether it is what these rows and this table would have made."""
+        """Whether it is what these rows and this table would make again."""
         return (
-            self.holder() is arguments.holder(self.views)
+            self.columns is None
+            and self.known() is arguments.known
             and self.table is table.arguments()
             and self.first_row == first_row
             and self.nullable == nullable
