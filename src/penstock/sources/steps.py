@@ -44,7 +44,8 @@ class OneTime:
         if not self._made or len(self._made[0]) < rows:
             # Arrow's pool hands out pages again that somebody has used: fresh ones cost more than what is written to them.
             room = pa.allocate_buffer(rows * self.type.bit_width // 8)
-            np.frombuffer(room, f"i{self.type.bit_width // 8}").fill(self.tick)
+            sign = "u" if pa.types.is_unsigned_integer(self.type) else "i"
+            np.frombuffer(room, f"{sign}{self.type.bit_width // 8}").fill(self.tick)
             self._made[:] = [pa.Array.from_buffers(self.type, rows, [None, room])]
         return self._made[0].slice(0, rows)
 

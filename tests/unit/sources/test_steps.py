@@ -98,6 +98,15 @@ def test_times_of_one_pane_are_left_in_the_file(tmp_path: Path, monkeypatch: pyt
     assert asked == [([0], ["k", "v"]), ([1, 2], ["t", "k", "v"]), ([3], ["k", "v"])]
 
 
+@pytest.mark.parametrize(
+    ("dtype", "tick"),
+    [(pa.uint8(), 255), (pa.uint32(), (1 << 32) - 1), (pa.int32(), -5), (pa.uint64(), 1 << 62)],
+)
+def test_one_time_may_be_any_of_its_type(dtype: pa.DataType, tick: int) -> None:
+    added = OneTime("t", dtype, tick).added(pa.record_batch({"v": [1, 2]}))
+    assert added.column("t").to_pylist() == [tick, tick]
+
+
 def test_batches_of_one_time_share_a_column_as_long_as_each_of_them() -> None:
     time = OneTime("t", pa.timestamp("us"), 7)
     for rows in (3, 5, 2, 0):
