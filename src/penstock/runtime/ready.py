@@ -49,6 +49,10 @@ class Ready:
             kernel.call, frame, ref(arguments.known), None if views else columns, first_row, held, nullable
         )
 
+    def outlasts(self, spare: PaneTable | None) -> bool:
+        """Whether it may wait for the next run: it holds nothing of rows, and no memory but that of a table that waits too."""
+        return self.columns is None and spare is not None and self.table is spare.arguments()
+
     def serves(
         self, arguments: BatchArguments, first_row: int, table: PaneTable, nullable: frozenset[str]
     ) -> bool:

@@ -258,7 +258,7 @@ class Worker:
         """Start again with nothing: tables and texts of the past are let go, but for a table whose memory may be used again."""
         if self.table is not None and self.table.lasting:
             self._spare = self.table
-        if self._ready is not None and self._ready.columns is not None:
+        if self._ready is not None and not self._ready.outlasts(self._spare):
             self._ready = None
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None

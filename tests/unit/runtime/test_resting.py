@@ -172,6 +172,16 @@ def test_few_wait_and_none_with_a_large_table(lounge: Lounge) -> None:
     assert all(each._spare is None or each._spare.nbytes <= MOST_KEPT for each in lounge._waiting)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("step", [1, 1_000_003], ids=["a range of keys", "scattered keys"])
+def test_no_large_table_waits_for_the_sake_of_a_frame(step: int, threads: int, lounge: Lounge) -> None:
+    many = 400_000
+    columns = {"t": np.arange(many) // 100_000, "k": np.arange(many) * step, "v": np.ones(many, np.int64)}
+    query = EVENTS.window(1, by="k").agg(total=pk.sum("v"))
+    query.collect(pa.table(columns), engine=pk.Engine(threads=threads))
+    assert held(lounge) and all(each._spare is None and each._ready is None for each in lounge._waiting)
+
+
 @pytest.mark.parametrize(
     "run",
     [
