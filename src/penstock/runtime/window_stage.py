@@ -130,7 +130,7 @@ class WindowStage:
         for worker in self.workers:
             worker.reset()
         if self.engine.backend == "native":  # what an interpreter is given would keep data alive
-            LOUNGE.rest(self.workers)
+            LOUNGE.rest(worker for worker in self.workers if worker.spare is not None)
         self.workers = []
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:

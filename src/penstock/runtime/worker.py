@@ -55,7 +55,7 @@ class Worker:
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
-        self._spare: PaneTable | None = None
+        self.spare: PaneTable | None = None  # cleared and used by whoever begins
         self._ready: Ready | None = None
         self.reset()
 
@@ -80,7 +80,7 @@ class Worker:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
         slots = self._panes_ahead(layout, keys.columns)
-        spare, self._spare = self._spare, None
+        spare, self.spare = self.spare, None
         if spare is None or not spare.serves(layout, keys, slots):
             return PaneTable(layout, keys, slots)
         spare.clear()
@@ -257,8 +257,8 @@ class Worker:
     def reset(self) -> None:
         """Start again with nothing: tables and texts of the past are let go, but for a table whose memory may be used again."""
         if self.table is not None and self.table.lasting:
-            self._spare = self.table
-        if self._ready is not None and not self._ready.outlasts(self._spare):
+            self.spare = self.table
+        if self._ready is not None and not self._ready.outlasts(self.spare):
             self._ready = None
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
