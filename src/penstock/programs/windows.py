@@ -15,6 +15,7 @@ from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.programs.workshop import Workshop, once, preparation
 from penstock.runtime.buffers import numpy_type
+from penstock.runtime.fragments import StateSpec
 from penstock.runtime.programs import (
     Call,
     Grid,
@@ -24,7 +25,6 @@ from penstock.runtime.programs import (
     RowsCall,
     Variant,
 )
-from penstock.runtime.table import StateSpec
 from penstock.types.arrow import width_of
 
 

@@ -20,13 +20,14 @@ _NOTHING = np.zeros(64, np.uint8)
 class Known:
     """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
 
-    Views of its columns, which of them hold nulls, and the least and largest of the first values of some: a guess, for whoever
-    made the data may write to it.
+    Views of its columns, which of them hold nulls, and of some the first and the last value, and the least and largest of the
+    first ones: guesses, for whoever made the data may write to it.
     """
 
     batch: ref[pa.RecordBatch]
     columns: dict[str, pa.Array] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
+    ends: dict[str, tuple[int, int]] = field(default_factory=dict)
     ranges: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     nulls: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
 
@@ -126,6 +127,14 @@ class BatchArguments:
         if found is None:
             found = frozenset(name for name in names if self.column(name).null_count)
             self.known.nulls[names] = found
+        return found
+
+    def ends(self, name: str) -> tuple[int, int]:
+        """The first and the last value of a column of whole numbers that has any, as they were when somebody first asked."""
+        found = self.known.ends.get(name)
+        if found is None:
+            values = self.values(name)
+            found = self.known.ends[name] = int(values[0]), int(values[-1])
         return found
 
     @property

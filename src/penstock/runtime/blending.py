@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
 from penstock.loop.abi import NEED_WIDE, STATUS, numbered
 from penstock.runtime.programs import RowsCall, WindowProgram
@@ -14,19 +14,20 @@ def blend(
     nullable: frozenset[str],
     own: PaneTable,
     its: PaneTable,
-    slots: np.ndarray,
+    slots: Sequence[int],
     last: bool,
 ) -> None:
     """Merge some panes of another table into our own; after the `last` time no row is added to it."""
     here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
+    panes = its.panes[: its.slots].tolist()
     others = []
-    for slot, pane in zip(slots.tolist(), its.panes[slots].tolist(), strict=True):
-        if pane in here:
-            _blend_pane(program, nullable, own, its, (here[pane], slot))
+    for slot in slots:
+        if panes[slot] in here:
+            _blend_pane(program, nullable, own, its, (here[panes[slot]], slot))
         else:
             others.append(slot)
     copy = own.put_behind if last else own.append
-    copy(its, np.array(others, np.int64))
+    copy(its, others)
 
 
 def _blend_pane(

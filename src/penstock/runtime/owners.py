@@ -26,7 +26,7 @@ def disjoint(workers: list[Worker]) -> list[Worker]:
             assert worker.table is not None and other.table is not None
             shared = np.isin(other.table.panes[: other.slots], worker.table.panes[: worker.slots])
             if shared.any():
-                worker.absorb_slots(other, np.flatnonzero(shared))
+                worker.absorb_slots(other, np.flatnonzero(shared).tolist())
                 other.table.drop(shared)
     return [worker for worker in workers if worker.slots]
 
@@ -63,11 +63,12 @@ def lend(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] | None:
     return held
 
 
-def _behind(ends: list[int], other: Worker, reach: int) -> np.ndarray:
+def _behind(ends: list[int], other: Worker, reach: int) -> list[int]:
     """The slots of another worker's panes that lie up to `reach` behind any of the ends."""
     assert other.table is not None
     panes = other.table.panes[: other.slots]
     near = np.zeros(len(panes), bool)
     for end in ends:
         near |= (panes > end) & (panes - end <= reach)
-    return np.flatnonzero(near)
+    found: list[int] = np.flatnonzero(near).tolist()
+    return found

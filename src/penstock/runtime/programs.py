@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from penstock.loop.abi import Binding, Output, PaneScratch
 from penstock.loop.shares import Shares, Went
-from penstock.runtime.table import StateSpec
+from penstock.runtime.fragments import StateSpec
 from penstock.types.time import Time
 
 Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter

@@ -1,8 +1,8 @@
-"""A kernel with all that it is given: put together once for the same rows and the same table."""
+"""A kernel with all that it is given: put together once for the same rows and the same table, which keeps it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from weakref import ref
@@ -29,11 +29,27 @@ class Ready:
     known: ref[Known]
     columns: Mapping[str, object] | None
     first_row: int
-    table: Mapping[str, object]
     nullable: frozenset[str]
 
     @classmethod
-    def made(
+    def of(
+        cls,
+        table: PaneTable,
+        arguments: BatchArguments,
+        first_row: int,
+        nullable: frozenset[str],
+        kernel: Callable[[], RowsCall],
+    ) -> Ready:
+        """What a table has kept for these rows, or a new one; it is kept if it holds nothing of rows."""
+        found: Ready | None = table.derived.get(cls)
+        if found is None or not found.serves(arguments, first_row, nullable):
+            found = cls._made(kernel(), arguments, first_row, table, nullable)
+            if found.columns is None:
+                table.derived[cls] = found
+        return found
+
+    @classmethod
+    def _made(
         cls,
         kernel: RowsCall,
         arguments: BatchArguments,
@@ -41,26 +57,12 @@ class Ready:
         table: PaneTable,
         nullable: frozenset[str],
     ) -> Ready:
-        """Fill the frame of a kernel for rows and a table."""
         views = all(each.role == "values" for each in kernel.bindings)
-        columns, held = arguments.fill(kernel.bindings), table.arguments()
-        frame = kernel.call.frame({**columns, **held, "first_row": first_row, "positions": _POSITIONS})
-        return cls(
-            kernel.call, frame, ref(arguments.known), None if views else columns, first_row, held, nullable
-        )
+        columns = arguments.fill(kernel.bindings)
+        given = {**columns, **table.arguments(), "first_row": first_row, "positions": _POSITIONS}
+        frame, known = kernel.call.frame(given), ref(arguments.known)
+        return cls(kernel.call, frame, known, None if views else columns, first_row, nullable)
 
-    def outlasts(self, spare: PaneTable | None) -> bool:
-        """Whether it may wait for the next run: it holds nothing of rows, and no memory but that of a table that waits too."""
-        return self.columns is None and spare is not None and self.table is spare.arguments()
-
-    def serves(
-        self, arguments: BatchArguments, first_row: int, table: PaneTable, nullable: frozenset[str]
-    ) -> bool:
-        """Whether it is what these rows and this table would make again."""
-        return (
-            self.columns is None
-            and self.known() is arguments.known
-            and self.table is table.arguments()
-            and self.first_row == first_row
-            and self.nullable == nullable
-        )
+    def serves(self, arguments: BatchArguments, first_row: int, nullable: frozenset[str]) -> bool:
+        """Whether it is what these rows would make again."""
+        return self.known() is arguments.known and self.first_row == first_row and self.nullable == nullable

@@ -7,13 +7,14 @@ turns into *fragments*, its canonical form: one row for each (pane, key) with it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
-from penstock.loop.nodes import I128, Type
+from penstock.loop.nodes import I128
 from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
+from penstock.runtime.fragments import Fragments, StateSpec, continued, take_cells
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
 from penstock.runtime.recycled import APART
@@ -23,72 +24,11 @@ LARGE_GRID = 1 << 26  # bytes
 MOST_KEPT = 1 << 22  # bytes: making a larger table is a small part of what is done to it
 
 
-@dataclass(frozen=True)
-class StateSpec:
-    """One state array: its type, its content before any row, and whether its sum is guarded.
-
-    `text` names the column whose interned codes it holds.
-    """
-
-    type: Type
-    identity: float
-    guarded: bool = False
-    text: str | None = None
-
-
-@dataclass(frozen=True)
-class Fragments:
-    """State on the move: keys as words, states as flat arrays (two words for each 128-bit cell)."""
-
-    panes: np.ndarray
-    words: list[np.ndarray]
-    nulls: np.ndarray
-    states: list[np.ndarray]
-    specs: tuple[StateSpec, ...]
-
-    def __len__(self) -> int:
-        return len(self.panes)
-
-    @property
-    def wide(self) -> bool:
-        return not any(each.guarded for each in self.specs)
-
-    def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
-        """The same fragments with other states: the i-th new one continues old one `sources[i]`.
-
-        It is the old one itself unless several go on from that, each of which may be written to.
-        """
-        states = [
-            continued(self.states[source], spec, copy=sources.count(source) > 1)
-            for spec, source in zip(specs, sources, strict=True)
-        ]
-        return Fragments(self.panes, self.words, self.nulls, states, tuple(specs))
-
-    def keys_there(self) -> list[np.ndarray]:
-        """The words of each key that are not null."""
-        if not self.nulls.any():
-            return list(self.words)
-        return [words[(self.nulls >> c) & 1 == 0] for c, words in enumerate(self.words)]
-
-    def chosen(self, rows: np.ndarray) -> Fragments:
-        """Only the rows of a mask or list."""
-        places = np.flatnonzero(rows) if rows.dtype == bool else rows
-        states = [
-            _take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
-        ]
-        return Fragments(
-            self.panes[places],
-            [words[places] for words in self.words],
-            self.nulls[places],
-            states,
-            self.specs,
-        )
-
-
 class PaneTable:
     """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
 
     _arguments: Mapping[str, object] | None
+    _derived: dict[type, Any]
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
@@ -130,6 +70,14 @@ class PaneTable:
         if self._arguments is None or isinstance(self.keys, HashKeys):
             self._arguments = self._made_arguments()
         return self._arguments
+
+    @property
+    def derived(self) -> dict[type, Any]:
+        """What others make of its arguments, by what it is: kept until these change."""
+        return {} if isinstance(self.keys, HashKeys) else self._derived
+
+    def _changed(self) -> None:
+        self._arguments, self._derived = None, {}
 
     def _made_arguments(self) -> dict[str, object]:
         return {
@@ -199,26 +147,25 @@ class PaneTable:
         self._hold(specs)
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
-        self._arguments = None
+        self._changed()
         self.specs = tuple(specs)
         self.wide = not any(each.guarded for each in specs)  # no sum can become too large
 
-    def append(self, other: PaneTable, slots: np.ndarray) -> None:
+    def append(self, other: PaneTable, slots: Sequence[int]) -> None:
         """Copy rows from a table with the same columns, of panes that we do not have."""
         self.put_behind(other, slots)
         self._resize_panes(self.capacity)
 
-    def put_behind(self, other: PaneTable, slots: np.ndarray) -> None:
+    def put_behind(self, other: PaneTable, slots: Sequence[int]) -> None:
         """Copy rows as `append` does, but so that they are not found by their panes."""
         begin, columns = self.slots, self.keys.columns
         end = begin + len(slots)
         if end > self.capacity:
             self._reshape(self.keys, 1 << end.bit_length(), lambda old, new: _copy_rows(old, new, begin))
+        chosen = as_run(slots)
         for own, its, spec in zip(self.states, other.states, self.specs, strict=True):
-            cells = columns * words_per_cell(spec.type)
-            # `clip` writes in place, where the usual mode makes a copy first; no slot lies outside.
-            its.reshape(-1, cells).take(slots, 0, own.reshape(-1, cells)[begin:end], "clip")
-        self.panes[begin:end] = other.panes[slots]
+            _copy_chosen(its, chosen, own, slice(begin, end), columns * words_per_cell(spec.type))
+        _copy_chosen(other.panes, chosen, self.panes, slice(begin, end), 1)
         self.head[SLOTS] = end
 
     def _reshape(
@@ -250,7 +197,7 @@ class PaneTable:
             state[: cells * words_per_cell(spec.type)] = spec.identity
 
     def _resize_panes(self, capacity: int) -> None:
-        self._arguments = None
+        self._changed()
         panes = np.zeros(capacity, np.int64)
         panes[: self.slots] = self.panes[: self.slots]
         self.panes, self.capacity = panes, capacity
@@ -297,19 +244,19 @@ class PaneTable:
         held: np.ndarray = self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
         return held
 
-    def fragments(self, slots: np.ndarray | None = None) -> Fragments:
+    def fragments(self, slots: Sequence[int] | None = None) -> Fragments:
         """One row for each pane and key that holds something, of some slots or of all."""
         columns = self.keys.columns
         if isinstance(self.keys, HashKeys) and self.keys.sparse:
             return self._sparse_fragments(np.arange(self.keys.count))
         if slots is None:
-            slots = np.arange(self.slots)
+            slots = range(self.slots)
         presence = self.states[0].reshape(self.capacity, columns)
         found = [np.flatnonzero(presence[slot]) + slot * columns for slot in slots]
         places = np.concatenate(found) if found else np.zeros(0, np.int64)
         words, nulls = self.keys.words_of(places % columns)
         states = [
-            _take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
+            take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
         ]
         return Fragments(self.panes[places // columns], words, nulls, states, self.specs)
 
@@ -317,54 +264,33 @@ class PaneTable:
         assert isinstance(self.keys, HashKeys)
         (panes, *words), nulls = self.keys.words_of(entries)
         states = [
-            _take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)
+            take_cells(state, spec, entries) for state, spec in zip(self.states, self.specs, strict=True)
         ]
         return Fragments(panes, words, nulls >> 1, states, self.specs)
 
 
-def pane_count(panes: np.ndarray) -> int:
-    """How many different panes there are. They mostly lie side by side, and need not be sorted then.
+def as_run(places: Sequence[int]) -> slice | np.ndarray:
+    """Places that ascend as a slice if none between them is missing: what is there is copied by far sooner than one by one.
 
-    >>> pane_count(np.array([7, 5, 7])), pane_count(np.array([0, 1 << 62]))
-    (2, 2)
+    >>> as_run([2, 3, 4]), as_run([]), as_run([2, 4]).tolist()
+    (slice(2, 5, None), slice(0, 0, None), [2, 4])
     """
-    low, high = (int(panes.min()), int(panes.max())) if len(panes) else (0, -1)
-    if high - low >= len(panes):
-        return len(np.unique(panes))
-    return int(np.count_nonzero(np.bincount(panes - low))) if len(panes) else 0
+    if not places:
+        return slice(0, 0)
+    first, last = places[0], places[-1]
+    return slice(first, last + 1) if last - first + 1 == len(places) else np.array(places)
 
 
-def widened(fragments: Fragments) -> Fragments:
-    """The same fragments with every guarded sum in 128 bits."""
-    states, specs = [], []
-    for state, spec in zip(fragments.states, fragments.specs, strict=True):
-        if spec.guarded:
-            state, spec = np.stack([state, state >> 63], axis=1).ravel(), StateSpec(I128, 0)
-        states.append(state)
-        specs.append(spec)
-    return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
-
-
-def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
-    """The same fragments with guarded sums in 64 bits, as `specs` have them, if all of them fit."""
-    states = []
-    for state, spec in zip(fragments.states, specs, strict=True):
-        if spec.guarded:
-            low, high = state[0::2].copy(), state[1::2]
-            if bool((high != low >> 63).any()):
-                return fragments
-            state = low
-        states.append(state)
-    return Fragments(fragments.panes, fragments.words, fragments.nulls, states, tuple(specs))
-
-
-def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray:
-    """A state's cells, or a copy of them, as another state that goes on from them (a count may become a flag)."""
-    goal = numpy_type(spec.type)
-    if old.dtype == goal:
-        return old.copy() if copy else old
-    flags: np.ndarray = (old != 0).astype(goal)
-    return flags
+def _copy_chosen(
+    before: np.ndarray, chosen: slice | np.ndarray, after: np.ndarray, to: slice, cells: int
+) -> None:
+    """Copy rows of so many cells, chosen by their places, to places side by side."""
+    if isinstance(chosen, slice):
+        begin, end = chosen.start * cells, chosen.stop * cells
+        after[to.start * cells : to.stop * cells] = before[begin:end]
+        return
+    # `clip` writes in place, where the usual mode makes a copy first; no place lies outside.
+    before.reshape(-1, cells).take(chosen, 0, after.reshape(-1, cells)[to], "clip")
 
 
 def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], bool]:
@@ -383,11 +309,6 @@ def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:
     """Memory that holds identities, for the state at a place among all states: large arrays begin at the same place of a page."""
     apart = place * APART // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
-
-
-def _take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.ndarray:
-    words = words_per_cell(spec.type)
-    return np.ascontiguousarray(state.reshape(-1, words)[places]).ravel()
 
 
 def _copy_rows(before: np.ndarray, after: np.ndarray, rows: int) -> None:

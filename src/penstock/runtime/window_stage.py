@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.loop.shares import Shares
-from penstock.runtime.assembly import emit, windows_on
+from penstock.runtime.assembly import windows_on
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, indices, ticks_of
+from penstock.runtime.emission import emit
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
 from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
@@ -251,8 +252,7 @@ class WindowStage:
         if time.period is not None:
             span = rows * time.period
         elif rows and given[0].batch.num_rows and given[-1].batch.num_rows:
-            begin, end = given[0].values(time.column)[0], given[-1].values(time.column)[-1]
-            span = abs(int(end) - int(begin))
+            span = abs(given[-1].ends(time.column)[1] - given[0].ends(time.column)[0])
         else:
             return 2
         return int(min(span // width + 2, MOST_PANES_AHEAD))

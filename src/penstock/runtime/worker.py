@@ -26,13 +26,14 @@ from penstock.loop.abi import (
 from penstock.loop.shares import Shares, Went
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.blending import blend
+from penstock.runtime.fragments import Fragments, StateSpec, pane_count, widened
 from penstock.runtime.indexer import numbers_of
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
-from penstock.runtime.programs import KernelCall, Variant, WindowProgram
+from penstock.runtime.programs import KernelCall, RowsCall, Variant, WindowProgram
 from penstock.runtime.ready import Ready
-from penstock.runtime.table import Fragments, PaneTable, StateSpec, pane_count, widened
+from penstock.runtime.table import PaneTable
 from penstock.runtime.tasks import Task
 
 SAMPLE = 1 << 14
@@ -55,8 +56,8 @@ class Worker:
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
-        self.spare: PaneTable | None = None  # cleared and used by whoever begins
         self._ready: Ready | None = None
+        self.spare: PaneTable | None = None  # cleared and used by whoever begins
         self.reset()
 
     # -- folding -------------------------------------------------------------------------------------
@@ -104,11 +105,12 @@ class Worker:
         """The kernel for what is known by now, and all that it is given but the limits of rows."""
         if self.table is None:
             self.table = self._begin(arguments)
-        ready, first_row = self._ready, task.flow.first_row
-        if ready is None or not ready.serves(arguments, first_row, self.table, self.nullable):
-            kernel = self.program.fold(self.variant)
-            ready = self._ready = Ready.made(kernel, arguments, first_row, self.table, self.nullable)
-        return ready.call, ready.frame
+        made = Ready.of(self.table, arguments, task.flow.first_row, self.nullable, self._fold_kernel)
+        self._ready = made  # holds what it was made of while the kernel runs
+        return made.call, made.frame
+
+    def _fold_kernel(self) -> RowsCall:
+        return self.program.fold(self.variant)
 
     @property
     def variant(self) -> Variant:
@@ -233,10 +235,10 @@ class Worker:
             other.table = None
         else:
             self.rows += other.rows
-            self.absorb_slots(other, np.arange(many), last)
+            self.absorb_slots(other, range(many), last)
         other.reset()
 
-    def absorb_slots(self, other: Worker, slots: np.ndarray, last: bool = False) -> None:
+    def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
         """Merge some of another worker's panes into our table."""
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
@@ -246,7 +248,7 @@ class Worker:
         self.translate(fragments, other)
         self.add_fragments(fragments)
 
-    def borrow(self, other: Worker, slots: np.ndarray) -> None:
+    def borrow(self, other: Worker, slots: Sequence[int]) -> None:
         """Copy panes of another worker's that we do not have, until they are dropped: no row is looked up meanwhile."""
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
@@ -258,9 +260,7 @@ class Worker:
         """Start again with nothing: tables and texts of the past are let go, but for a table whose memory may be used again."""
         if self.table is not None and self.table.lasting:
             self.spare = self.table
-        if self._ready is not None and not self._ready.outlasts(self.spare):
-            self._ready = None
-        self.table, self.rows = None, 0
+        self.table, self._ready, self.rows = None, None, 0
         self.likely_keys: DenseKeys | None = None
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
 

@@ -19,6 +19,7 @@ from penstock.loop.shares import Shares
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.flow import Flow
 from penstock.runtime.keys import DenseKeys
+from penstock.runtime.ready import Ready
 from penstock.runtime.resting import MOST, Lounge
 from penstock.runtime.table import MOST_KEPT, PaneTable
 from penstock.runtime.tasks import Task
@@ -151,8 +152,9 @@ def test_a_frame_of_a_table_that_is_let_go_is_let_go_too() -> None:
     worker = Lounge().hire(program, frozenset(), adaptive=True)
     batch = large().to_batches()[0]
     worker.fold(Task(Flow(batch), Shares(0, batch.num_rows, batch.num_rows), BatchArguments(batch, {})))
-    assert worker.table is not None and worker._ready is not None
+    assert worker.table is not None and Ready in worker.table.derived
     worker.table.grow_slots()  # the frame is of the table before
+    assert Ready not in worker.table.derived
     worker.reset()
     assert worker.spare is not None and worker._ready is None
 

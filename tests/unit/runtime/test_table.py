@@ -7,8 +7,9 @@ import pytest
 
 from penstock.loop.abi import SLOTS
 from penstock.loop.nodes import F64, I64, I128
+from penstock.runtime.fragments import StateSpec
 from penstock.runtime.keys import DenseKeys
-from penstock.runtime.table import PaneTable, StateSpec
+from penstock.runtime.table import PaneTable
 
 SPECS = (StateSpec(I64, 0), StateSpec(F64, 0.5), StateSpec(I128, 0))
 COLUMNS = 3
@@ -80,13 +81,14 @@ def test_few_panes_are_dropped_where_they_lie_and_no_room_is_kept_for_long() -> 
     assert large.capacity < 64
 
 
-def test_lent_panes_come_behind_and_go_again() -> None:
+@pytest.mark.parametrize("slots", [[3, 4], [3, 5], [0, 1, 19], [7]])
+def test_lent_panes_come_behind_and_go_again(slots: list[int]) -> None:
     table, other = a_table(40), a_table(20)
     other.panes[:20] += 40
     own, lent = contents(table), contents(other)
-    table.put_behind(other, np.array([3, 4]))
-    assert contents(table) == own | {143: lent[143], 144: lent[144]}
-    table.drop(np.arange(42) >= 40)
+    table.put_behind(other, slots)
+    assert contents(table) == own | {140 + slot: lent[140 + slot] for slot in slots}
+    table.drop(np.arange(40 + len(slots)) >= 40)
     assert contents(table) == own
 
 

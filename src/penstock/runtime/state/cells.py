@@ -15,12 +15,13 @@ import pyarrow as pa
 from penstock.loop.abi import numbered
 from penstock.loop.nodes import I128
 from penstock.runtime.buffers import indices, numpy_type, to_arrow, values_view
+from penstock.runtime.fragments import Fragments, StateSpec, narrowed, pane_count, widened
 from penstock.runtime.hashing import hash_keys
 from penstock.runtime.key_ranges import may_be_dense
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import Key, WindowProgram
 from penstock.runtime.state.kept import Kept, of_type, seen, without_nulls
-from penstock.runtime.table import LARGE_GRID, Fragments, StateSpec, narrowed, pane_count, widened
+from penstock.runtime.table import LARGE_GRID
 from penstock.runtime.words import values_of, words_of
 from penstock.runtime.worker import Worker
 

@@ -1,0 +1,191 @@
+"""The results of complete windows, as Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, partial
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import OverflowError
+from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
+from penstock.runtime.assembly import Frames, Windows, frames_of_pairs, frames_of_panes
+from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
+from penstock.runtime.keys import HashKeys
+from penstock.runtime.programs import Grid, OutputCall, ResultColumn
+from penstock.runtime.threads import run_on_threads
+from penstock.runtime.words import values_of
+from penstock.runtime.worker import OVERFLOW, Worker
+
+MOST_ROWS = 1 << 20
+FEW_ROWS = 1 << 17  # for so many there is room without counting them
+# Fewer results than this are not worth a thread of their own (nor the merging of its first window).
+CELLS_PER_THREAD = 1 << 16
+
+
+def emit(
+    worker: Worker, windows: Windows, after: int, upto: int, threads: int = 1
+) -> Iterator[pa.RecordBatch]:
+    """Give the results of complete windows, ordered by their ends."""
+    table, slots = worker.table, worker.slots
+    if table is None or slots == 0:
+        return
+    if isinstance(table.keys, HashKeys) and table.keys.sparse:
+        frames = frames_of_pairs(windows, table.keys, after, upto)
+    else:
+        frames = frames_of_panes(windows, table.panes[:slots], after, upto)
+    if len(frames):
+        yield from _emission(worker, windows, frames).batches(threads)
+
+
+def _emission(worker: Worker, windows: Windows, frames: Frames) -> Emission:
+    """What emits these windows: kept with the table where it holds no texts, which grow by themselves."""
+    assert worker.table is not None
+    kept = worker.table.derived
+    found: Emission | None = kept.get(Emission)
+    if found is None or found.frames is not frames or found.variant != worker.variant:
+        found = Emission(worker, windows, frames)
+        if not worker.interners:
+            kept[Emission] = found
+    return found
+
+
+def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:
+    """Refuse windows, by their least and largest number, whose bounds the time column's type cannot hold."""
+    low, high = _limits(stored_type(dtype))
+    if grid.offset + least * grid.every < low or grid.offset + most * grid.every + grid.size > high:
+        raise OverflowError(
+            f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
+        )
+
+
+@cache
+def _limits(dtype: np.dtype) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return limits.min, limits.max
+
+
+class Emission:
+    """Passes of the emit kernel over some windows, as many calls as the output needs."""
+
+    def __init__(self, worker: Worker, windows: Windows, frames: Frames) -> None:
+        table = worker.table
+        assert table is not None
+        self.program, self.interners, self.variant = worker.program, worker.interners, worker.variant
+        self.frames, self.span = frames, windows.span
+        _check_bounds(windows.grid, *frames.limits, self.program.time.type)
+        self.kernel: OutputCall = self.program.emit(self.variant, frames.overlapping)
+        self.nullable = self.program.key_may_be_null(worker.nullable)
+        self.by_key = table.sparse and windows.span > 1
+        self.columns = 1 if table.sparse else table.keys.columns
+        self.presence = table.states[0]
+        self.arguments = {
+            **table.arguments(),
+            **worker.arenas(self.kernel.bindings),
+            "order": frames.order,
+            "first": frames.first,
+            "cuts": frames.cuts,
+            "last": frames.last,
+            "positions": positions_table(),
+            "numbers": frames.numbers,
+        }
+
+    def batches(self, threads: int) -> Iterator[pa.RecordBatch]:
+        """The results of all windows; large parts of them side by side."""
+        many = len(self.frames)
+        if self.by_key:
+            yield from self._some(0, many, many)
+            return
+        parts = self._parts(many, threads)
+        if parts == 1:
+            yield from self._some(0, many, self._capacity(0, many))
+            return
+        bounds = [many * place // parts for place in range(parts + 1)]
+        found: list[list[pa.RecordBatch]] = [[] for _ in bounds[1:]]
+
+        def work(place: int) -> None:
+            low, high = bounds[place : place + 2]
+            found[place] = list(self._some(low, high, self._capacity(low, high)))
+
+        run_on_threads([partial(work, place) for place in range(len(found))])
+        yield from (batch for batches in found for batch in batches)
+
+    def _parts(self, many: int, threads: int) -> int:
+        """How many parts to make of so many windows: each merges its first one, pane by pane, once more."""
+        least = max(CELLS_PER_THREAD // self.columns, self.span)
+        return min(threads, max(many // least, 1))
+
+    def _some(self, lo: int, hi: int, capacity: int) -> Iterator[pa.RecordBatch]:
+        head = np.zeros(WORDS, np.int64)
+        arguments = {**self.arguments, **self._scratch(lo, hi), "head": head, "capacity": capacity}
+        while lo < hi:
+            outputs = self._outputs(capacity)
+            lo = self.kernel.call({**arguments, **outputs, "lo": lo, "hi": hi})
+            if head[ERRORS]:
+                raise OverflowError(OVERFLOW)
+            if head[OUTPUT]:
+                yield self._batch(self._cut(outputs, int(head[OUTPUT])))
+
+    def _scratch(self, lo: int, hi: int) -> dict[str, object]:
+        """Memory for the windows from lo up to hi, as no pane of theirs has been merged yet."""
+        if not self.kernel.scratch:
+            return {}
+        rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
+        deepest = int((self.frames.cuts - self.frames.first)[lo:hi].max()) + 1
+        for each in self.kernel.scratch:
+            rows[each.parameter] = filled(each.type, 0, (deepest if each.deep else 1) * self.columns)
+        return rows
+
+    def _capacity(self, lo: int, hi: int) -> int:
+        """Room for whole windows: enough for all if each is one pane, else up to MOST_ROWS at a time."""
+        frames, columns = self.frames, self.columns
+        if not frames.overlapping and (hi - lo) * columns > FEW_ROWS:
+            slots = frames.order[frames.first[lo:hi]]
+            low, high = np.minimum.reduce(slots), np.maximum.reduce(slots) + 1
+            cells = self.presence[low * columns : high * columns]
+            return min(int(np.count_nonzero(cells)), len(slots) * columns) + columns
+        return min((hi - lo) * columns, max(MOST_ROWS, columns)) + columns
+
+    def _outputs(self, capacity: int) -> dict[str, np.ndarray]:
+        written = self.kernel.written
+        found = rooms([(capacity, dtype) for _, dtype in written])
+        return {name: array for (name, _), array in zip(written, found, strict=True)}
+
+    def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
+        """The rows that were written; in order of time, where they were written key by key."""
+        cut = {name: array[:rows] for name, array in outputs.items()}
+        if not self.by_key:
+            return cut
+        order = np.argsort(cut[numbered("out_bound", 0)], kind="stable")
+        return {name: array[order] for name, array in cut.items()}
+
+    def _batch(self, cut: dict[str, np.ndarray]) -> pa.RecordBatch:
+        computed = {each.name: each for each in self.kernel.outputs}
+        arrays = []
+        for column in self.program.result:
+            match column.origin:
+                case "start" | "end" as bound:
+                    arrays.append(time_array(cut[numbered("out_bound", int(bound == "end"))], column.type))
+                case "key":
+                    arrays.append(self._key(column, cut))
+                case _:
+                    arrays.append(self._computed(computed[column.name], cut, column.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
+
+    def _key(self, column: ResultColumn, cut: dict[str, np.ndarray]) -> pa.Array:
+        """Read a key back from its words."""
+        key, words = self.program.keys[column.key], cut[numbered("out_word", column.key)]
+        null = ((cut["out_nulls"] >> column.key) & 1) != 0 if self.nullable else None
+        if key.text:
+            assert key.column is not None
+            codes = words if null is None else np.where(null, -1, words)
+            return self.interners[key.column].decode(codes, column.type)
+        return to_arrow(values_of(words, column.type), None if null is None else ~null, column.type)
+
+    def _computed(self, output: Output, cut: dict[str, np.ndarray], dtype: pa.DataType) -> pa.Array:
+        values, valid = cut[output.values], None if output.valid is None else cut[output.valid]
+        if output.text is None:
+            return to_arrow(values, valid, dtype)
+        codes = values if valid is None else np.where(valid != 0, values, -1)
+        return self.interners[output.text].decode(codes, dtype)
