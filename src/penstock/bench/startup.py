@@ -18,6 +18,7 @@ from penstock.bench.figures import Figure
 from penstock.bench.fresh import fresh
 
 TRIES = 3
+PROBES = 7  # the second query takes a fiftieth of a probe: of few, neighbours disturb each
 DECLARE = "import penstock as pk; pk.col('x') + 1"
 
 
@@ -52,7 +53,7 @@ def fresh_seconds(statement: str) -> float | None:
 
 def probes() -> list[dict[str, float]]:
     """Measure the first result in a few fresh interpreters."""
-    outputs = [fresh(["-m", "penstock.bench.startup"]) for _ in range(TRIES)]
+    outputs = [fresh(["-m", "penstock.bench.startup"]) for _ in range(PROBES)]
     return [json.loads(output) for output in outputs if output]
 
 

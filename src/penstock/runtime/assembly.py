@@ -11,7 +11,7 @@ from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid
 
-FEW_PANES = 256
+FEW = 1 << 10  # windows, whose frames are small enough to be kept
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def windows_on(grid: Grid) -> Windows:
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
-    """Windows over the slots of a grid; those over few panes are known from the last run over the same rows."""
-    if len(panes) <= FEW_PANES:
+    """Windows over the slots of a grid; a few are known from the last run over the same rows."""
+    if len(panes) * windows.span <= FEW:
         return _frames_of_few(windows, tuple(panes.tolist()), after, upto)
     return _frames(windows, panes, after, upto)
 

@@ -57,7 +57,7 @@ class Reference:
     def read_bandwidth(self, threads: int, repeat: int = 5) -> float:
         """Measure how many bytes a second `threads` threads can read."""
         data = np.ones(BANDWIDTH_WORDS, np.int64)
-        return data.nbytes / best_seconds(lambda: self.read([data], threads), repeat)
+        return data.nbytes / best_seconds(lambda: self.read(np.split(data, 4), threads), repeat)
 
     def read_columns(self, table: pa.Table, threads: int) -> None:
         """Read the columns that ysb-keyed reads, and do nothing with them."""

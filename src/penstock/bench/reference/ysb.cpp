@@ -307,15 +307,16 @@ void ysb_finish(Result *result, int64_t *start, int64_t *end, int64_t *key, int6
     delete result;
 }
 
-// Read arrays of so many 64-bit words, each thread its part of every one; the sum keeps the loop alive.
+// Read arrays of so many 64-bit words, each thread its part of every one; the sum keeps the loop alive. Some lines of each in turn:
+// several streams side by side are read faster than one.
 int64_t read_memory(const int64_t *const *arrays, const int64_t *words, int32_t many, int32_t threads) {
+    const int64_t turns = *std::max_element(words, words + many) / 64 / threads * threads + threads;
     std::atomic<int64_t> total{0};
     const auto part = [&](int32_t t) {
         int64_t sum = 0;
-        for (int32_t a = 0; a < many; a++) {
-            const int64_t from = words[a] * t / threads, to = words[a] * (t + 1) / threads;
-            for (int64_t i = from; i < to; i++) sum += arrays[a][i];
-        }
+        for (int64_t turn = turns / threads * t; turn < turns / threads * (t + 1); turn++)
+            for (int32_t a = 0; a < many; a++)
+                for (int64_t i = words[a] * turn / turns; i < words[a] * (turn + 1) / turns; i++) sum += arrays[a][i];
         total += sum;
     };
     std::vector<std::thread> helpers;
