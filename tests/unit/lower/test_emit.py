@@ -20,7 +20,7 @@ from penstock.ir.rows import to_rows
 from penstock.kernels import monoids
 from penstock.lower.emission.merging import algorithms
 from penstock.passes.choose_aggregator import in_panes
-from penstock.runtime import assembly
+from penstock.runtime import emission
 from penstock.runtime.engine import AGGREGATORS
 
 SCHEMA = pa.schema(
@@ -167,7 +167,7 @@ def test_output_that_does_not_fit_one_call_continues_in_the_next(
     query = query_of("10 overlap")
     rows = [row(t, t % 3, t % 11 - 5, t % 7) for t in range(0, 700, 3)]
     whole = collected(query, rows, pk.Engine(threads=1, aggregator=aggregator))
-    monkeypatch.setattr(assembly, "MOST_ROWS", 1)
+    monkeypatch.setattr(emission, "MOST_ROWS", 1)
     assert (
         collected(query, rows, pk.Engine(threads=1, aggregator=aggregator)) == whole == defined(query, rows)
     )
@@ -184,7 +184,7 @@ def test_windows_divided_among_threads_give_the_same_rows_in_the_same_order(
     query = windowed.agg(total=pk.sum("f"), spread=pk.var("f"), n=pk.count())
     rows = [{**row(3 * t, t % 3, 0, 0), "f": (t * 7919 % 1000) / 7} for t in range(2_000)]
     single = query.collect(events=table_of(rows), engine=pk.Engine(threads=1, aggregator=aggregator))
-    monkeypatch.setattr(assembly, "CELLS_PER_THREAD", 1)
+    monkeypatch.setattr(emission, "CELLS_PER_THREAD", 1)
     several = query.collect(events=table_of(rows), engine=pk.Engine(threads=3, aggregator=aggregator))
     assert several.equals(single)
 
