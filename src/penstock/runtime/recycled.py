@@ -7,7 +7,6 @@ than most kernels do with them. So blocks of a size that queries use again and a
 from __future__ import annotations
 
 from itertools import cycle
-from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -26,40 +25,38 @@ _LOOSEST = 2
 class Shelf:
     """Blocks that wait, the one that has waited longest first.
 
-    Blocks come back when the garbage collector says so, which may be while this very thread holds the lock: then they
-    are not kept.
+    Blocks come back when the garbage collector says so: on any thread, while it is in any of these functions, and an interrupt may
+    end that wherever it is. So there is no lock that could stay closed, but only steps that the interpreter does in one.
     """
 
     def __init__(self, most: int = MOST) -> None:
-        self.most, self.held = most, 0
-        self._blocks: list[pa.Buffer] = []
-        self._lock = Lock()
+        self.most = most
+        self._blocks: dict[int, pa.Buffer] = {}  # by where they lie
+
+    @property
+    def held(self) -> int:
+        """How many bytes wait."""
+        return sum([block.size for block in list(self._blocks.values())])
 
     def take(self, size: int) -> pa.Buffer:
         """Give a block of at least so many bytes: the smallest that waits, or a new one."""
-        with self._lock:
-            fitting = [
-                (block.size, place)
-                for place, block in enumerate(self._blocks)
-                if size <= block.size <= _LOOSEST * size
-            ]
-            if fitting:
-                found, place = min(fitting)
-                self.held -= found
-                return self._blocks.pop(place)
+        waiting = list(self._blocks.items())
+        fitting = [(block.size, place) for place, block in waiting if size <= block.size <= _LOOSEST * size]
+        if fitting:
+            found = self._blocks.pop(min(fitting)[1], None)
+            if found is not None:  # or else another thread was faster
+                return found
         return pa.allocate_buffer(size)
 
     def give(self, block: pa.Buffer) -> None:
         """Let a block wait, and let go of those that have waited longest if it is too much."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            self._blocks.append(block)
-            self.held += block.size
-            while self.held > self.most:
-                self.held -= self._blocks.pop(0).size
-        finally:
-            self._lock.release()
+        self._blocks[block.address] = block
+        excess = self.held - self.most
+        for place, oldest in list(self._blocks.items()):
+            if excess <= 0:
+                return
+            self._blocks.pop(place, None)
+            excess -= oldest.size
 
 
 class _Lease:

@@ -14,6 +14,7 @@ from penstock.runtime.flow import FOREVER, Flow, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.window_stage import WindowStage
 
 METRICS = "metrics"
 
@@ -71,12 +72,12 @@ class Session:
         self._stages = {spec.name: spec.make(context) for spec in pipeline.specs}
         self._results: list[pa.RecordBatch] = []
         self._finished = False
-        self._whole = True  # no push was given up halfway
+        self._whole = True  # nothing was given up halfway
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take rows of a stream; give the results that are complete with them."""
         name = self._source(stream)
-        self._whole = False
+        self._begin()
         flows = [Flow(batch) for batch in batches]
         self.metrics.batches += len(flows)
         self._spread(name, self._stages[name].push(0, flows))
@@ -118,8 +119,9 @@ class Session:
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""
-        self._whole = False
-        for name in self._pipeline.streams.values() if stream is None else [self._source(stream)]:
+        names = list(self._pipeline.streams.values()) if stream is None else [self._source(stream)]
+        self._begin()
+        for name in names:
             self._advance(name, watermark)
         return self._taken()
 
@@ -134,15 +136,32 @@ class Session:
         if not self._finished:
             results = self.advance(FOREVER)
             self._finished = True
+            self._dismiss()
             return results
         return []
+
+    def _begin(self) -> None:
+        """Note that something is under way; if it fails, what stages remember is of no use."""
+        self._check_whole()
+        self._whole = False
+
+    def _check_whole(self) -> None:
+        if not self._whole:
+            raise StateError(
+                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
+            )
+
+    def _dismiss(self) -> None:
+        """Let workers rest for the next run: none was left with half of a change, or we would not be here."""
+        for stage in self._stages.values():
+            if isinstance(stage, WindowStage):
+                stage.dismiss()
 
     def save(self) -> dict[str, Kept]:
         """Give what all stages remember, as tables by name, and what has been counted."""
         if self._finished:
             raise StateError("this run has finished: nothing is left to go on from; save it before the end")
-        if not self._whole:
-            raise StateError("a push failed halfway: go on from the state that was saved before it")
+        self._check_whole()
         stages = ((name, stage.save()) for name, stage in self._stages.items())
         kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
         return {**kept, METRICS: marks(**self.metrics.counts)}
@@ -150,6 +169,7 @@ class Session:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
         parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
+        self._begin()
         try:
             self.metrics.load(marked(tables[METRICS]))
             for name, table in tables.items():
@@ -162,6 +182,7 @@ class Session:
             raise StateError(
                 "the saved state does not hold what the stages of this query remember; start the query anew"
             ) from None
+        self._whole = True
 
     @property
     def watermark(self) -> int:

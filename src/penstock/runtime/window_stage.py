@@ -120,16 +120,15 @@ class WindowStage:
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
-        if upto == FOREVER:
-            self._dismiss()
         for worker in self.workers:
-            self._forget(worker, upto, held.get(id(worker)))
+            if upto == FOREVER:
+                worker.reset()
+            else:
+                self._forget(worker, upto, held.get(id(worker)))
         return [Flow(batch) for batch in batches]
 
-    def _dismiss(self) -> None:
-        """Let workers go, at the end of all rows."""
-        for worker in self.workers:
-            worker.reset()
+    def dismiss(self) -> None:
+        """Let workers go, at the end of a run in which nothing was given up halfway."""
         if self.engine.backend == "native":  # what an interpreter is given would keep data alive
             LOUNGE.rest(worker for worker in self.workers if worker.spare is not None)
         self.workers = []

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import gc
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
+from penstock.runtime import recycled
 from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.recycled import LARGEST, SMALLEST, Shelf, block_of
+from penstock.runtime.threads import run_on_threads
 
 
 def test_a_block_that_nobody_holds_is_used_again() -> None:
@@ -58,12 +67,53 @@ def test_no_more_waits_than_is_allowed_and_the_oldest_goes_first() -> None:
     assert block_of(SMALLEST, shelf).ctypes.data >> 16 in pages[-2:]
 
 
-def test_a_block_that_comes_back_while_another_is_taken_is_let_go() -> None:
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_anywhere_leaves_a_shelf_that_works() -> None:
+    for function in ("give", "take"):
+        for line in range(12):
+            shelf = Shelf(most=3 * SMALLEST)
+            for _ in range(2):
+                interrupted(lambda shelf=shelf: block_of(SMALLEST, shelf), function, line)  # type: ignore[misc]
+            blocks = [block_of(SMALLEST, shelf) for _ in range(4)]
+            assert len({block.ctypes.data for block in blocks}) == 4
+            del blocks
+            assert shelf.held <= 3 * SMALLEST
+
+
+def interrupted(work: Callable[[], object], function: str, line: int) -> None:
+    """Interrupt work as somebody's Ctrl-C would, when so many lines of a function of shelves have been run."""
+    lines = itertools.count()
+
+    def within(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        if event == "line" and next(lines) == line:
+            raise KeyboardInterrupt
+        return within
+
+    def called(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        shelves = frame.f_code.co_filename == recycled.__file__
+        return within if shelves and frame.f_code.co_name == function else None
+
+    before = sys.gettrace()
+    sys.settrace(called)
+    try:
+        work()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+
+
+def test_threads_never_share_a_block() -> None:
     shelf = Shelf()
-    block = block_of(SMALLEST, shelf)
-    with shelf._lock:
-        del block
-    assert shelf.held == 0
+
+    def work() -> None:
+        for number in range(200):
+            mine = block_of(SMALLEST, shelf)
+            mine[::4096] = number % 251
+            time.sleep(0)
+            assert (mine[::4096] == number % 251).all()
+
+    run_on_threads([work] * 4)
 
 
 def test_arrays_of_every_size_can_be_written() -> None:

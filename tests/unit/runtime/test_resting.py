@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.loop.shares import Shares
+from penstock.runtime.assembly import FEW
 from penstock.runtime.binding import BatchArguments
+from penstock.runtime.emission import Emission
 from penstock.runtime.flow import Flow
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.ready import Ready
@@ -237,3 +240,55 @@ def test_runs_at_the_same_time_have_workers_of_their_own() -> None:
     for each in threads:
         each.join()
     assert right == [True] * 40
+
+
+def test_a_table_that_was_left_half_changed_serves_no_other_run(
+    lounge: Lounge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, engine = QUERIES["sum"], pk.Engine(threads=1)
+    good, wide = rows([1, 2, 3], [1, 1, 2], [1, 2, 3]), rows([4] * 4, [1] * 4, [LARGE] * 4)
+    expected = query.collect(good, engine=engine).to_pylist()
+    run = query.open(engine=engine)
+    run.push(good)
+    with monkeypatch.context() as patched:
+        patched.setattr(PaneTable, "_hold", interrupt)  # as Ctrl-C would, when a sum needs more than 64 bits
+        with pytest.raises(KeyboardInterrupt):
+            run.push(wide)
+    with pytest.raises(pk.StateError):
+        run.finish()
+    for _ in range(2):
+        assert query.collect(good, engine=engine).to_pylist() == expected
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_failed_halfway_gives_and_saves_nothing_more(tmp_path: Path) -> None:
+    run = EVENTS.window(10).agg(total=pk.sum(pk.col("v") * 4)).open(engine=pk.Engine(threads=1))
+    with pytest.raises(pk.OverflowError):
+        run.push(rows([1], [1], [LARGE]))
+    calls: list[Callable[[], object]] = [
+        lambda: run.push(rows([1], [1], [1])),
+        lambda: run.advance(50),
+        lambda: run.save(tmp_path / "state"),
+        run.finish,
+    ]
+    for call in calls:
+        with pytest.raises(pk.StateError, match="halfway"):
+            call()
+
+
+def test_rows_after_the_end_of_time_are_late() -> None:
+    run = QUERIES["sum"].open(engine=pk.Engine(threads=1))
+    run.push(rows([1, 2], [1, 1], [1, 1]))
+    assert sum(batch.num_rows for batch in run.advance(2**63 - 1)) == 1
+    assert run.push(rows([5], [1], [1])) == []
+    assert run.metrics.late == 1
+    assert run.finish() == []
+
+
+def test_nothing_of_very_many_windows_waits(lounge: Lounge) -> None:
+    query = EVENTS.window(pk.sliding(10 * FEW, 1)).agg(total=pk.sum("v"))
+    assert query.collect(rows([0, 10**6], [1, 1], [1, 1]), engine=pk.Engine(threads=1)).num_rows == 20 * FEW
+    assert all(worker.spare is None or Emission not in worker.spare.derived for worker in lounge._waiting)
