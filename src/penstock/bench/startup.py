@@ -18,7 +18,7 @@ from penstock.bench.figures import Figure
 from penstock.bench.fresh import fresh
 
 TRIES = 3
-PROBES = 7  # the second query takes a fiftieth of a probe: of few, neighbours disturb each
+PROBES = 7  # what is asked of them is milliseconds: among three, neighbours of the machine could disturb all
 DECLARE = "import penstock as pk; pk.col('x') + 1"
 
 

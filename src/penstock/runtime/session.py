@@ -140,23 +140,6 @@ class Session:
             return results
         return []
 
-    def _begin(self) -> None:
-        """Note that something is under way; if it fails, what stages remember is of no use."""
-        self._check_whole()
-        self._whole = False
-
-    def _check_whole(self) -> None:
-        if not self._whole:
-            raise StateError(
-                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
-            )
-
-    def _dismiss(self) -> None:
-        """Let workers rest for the next run: none was left with half of a change, or we would not be here."""
-        for stage in self._stages.values():
-            if isinstance(stage, WindowStage):
-                stage.dismiss()
-
     def save(self) -> dict[str, Kept]:
         """Give what all stages remember, as tables by name, and what has been counted."""
         if self._finished:
@@ -227,6 +210,23 @@ class Session:
         if self._pipeline.counts_output:
             self.metrics.accepted += rows
         self._results += batches
+
+    def _begin(self) -> None:
+        """Note that something is under way; if it fails, what stages remember is of no use."""
+        self._check_whole()
+        self._whole = False
+
+    def _check_whole(self) -> None:
+        if not self._whole:
+            raise StateError(
+                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
+            )
+
+    def _dismiss(self) -> None:
+        """Let workers rest for the next run: none was left with half of a change, or we would not be here."""
+        for stage in self._stages.values():
+            if isinstance(stage, WindowStage):
+                stage.dismiss()
 
     def _taken(self) -> list[pa.RecordBatch]:
         self.metrics.check()

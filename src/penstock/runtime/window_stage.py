@@ -130,7 +130,9 @@ class WindowStage:
     def dismiss(self) -> None:
         """Let workers go, at the end of a run in which nothing was given up halfway."""
         if self.engine.backend == "native":  # what an interpreter is given would keep data alive
-            LOUNGE.rest(worker for worker in self.workers if worker.spare is not None)
+            LOUNGE.rest(
+                worker for worker in self.workers if worker.table is None and worker.spare is not None
+            )
         self.workers = []
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
