@@ -21,7 +21,6 @@ from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
-from penstock.programs.counting import counted_before
 from penstock.programs.stages import Wiring
 from penstock.programs.workshop import Backend, Workshop
 from penstock.runtime.adapt.watch import JoinReport
@@ -129,8 +128,7 @@ class Compiled:
     def _wire(self, backend: str, aggregator: str | None) -> Pipeline:
         program, workshop = self.program, Workshop(backend_named(backend))
         wiring = Wiring(program, sources_of(self.plan), workshop, aggregator, self.off, self.reports)
-        counts_output = not counted_before(program[program.output], program)
-        return Pipeline(wiring.stages(), program.output, counts_output, self.schema)
+        return Pipeline(wiring.stages(), program.output, self.schema)
 
     def explain(self, stage: str | None = None) -> str:
         """Show the query at one stage of its way."""

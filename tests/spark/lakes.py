@@ -82,6 +82,11 @@ def queries(stream: Any) -> dict[str, Any]:
         "signal": stream.signal("v", by="k").rolling("2s").sum().to_stream(),
         "two signals": (stream.signal("v", by="k") + stream.signal("n", by="k").shift("1s")).to_stream(),
         "union": stream.union(stream.filter(pk.col("v") > 0)).window("10s", by="k").agg(n=pk.count()),
+        "look-backs and rows": stream.rolling("2s", by="k")
+        .agg(v=pk.sum("v"))
+        .union(stream.select("ts", "k", "v").filter(pk.col("v") > 0))
+        .window("10s", by="k")
+        .agg(n=pk.count(), t=pk.sum("v")),
     }
 
 

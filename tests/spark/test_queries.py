@@ -107,3 +107,18 @@ def test_the_strategy_follows_from_the_query_and_the_files(
     assert physical.choice.strategy == CHOSEN[name, kind], physical
     assert str(physical).startswith(f"strategy: {CHOSEN[name, kind]}; ")
     assert str(query.explain("spark")) == str(physical)
+
+
+def test_a_union_of_computed_and_plain_rows_counts_every_row_in_every_strategy(lakes: dict[str, str]) -> None:
+    def query(stream: Any) -> Any:
+        return (
+            stream.distinct(["k", "n"])
+            .select("k", "n")
+            .union(stream.filter(pk.col("v") > 0).select("k", "n"))
+        )
+
+    expected = query(pk.from_arrow(TABLE, time="ts", sequence="n", name="events")).collect()
+    for strategy, result in every_strategy(
+        query(pk.scan(lakes["shuffled"], time="ts", sequence="n")), 3
+    ).items():
+        assert_same(expected, result, strategy)

@@ -115,5 +115,5 @@ def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
         return
     workshop = Workshop(Interpreted)
     made = SignalProgram(this, body, sources, workshop, None, showing=True)
-    made.stage([False] * len(sources))(Context(Engine(threads=1), Metrics(), True))
+    made.stage()(Context(Engine(threads=1), Metrics(), True))
     yield from workshop.kernels

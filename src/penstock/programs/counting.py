@@ -24,25 +24,19 @@ def counts(body: ir.Body) -> bool:
     return isinstance(body, _COUNTING) or (isinstance(body, jn.Join) and not isinstance(body.pairing, Lookup))
 
 
-def counted_before(this: ir.Object, program: ir.Program) -> bool:
-    """Whether rows of an object have been through a window, or another stage that counts them."""
-    if counts(this.body):
-        return True
-    return any(counted_before(program[name], program) for name in ir.sources_of(this.body))
-
-
 def streams_behind(name: str, program: ir.Program) -> frozenset[str]:
     """The streams that an object's rows come from."""
-    body = program[name].body
-    if isinstance(body, ir.Input):
-        return frozenset({body.stream})
-    return frozenset().union(*(streams_behind(each, program) for each in ir.sources_of(body)))
+    found: dict[str, frozenset[str]] = {}
+    for each in program.objects:
+        own = frozenset({each.body.stream}) if isinstance(each.body, ir.Input) else frozenset[str]()
+        found[each.name] = own.union(*(found[source] for source in ir.sources_of(each.body)))
+    return found[name]
 
 
 def paths(name: str, program: ir.Program) -> int:
-    """How many ways lead from an object to a stage that counts its rows as accepted."""
-    found = 1 if name == program.output else 0
-    for each in program.objects:
-        uses = ir.sources_of(each.body).count(name)
-        found += uses * (1 if counts(each.body) else paths(each.name, program)) if uses else 0
-    return found
+    """How many ways lead from an object to where its rows are counted: a stage that counts them, or the output."""
+    found = {each.name: int(each.name == program.output) for each in program.objects}
+    for each in reversed(program.objects):
+        for source in ir.sources_of(each.body):
+            found[source] += 1 if counts(each.body) else found[each.name]
+    return found[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -21,14 +21,14 @@ from penstock.types.arrow import without_column
 _KERNELS = {"beginnings": beginnings, "intervals": intervals}
 
 
-def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Context], DenseStage] | None:
+def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | None:
     """The stage of a program that fits the dense path; None if it does not."""
     inputs = [(each.schema, each.time) for each in signals.sources]
     if not fits(signals.program, inputs):
         return None
     found = dense(signals.program, inputs)
     program, workshop = CompiledDense(found, signals.workshop), signals.workshop
-    few = signals.stage([False] * len(counted))
+    few = signals.stage()
 
     def kernels(name: str, dtype: np.dtype, nullable: bool) -> Call:
         type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
@@ -40,7 +40,7 @@ def dense_stage(signals: SignalProgram, counted: Sequence[bool]) -> Callable[[Co
             _clock(found),
             [without_column(schema, time.column) for schema, time in inputs],
             signals.program.schema,
-            [context.metrics if counts else None for counts in counted],
+            context.metrics,
             kernels,
             partial(few, context),
         )

@@ -69,8 +69,6 @@ from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context, StageSpec
 from penstock.types.joins import CHOOSING, Lookup, Within
 
-Counted = tuple[bool, bool]  # whether rows of each side are counted here
-
 
 @dataclass(frozen=True)
 class JoinProgram:
@@ -83,7 +81,7 @@ class JoinProgram:
     algorithms: tuple[str, ...] = ()
     reports: dict[str, JoinReport] = field(default_factory=dict)  # over all runs, for `explain`
 
-    def stages(self, counted: Counted, paths: int) -> list[StageSpec]:
+    def stages(self, paths: int) -> list[StageSpec]:
         """The join; around a rolling one also what makes its arguments and its fields.
 
         `paths` is how often a row that meets nobody in a table would have been counted further on.
@@ -94,17 +92,17 @@ class JoinProgram:
             case jn.Join(pairing=Lookup(table=table)):
                 return [StageSpec(self.this.name, sources, self._lookup(body, table, paths))]
             case jn.Join() | jn.Asof():
-                return [StageSpec(self.this.name, sources, self._stage(self._matcher(body), counted))]
+                return [StageSpec(self.this.name, sources, self._stage(self._matcher(body)))]
             case jn.RollingJoin():
-                return self._rolling(body, counted)
+                return self._rolling(body)
         raise AssertionError(f"{type(body).__name__} joins nothing")
 
     def _stage(
-        self, matcher: Callable[[Kernels, Context, Arrivals | None], Matcher], counted: Counted
+        self, matcher: Callable[[Kernels, Context, Arrivals | None], Matcher]
     ) -> Callable[[Context], Stage]:
         def make(context: Context) -> Stage:
             kernels = lane_kernels(self.workshop, context.engine.workers)
-            ports = self._port(0, self.left, counted, context), self._port(1, self.right, counted, context)
+            ports = self._port(0, self.left, context), self._port(1, self.right, context)
             if not context.bounded and joins_arriving(self.this.body):
                 return self._arriving(ports, kernels, context)
             arrivals = None if context.bounded else Arrivals()
@@ -135,9 +133,8 @@ class JoinProgram:
         for reports in (metrics.joins, self.reports):
             reports.setdefault(self.this.name, JoinReport()).add(chosen, window, windows)
 
-    def _port(self, side: int, source: ir.Object, counted: Counted, context: Context) -> Port:
-        metrics: Metrics | None = context.metrics if counted[side] else None
-        return Port(source.schema, source.time, self._keys[side], metrics)
+    def _port(self, side: int, source: ir.Object, context: Context) -> Port:
+        return Port(source.schema, source.time, self._keys[side], context.metrics)
 
     @property
     def _keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -316,7 +313,7 @@ class JoinProgram:
 
     # -- aggregates over the other side --------------------------------------------------------------
 
-    def _rolling(self, body: jn.RollingJoin, counted: Counted) -> list[StageSpec]:
+    def _rolling(self, body: jn.RollingJoin) -> list[StageSpec]:
         made = spell_rolling(self.this, body, self.left, self.right)
         rows = CompiledRows(made.samples, self.right, made.ready, self.workshop)
         fields = CompiledRows(made.fields, made.plain, self.this, self.workshop)
@@ -325,12 +322,12 @@ class JoinProgram:
             StageSpec(
                 made.ready.name,
                 (self.right.name,),
-                lambda context: RowsStage(rows, context.metrics, int(counted[1])),
+                lambda context: RowsStage(rows, context.metrics, 1),
             ),
             StageSpec(
                 made.plain.name,
                 (self.left.name, made.ready.name),
-                join._stage(partial(join._rolling_matcher, body, made), counted),
+                join._stage(partial(join._rolling_matcher, body, made)),
             ),
             StageSpec(
                 self.this.name, (made.plain.name,), lambda context: RowsStage(fields, context.metrics, 0)

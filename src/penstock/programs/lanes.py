@@ -67,16 +67,16 @@ class LaneProgram:
     algorithms: tuple[str, ...] = ()
     by_key: bool = False
 
-    def stages(self, first: bool) -> list[StageSpec]:
-        """Three stages. `first` says that rows are counted here."""
+    def stages(self) -> list[StageSpec]:
+        """Three stages: rows made ready, frames, fields over both."""
         body, made, this = self.this.body, self.made, self.this
         samples, rowsof = without_time(made) if self._implied else (made.samples, made.ready)
         rows = CompiledRows(samples, self.source, rowsof, self.workshop)
         ready = StageSpec(
-            made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, int(first))
+            made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, 1)
         )
         if isinstance(body, ir.Apply):
-            return [ready, StageSpec(this.name, (made.ready.name,), self._stage(this.schema, first))]
+            return [ready, StageSpec(this.name, (made.ready.name,), self._stage(this.schema))]
         if isinstance(body, ir.Reduce):
             plain, after = behind_windows(this, body, made)
         else:
@@ -85,20 +85,19 @@ class LaneProgram:
         fields = CompiledRows(after, plain, this, self.workshop)
         return [
             ready,
-            StageSpec(plain.name, (made.ready.name,), self._stage(plain.schema, first)),
+            StageSpec(plain.name, (made.ready.name,), self._stage(plain.schema)),
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(fields, context.metrics, 0)),
         ]
 
-    def _stage(self, schema: pa.Schema, first: bool) -> Callable[[Context], LaneStage]:
+    def _stage(self, schema: pa.Schema) -> Callable[[Context], LaneStage]:
         def make(context: Context) -> LaneStage:
             gate, emission = self._emission(schema, context.engine.workers)
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.workshop, context.engine.workers)
             repeats_rows = isinstance(self.this.body, ir.Attach)
-            counted = context.metrics if first else None
             time, release = self._clocks
             return LaneStage(
-                gate, layout, emission, repeats_rows, self.made.ready.schema, time, release, counted
+                gate, layout, emission, repeats_rows, self.made.ready.schema, time, release, context.metrics
             )
 
         return make
@@ -212,14 +211,13 @@ def lane_layout(keys: tuple[str, ...], columns: tuple[str, ...], workshop: Works
 
 
 def distinct_runs(
-    this: ir.Object, body: ir.Distinct, within: int, workshop: Workshop, first: bool
+    this: ir.Object, body: ir.Distinct, within: int, workshop: Workshop
 ) -> Callable[[Context], LaneStage]:
     """The stage that keeps one row of each run."""
     runs = Runs(within, body.keep, workshop.call("run_starts", run_starts))
 
     def make(context: Context) -> LaneStage:
         layout = lane_layout(body.subset, (), workshop, context.engine.workers)
-        counted = context.metrics if first else None
-        return LaneStage(runs, layout, runs, True, this.schema, this.time, this.time, counted)
+        return LaneStage(runs, layout, runs, True, this.schema, this.time, this.time, context.metrics)
 
     return make

@@ -76,9 +76,7 @@ class SignalProgram:
     def program(self) -> temporal.Program:
         return self.body.program
 
-    def stage(self, counted: Sequence[bool]) -> Callable[[Context], SignalStage]:
-        """The stage; `counted` says for each source whether its rows are counted here."""
-
+    def stage(self) -> Callable[[Context], SignalStage]:
         def make(context: Context) -> SignalStage:
             program, threads = self.program, context.engine.workers
             return SignalStage(
@@ -86,7 +84,7 @@ class SignalProgram:
                 {each.name: self._step(each, threads) for each in program.objects if not _samples(each)},
                 self._layout(),
                 [each.time for each in self.sources],
-                [context.metrics if counts else None for counts in counted],
+                context.metrics,
                 retention(program),
                 lambda: Indexer(len(program.keys), self.workshop.index, self.workshop.texts),
                 sorter(self.workshop),

@@ -16,7 +16,7 @@ from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
 from penstock.passes.order import order_of_keys_is_seen
 from penstock.plan.nodes import Source
-from penstock.programs.counting import counted_before, paths, streams_behind
+from penstock.programs.counting import paths, streams_behind
 from penstock.programs.dense_signals import dense_stage
 from penstock.programs.joins import JoinProgram
 from penstock.programs.lane_reducers import sorter
@@ -72,8 +72,7 @@ class Wiring:
                 origins = [streams_behind(name, program) for name in sources]
                 return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
             case ir.Distinct(within=int() as within) as body:
-                first = not counted_before(program[body.source], program)
-                runs = distinct_runs(this, body, within, self.workshop, first)
+                runs = distinct_runs(this, body, within, self.workshop)
                 return [StageSpec(this.name, (body.source,), runs)]
             case ir.Distinct() as body:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
@@ -82,21 +81,20 @@ class Wiring:
             case ir.Signals(sources=sources) as body:
                 sampled = [program[name] for name in sources]
                 signals = SignalProgram(this, body, sampled, self.workshop, self.aggregator)
-                counted = [not counted_before(each, program) for each in sampled]
-                dense = None if "dense_signals" in self.off else dense_stage(signals, counted)
-                return [StageSpec(this.name, sources, dense or signals.stage(counted))]
+                dense = None if "dense_signals" in self.off else dense_stage(signals)
+                return [StageSpec(this.name, sources, dense or signals.stage())]
 
     def _reduce(self, this: ir.Object, body: ir.Reduce, source: ir.Object) -> list[StageSpec]:
         """One stage; two where results need what kernels leave to Arrow."""
-        first, alone = not counted_before(source, self.program), self._filter(body.where, source)
+        alone = self._filter(body.where, source)
         if fits_emission(body, source):
             window = self._compiled(body, source, this)
-            return [StageSpec(this.name, (source.name,), _window_stage(window, first, alone))]
+            return [StageSpec(this.name, (source.name,), _window_stage(window, alone))]
         reduce, plain, after = split_results(this, body, source)
         window = self._compiled(reduce, source, plain)
         rows = CompiledRows(after, plain, this, self.workshop)
         return [
-            StageSpec(plain.name, (source.name,), _window_stage(window, first, alone)),
+            StageSpec(plain.name, (source.name,), _window_stage(window, alone)),
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
         ]
 
@@ -135,19 +133,12 @@ class Wiring:
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
-        open_paths = self._open_paths(this)
+        open_paths = paths(this.name, self.program)
         return lambda context: RowsStage(rows, context.metrics, open_paths)
-
-    def _open_paths(self, this: ir.Object) -> int:
-        """How often a row that ends here would have been counted further on; rows of tables are not counted."""
-        program = self.program
-        uncounted = counted_before(this, program) or not streams_behind(this.name, program)
-        return 0 if uncounted else paths(this.name, program)
 
     def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
         program = self.program
-        first = not counted_before(program[source], program)
-        return lambda context: Held(program[source].schema, this.time, context.metrics if first else None)
+        return lambda context: Held(program[source].schema, this.time, context.metrics)
 
     def _distinct(self, this: ir.Object, body: ir.Distinct) -> Callable[[Context], Stage]:
         held = self._held(this, body.source)
@@ -173,21 +164,20 @@ class Wiring:
         algorithms = tuple(each.algorithm for each in chosen)
         by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
         lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key)
-        return lanes.stages(first=not counted_before(source, program))
+        return lanes.stages()
 
     def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:
         program = self.program
         chosen = choices(program, self.aggregator).get(this.name, ())
         algorithms = tuple(each.algorithm for each in chosen)
-        counted = not counted_before(left, program), not counted_before(right, program)
         join = JoinProgram(this, left, right, self.workshop, algorithms, self.reports)
-        return join.stages(counted, self._open_paths(this))
+        return join.stages(paths(this.name, program))
 
 
 def _window_stage(
-    window: CompiledWindow, first: bool, alone: Callable[[], Stage] | None
+    window: CompiledWindow, alone: Callable[[], Stage] | None
 ) -> Callable[[Context], WindowStage]:
-    return lambda context: WindowStage(window, context.engine, context.metrics if first else None, alone)
+    return lambda context: WindowStage(window, context.engine, context.metrics, alone)
 
 
 # --- implied times ----------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ class Flow:
     Carrying the watermark with each row makes lateness a property of the order of rows alone: however
     the input is cut into batches, the same rows are late. `first_row` numbers the rows of a stream.
     Rows of one time are ordered by `sequence`, where their source has one, then by the `branch` of a union
-    they came through. `trace` is there where rows may be late and somebody asked which are.
+    they came through. `trace` is there where rows may be late and somebody asked which are. Rows are `counted` once
+    in the metrics: by the first stage that holds them, whose results are counted from the start, or as output.
     """
 
     batch: pa.RecordBatch
@@ -40,6 +41,7 @@ class Flow:
     sequence: pa.Array | None = None
     branch: int = 0
     trace: Trace | None = None
+    counted: bool = False
 
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> Flow:
         """What is left of the flow when only the chosen rows pass, as `batch`; None: all of them."""
@@ -65,7 +67,7 @@ class Stage(Protocol):
     """One step of a running query. Ports number a stage's inputs."""
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
-        """Take rows and give those that can already leave."""
+        """Take rows and give those that can already leave. Of one call, all flows are `counted`, or none is."""
 
     def advance(self, port: int, watermark: int) -> tuple[Iterable[Flow], int]:
         """Learn that no row before `watermark` will come; give results and the watermark behind them.

@@ -24,8 +24,8 @@ from penstock.types.time import Time
 class Held:
     """Rows waiting for the watermark, with what orders those of one time. Late ones are dropped and counted."""
 
-    def __init__(self, schema: pa.Schema, time: Time, counted: Metrics | None) -> None:
-        self.schema, self.time, self.counted = schema, time, counted
+    def __init__(self, schema: pa.Schema, time: Time, metrics: Metrics) -> None:
+        self.schema, self.time, self.metrics = schema, time, metrics
         self.watermark = NEVER
         self._parts: list[Rows] = []  # as they came: put together once, when somebody looks at them
 
@@ -36,7 +36,7 @@ class Held:
         def late(frontier: np.ndarray) -> np.ndarray:
             return np.asarray(ticks_of(flow.batch.column(self.time.column), self.time.shift) < frontier)
 
-        return on_time(flow, self.counted, late)
+        return on_time(flow, self.metrics, late)
 
     def release(self, watermark: int) -> Rows:
         """Take out the rows before the watermark."""
@@ -75,9 +75,11 @@ def _arrow() -> Any:
 def _flows(rows: Rows) -> list[Flow]:
     """Send rows on with what orders them: those of each branch by themselves."""
     if rows.branch is None:
-        return [Flow(rows.batch, sequence=rows.sequence)] if len(rows) else []
+        return [Flow(rows.batch, sequence=rows.sequence, counted=True)] if len(rows) else []
     branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
-    return [Flow(each.batch, sequence=each.sequence, branch=branch) for branch, each in branches]
+    return [
+        Flow(each.batch, sequence=each.sequence, branch=branch, counted=True) for branch, each in branches
+    ]
 
 
 class DistinctStage:
@@ -153,7 +155,7 @@ class TopStage:
         level = self._levels(rows)
         order = np.lexsort((*self._places(rows), -level, window))
         kept = rows.chosen(order[self._kept(window[order], level[order])])
-        return [Flow(kept.batch, sequence=kept.sequence)], self._ahead(watermark)
+        return [Flow(kept.batch, sequence=kept.sequence, counted=True)], self._ahead(watermark)
 
     def _ahead(self, watermark: int) -> int:
         """How far time has advanced behind the stage: rows that wait for the end of their window may be old by then."""

@@ -10,8 +10,8 @@ from penstock.runtime.flow import Flow
 from penstock.runtime.metrics import Metrics
 
 
-def on_time(flow: Flow, counted: Metrics | None, late: Callable[[np.ndarray], np.ndarray]) -> Flow:
-    """Keep the rows that are not late, and count what became of all of them.
+def on_time(flow: Flow, metrics: Metrics, late: Callable[[np.ndarray], np.ndarray]) -> Flow:
+    """Keep the rows that are not late, and count what became of all of them, unless they are counted already.
 
     `late(frontier)` tells which are, given the watermark when each row arrived; nobody asks where none can be.
     """
@@ -19,7 +19,7 @@ def on_time(flow: Flow, counted: Metrics | None, late: Callable[[np.ndarray], np
     missed = 0 if behind is None else int(behind.sum())
     if behind is not None and missed:
         flow = flow.without(behind)
-    if counted is not None:
-        counted.late += missed
-        counted.accepted += flow.batch.num_rows
+    if not flow.counted:
+        metrics.late += missed
+        metrics.accepted += flow.batch.num_rows
     return flow

@@ -160,7 +160,7 @@ class RowsStage:
     """Filter and projection: one kernel for what is computed, `take` for what passes through."""
 
     def __init__(self, program: RowsProgram, metrics: Metrics, paths: int) -> None:
-        """`paths` is how often a row that is filtered out here would have been counted further on."""
+        """`paths` is how often a row that is filtered out here, not yet counted, would have been counted further on."""
         self.program, self.metrics, self.paths = program, metrics, paths
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
@@ -186,7 +186,8 @@ class RowsStage:
             return flow.filtered(self._arranged(batch, {}, flow, None), None)
         outputs, count = self._run(kernel, batch, flow)
         chosen = outputs["out_row"][:count] if self.program.filters else None
-        self.metrics.filtered += (batch.num_rows - count) * self.paths
+        if not flow.counted:
+            self.metrics.filtered += (batch.num_rows - count) * self.paths
         computed = {
             each.name: (
                 outputs[each.values][:count],
@@ -238,10 +239,14 @@ class RowsStage:
 def _parts(flow: Flow) -> Iterator[Flow]:
     """Cut a batch that is longer than kernels can number."""
     for begin in range(0, max(flow.batch.num_rows, 1), MOST_ROWS):
-        frontier = None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS]
-        sequence = None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS)
-        batch = flow.batch.slice(begin, MOST_ROWS)
-        yield Flow(batch, frontier, flow.first_row + begin, sequence, flow.branch, _traced(flow, begin))
+        yield replace(
+            flow,
+            batch=flow.batch.slice(begin, MOST_ROWS),
+            frontier=None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS],
+            first_row=flow.first_row + begin,
+            sequence=None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS),
+            trace=_traced(flow, begin),
+        )
 
 
 def _traced(flow: Flow, begin: int) -> Trace | None:

@@ -40,15 +40,10 @@ class StageSpec:
 
 
 class Pipeline:
-    """Stages and how they are wired: worked out once for all runs of a query.
+    """Stages and how they are wired: worked out once for all runs of a query."""
 
-    `counts_output` says that rows of the output are the accepted ones: so it is in a query without windows.
-    """
-
-    def __init__(
-        self, specs: Sequence[StageSpec], output: str, counts_output: bool, schema: pa.Schema
-    ) -> None:
-        self.specs, self.output, self.counts_output, self.schema = specs, output, counts_output, schema
+    def __init__(self, specs: Sequence[StageSpec], output: str, schema: pa.Schema) -> None:
+        self.specs, self.output, self.schema = specs, output, schema
         self.streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
         self.tables = {spec.table: spec.name for spec in specs if spec.table is not None}
         self.readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
@@ -113,7 +108,7 @@ class Session:
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""
-        flows = [Flow(batch) for batch in batches]
+        flows = [Flow(batch, counted=True) for batch in batches]  # rows of tables are not counted
         name = self._pipeline.tables[table]
         self._spread(name, self._stages[name].push(0, flows))
 
@@ -207,7 +202,7 @@ class Session:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]
         rows = sum([batch.num_rows for batch in batches])
         self.metrics.emitted += rows
-        if self._pipeline.counts_output:
+        if not flows[0].counted:
             self.metrics.accepted += rows
         self._results += batches
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -50,7 +51,7 @@ class WindowStage:
         self,
         program: WindowProgram,
         engine: Engine,
-        metrics: Metrics | None,
+        metrics: Metrics,
         alone: Callable[[], Stage] | None = None,
     ) -> None:
         """`alone` makes the filter that stands in the kernel by itself, if there is one: few runs need it."""
@@ -111,9 +112,8 @@ class WindowStage:
         panes = panes_of(cells)
         gone = self.windows.finished(panes, self.emitted)
         late = rows_in(cells, gone & self.windows.holds_panes(panes))
-        if self.metrics is not None:
-            self.metrics.late += late
-            self.metrics.accepted -= late
+        self.metrics.late += late
+        self.metrics.accepted -= late
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[Flow]:
@@ -125,7 +125,7 @@ class WindowStage:
                 worker.reset()
             else:
                 self._forget(worker, upto, held.get(id(worker)))
-        return [Flow(batch) for batch in batches]
+        return [Flow(batch, counted=True) for batch in batches]
 
     def dismiss(self) -> None:
         """Let workers go, at the end of a run in which nothing was given up halfway."""
@@ -166,7 +166,7 @@ class WindowStage:
         if not late.any():
             return flow
         passed = late if self._filter is None else _passed(flow, late, self._filter)
-        if self.metrics is not None:
+        if not flow.counted:
             self.metrics.late += int(passed.sum())
             self.metrics.filtered += int((late & ~passed).sum())
         return flow.without(late, noted=passed)
@@ -194,7 +194,7 @@ class WindowStage:
 
     def _prepared(self, flow: Flow) -> Flow:
         batch = self.program.prepare(flow.batch, flow.first_row)
-        return flow if batch is flow.batch else Flow(batch, None, flow.first_row)
+        return flow if batch is flow.batch else replace(flow, batch=batch)
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
         """Once a column has held a null, all kernels from then on expect it to."""
@@ -230,7 +230,7 @@ class WindowStage:
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
-        self._count()
+        self._count(bool(flows) and flows[0].counted)
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
         """Let all workers start with the same columns, and tell how many (0 if that is not known).
@@ -279,12 +279,13 @@ class WindowStage:
         for part in range(parts):
             yield Task(flow, Shares(rows * part // parts, rows * (part + 1) // parts, size), given)
 
-    def _count(self) -> None:
+    def _count(self, counted: bool) -> None:
+        """Take what kernels counted into the metrics, unless the rows were counted before."""
         for worker in self.workers:
             if worker.table is None:
                 continue
             head = worker.table.head
-            if self.metrics is not None:
+            if not counted:
                 self.metrics.accepted += int(head[ACCEPTED])
                 self.metrics.filtered += int(head[FILTERED])
             head[ACCEPTED] = head[FILTERED] = 0
@@ -331,7 +332,8 @@ def _passed(flow: Flow, late: np.ndarray, filter: Stage) -> np.ndarray:
 
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:
-    return Flow(flow.batch.slice(begin, end - begin), None, flow.first_row + begin)
+    batch = flow.batch.slice(begin, end - begin)
+    return Flow(batch, None, flow.first_row + begin, counted=flow.counted)
 
 
 def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:

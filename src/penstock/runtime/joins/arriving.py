@@ -248,7 +248,7 @@ class ArrivingStage:
         if rows is not None:
             for start, end, some in self._by_window(rows):
                 made += self._window(start, end).push(port, some)
-        return [Flow(batch) for batch in made]
+        return [Flow(batch, counted=True) for batch in made]
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
         side = self._ports[port]
@@ -257,7 +257,7 @@ class ArrivingStage:
         made = self._waited()
         for end in sorted(end for end in self.open_windows if end <= self.watermark):
             made += self.open_windows.pop(end).close()
-        return [Flow(batch) for batch in made if batch.num_rows], self._ahead()
+        return [Flow(batch, counted=True) for batch in made if batch.num_rows], self._ahead()
 
     def _ahead(self) -> int:
         """A pair yet to come is of a window that is open, or of rows yet to come."""

@@ -71,7 +71,8 @@ class LookupStage:
         self.rows = [joined(self.rows, self.schema)]
         stream, table = _plain(flow.batch), _plain(self.rows[0])
         mine, its = self._chosen(self._pairs(stream, table), len(stream))
-        self._count(mine, len(stream))
+        if not flow.counted:
+            self._count(mine, len(stream))
         sides = (stream, table) if self.table else (table, stream)
         results = Results(*((mine, its) if self.table else (its, mine)))
         made = list(self.shape.batches(results, *sides, self.kernels.threads))

@@ -45,7 +45,7 @@ class Port:
     schema: pa.Schema
     time: Time
     keys: tuple[str, ...]
-    counted: Metrics | None
+    metrics: Metrics
     waiting: Waiting = field(init=False)
     watermark: int = field(init=False, default=NEVER)
 
@@ -69,7 +69,7 @@ class Port:
         def late(frontier: np.ndarray) -> np.ndarray:
             return np.asarray(ticks_of(flow.batch.column(self.time.column), self.time.shift) < frontier)
 
-        return on_time(flow, self.counted, late)
+        return on_time(flow, self.metrics, late)
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Take out the rows before a watermark, in order; the others stay."""
@@ -129,7 +129,7 @@ class JoinStage:
         if watermark != FOREVER:
             self.left.keep(left.chosen(left_kept))
             self.right.keep(right.chosen(right_kept))
-        return (Flow(batch) for batch in made if batch.num_rows)
+        return (Flow(batch, counted=True) for batch in made if batch.num_rows)
 
     def _ahead(self, watermark: int) -> int:
         """No result yet to come is older than the oldest row that waits: its time is that of the later row."""

@@ -42,7 +42,7 @@ class LaneStage:
     schema: pa.Schema
     time: Time
     release: Time
-    metrics: Metrics | None
+    metrics: Metrics
     waiting: Waiting = field(init=False)
     watermark: int = field(init=False, default=NEVER)
     looked: bool = field(init=False, default=True)
@@ -129,7 +129,7 @@ class LaneStage:
             needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
             kept = lanes.came.chosen(np.sort(needed)).seen()  # as they came: rows of one time stay in order
             self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
-        return [Flow(batch) for batch in made if batch.num_rows]
+        return [Flow(batch, counted=True) for batch in made if batch.num_rows]
 
     def _ahead(self) -> int:
         """How far time has advanced behind the stage: rows that are given again may be old."""

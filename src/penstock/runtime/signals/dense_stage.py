@@ -56,7 +56,7 @@ class DenseStage:
     clock: Clock
     schemas: Sequence[pa.Schema]
     schema: pa.Schema
-    counted: Sequence[Metrics | None]
+    metrics: Metrics
     kernels: Kernels
     few: Callable[[], SignalStage]
     samples: list[Samples] = field(init=False)
@@ -76,9 +76,8 @@ class DenseStage:
         batches = [flow.batch.select(self.schemas[port].names) for flow in flows if flow.batch.num_rows]
         if not batches:
             return []
-        metrics = self.counted[port]
-        if metrics is not None:
-            metrics.accepted += sum(batch.num_rows for batch in batches)
+        if not flows[0].counted:
+            self.metrics.accepted += sum(batch.num_rows for batch in batches)
         before = self.samples[port]
         kept = [before.rows] if before.rows.num_rows else []
         self.samples[port] = Samples(joined([*kept, *batches], self.schemas[port]), before.base)
@@ -112,7 +111,7 @@ class DenseStage:
         batch = self._intervals(columns, first)
         self.done = upto
         self._forget()
-        return [Flow(batch)] if batch.num_rows else []
+        return [Flow(batch, counted=True)] if batch.num_rows else []
 
     def _forget(self) -> None:
         since = max(self.done - self.signals.program.past - self.signals.program.lasting - 1, 0)
@@ -199,7 +198,7 @@ class DenseStage:
         end = self.clock.at(self.signals.program.outputs_before(self.done)) if self.clock.closes else None
         ends = None if end is None else np.array([end])
         batch = self._batch(np.array([run.start]), ends, run.values, run.valid)
-        return [Flow(batch)] if batch.num_rows else []
+        return [Flow(batch, counted=True)] if batch.num_rows else []
 
     def _batch(
         self,
@@ -235,7 +234,7 @@ class DenseStage:
         stage = self.few()
         flows: list[Flow] = []
         for port, each in enumerate(self.samples):
-            flows += stage.push(port, [Flow(each.rows, None, each.base)])
+            flows += stage.push(port, [Flow(each.rows, None, each.base, counted=True)])
         for port in range(len(self.samples)):
             made, _ = stage.advance(port, FOREVER)
             flows += made

@@ -74,16 +74,13 @@ class Layout:
 
 @dataclass
 class SignalStage:
-    """Holds samples and open intervals; gives the intervals that have ended.
-
-    `counted` has, for each input, where its rows are counted, if that is here.
-    """
+    """Holds samples and open intervals; gives the intervals that have ended."""
 
     takers: Sequence[Taker]
     steps: Mapping[str, Step]
     layout: Layout
     times: Sequence[Time]
-    counted: Sequence[Metrics | None]
+    metrics: Metrics
     retention: Retention
     new_index: Callable[[], Indexer]
     sorter: Sorter
@@ -117,7 +114,7 @@ class SignalStage:
             return [], self._ahead()
         self.watermark = now
         batch = self._emit()
-        return ([Flow(batch)] if batch.num_rows else []), self._ahead()
+        return ([Flow(batch, counted=True)] if batch.num_rows else []), self._ahead()
 
     def _on_time(self, port: int, flow: Flow) -> Flow:
         """Drop and count the rows that come too late: behind the slowest of all streams."""
@@ -128,7 +125,7 @@ class SignalStage:
             times = ticks_of(flow.batch.column(time.column), time.shift)
             return np.asarray(times < np.minimum(frontier, others))
 
-        return on_time(flow, self.counted[port], late)
+        return on_time(flow, self.metrics, late)
 
     # -- evaluation ----------------------------------------------------------------------------------
 
