@@ -218,6 +218,7 @@ def distinct_runs(
 
     def make(context: Context) -> LaneStage:
         layout = lane_layout(body.subset, (), workshop, context.engine.workers)
-        return LaneStage(runs, layout, runs, True, this.schema, this.time, this.time, context.metrics)
+        repeats_rows = body.keep == "last"  # the first row of a run leaves as soon as time has passed it
+        return LaneStage(runs, layout, runs, repeats_rows, this.schema, this.time, this.time, context.metrics)
 
     return make

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from penstock.expr.nodes import Expr
+from penstock.expr.nodes import Column, Expr
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
 from penstock.lower.lanes import columns_kept, spell
@@ -59,7 +59,8 @@ class Wiring:
                 return [StageSpec(this.name, (), self._source(this, stream), stream)]
             case ir.Samples() as body:
                 rows = CompiledRows(body, program[body.source], this, self.workshop)
-                return [StageSpec(this.name, (body.source,), self._rows(rows, this))]
+                computes_time = _computes_time(this, body, program[body.source])
+                return [StageSpec(this.name, (body.source,), self._rows(rows, this, computes_time))]
             case ir.Reduce() as body if in_panes(body, program):
                 return self._reduce(this, body, program[body.source])
             case ir.Reduce() | ir.Attach() | ir.Lookback() | ir.Apply() as body:
@@ -132,9 +133,9 @@ class Wiring:
             sequence,
         )
 
-    def _rows(self, rows: CompiledRows, this: ir.Object) -> Callable[[Context], Stage]:
+    def _rows(self, rows: CompiledRows, this: ir.Object, computes_time: bool) -> Callable[[Context], Stage]:
         open_paths = paths(this.name, self.program)
-        return lambda context: RowsStage(rows, context.metrics, open_paths)
+        return lambda context: RowsStage(rows, context.metrics, open_paths, computes_time)
 
     def _held(self, this: ir.Object, source: str) -> Callable[[Context], Held]:
         program = self.program
@@ -178,6 +179,12 @@ def _window_stage(
     window: CompiledWindow, alone: Callable[[], Stage] | None
 ) -> Callable[[Context], WindowStage]:
     return lambda context: WindowStage(window, context.engine, context.metrics, alone)
+
+
+def _computes_time(this: ir.Object, body: ir.Samples, source: ir.Object) -> bool:
+    """Whether samples have another time than those they are made of."""
+    taken = Column(source.time.column)
+    return any(field.name == this.time.column and field.expr != taken for field in body.fields)
 
 
 # --- implied times ----------------------------------------------------------------------------------------

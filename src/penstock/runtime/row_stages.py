@@ -159,9 +159,15 @@ def with_implied_time(batch: pa.RecordBatch, time: Time, first_row: int, schema:
 class RowsStage:
     """Filter and projection: one kernel for what is computed, `take` for what passes through."""
 
-    def __init__(self, program: RowsProgram, metrics: Metrics, paths: int) -> None:
-        """`paths` is how often a row that is filtered out here, not yet counted, would have been counted further on."""
+    def __init__(
+        self, program: RowsProgram, metrics: Metrics, paths: int, computes_time: bool = False
+    ) -> None:
+        """`paths` is how often a row that is filtered out here, not yet counted, would have been counted further on.
+
+        Where the result's time is computed, it may be any: time behind the stage advances when input ends.
+        """
         self.program, self.metrics, self.paths = program, metrics, paths
+        self.computes_time = computes_time
         self.nullable: frozenset[str] = frozenset()
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
@@ -170,7 +176,7 @@ class RowsStage:
         return [self._rows(part) for flow in flows for part in _parts(flow)]
 
     def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        return [], watermark
+        return [], NEVER if self.computes_time and watermark != FOREVER else watermark
 
     def save(self) -> Mapping[str, Kept]:
         """Remember nothing: each row passes by itself."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
-from penstock.runtime.joins.results import NOBODY, Emitted, Results, RowByRow, Shape
+from penstock.runtime.joins.results import NOBODY, Emitted, Results, RowByRow, Shape, Waits
 from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.rows import Rows
 
@@ -23,6 +23,13 @@ class AsofMatcher(RowByRow):
     keys: tuple[tuple[str, ...], tuple[str, ...]]
     shape: Shape
     kernels: Kernels
+
+    @property
+    def waits(self) -> Waits:
+        """Results have the time of their left row, which waits for a later right one unless that is not asked for."""
+        if self.direction == "backward":
+            return 0, None
+        return FOREVER if self.tolerance is None else self.tolerance, None
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         columns = [

@@ -24,10 +24,12 @@ from penstock.runtime.joins.results import (
     Results,
     RowByRow,
     Shape,
+    Waits,
     pairs_of,
     satisfying,
 )
 from penstock.runtime.lanes.rows import Rows
+from penstock.types.joins import CHOOSING
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -59,6 +61,14 @@ class IntervalMatcher(RowByRow):
     residual: Residual | None
     shape: Shape
     kernels: Kernels
+
+    @property
+    def waits(self) -> Waits:
+        """A pair has the time of its later row, which is new; rows that wait for a partner may stay without one."""
+        mine, its = max(self.hi, 0), max(-self.lo, 0)
+        if self.how in CHOOSING:
+            return mine, None
+        return mine if self.how in ("left", "full") else 0, its if self.how in ("right", "full") else 0
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         made = self._made(left, right, before, watermark) if len(left) or len(right) else []

@@ -17,6 +17,7 @@ from penstock.runtime.joins.lanes import Kernels, Numbers, find, lay, number_key
 from penstock.runtime.joins.results import (
     NOBODY,
     Emitted,
+    InWindows,
     Residual,
     Results,
     Shape,
@@ -75,7 +76,7 @@ class LanePairing:
 
 
 @dataclass(frozen=True)
-class WindowMatcher:
+class WindowMatcher(InWindows):
     """Joins in windows that do not overlap."""
 
     windows: Windows

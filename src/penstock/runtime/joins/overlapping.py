@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.runtime.joins.results import Emitted
+from penstock.runtime.joins.results import Emitted, InWindows
 from penstock.runtime.joins.runs import OneWindow
 from penstock.runtime.joins.sliding import Held, SlidingMatcher, clipped
 from penstock.runtime.joins.windows import Run
@@ -20,7 +20,7 @@ ROWS_A_WINDOW = 16  # new ones, on average: with fewer, sorting each window cost
 
 
 @dataclass(frozen=True)
-class OverlapMatcher:
+class OverlapMatcher(InWindows):
     """Window by window by `join`; by `plain` where windows have fewer rows than `least`, unless `always`.
 
     With `if_many`, only where there are so many pairs that finding each once saves nothing, and they need too much

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
+from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.gathering import Gather, Work, is_plain, later_of, same_memory, share_out
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
@@ -22,6 +24,16 @@ MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
 
 # Results, made as they are taken, and which of the left and right rows are needed further on.
 Emitted = tuple[Iterable[pa.RecordBatch], np.ndarray, np.ndarray]
+
+
+# For each side, how long after its time a row may still give its time to a result; None: it never does.
+Waits = tuple[int | None, int | None]
+
+
+class InWindows:
+    """Joins whose results wait for a window: every row that waits lies in an open one, and may be part of a result."""
+
+    waits: ClassVar[Waits] = (FOREVER, FOREVER)
 
 
 class RowByRow:

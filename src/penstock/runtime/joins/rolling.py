@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
-from penstock.runtime.joins.results import RowByRow
+from penstock.runtime.joins.results import RowByRow, Waits
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.results import Reductions
@@ -26,6 +26,11 @@ class RollingMatcher(RowByRow):
     reductions: Reductions
     schema: pa.Schema
     kernels: Kernels
+
+    @property
+    def waits(self) -> Waits:
+        """Results have the time of their left row."""
+        return max(self.hi, 0), None
 
     def emit(
         self, left: Rows, right: Rows, before: int, watermark: int

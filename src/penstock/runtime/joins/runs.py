@@ -28,7 +28,7 @@ from penstock.runtime.joins.matching import (
     arranged_parts,
     numbers_of,
 )
-from penstock.runtime.joins.results import NOBODY, Emitted, Results, Shape, unmatched
+from penstock.runtime.joins.results import NOBODY, Emitted, InWindows, Results, Shape, unmatched
 from penstock.runtime.joins.watching import Watch
 from penstock.runtime.joins.windows import Placed, Run
 from penstock.runtime.lanes.rows import Rows
@@ -148,7 +148,7 @@ class PairingJoin:
 
 
 @dataclass(frozen=True)
-class RunMatcher:
+class RunMatcher(InWindows):
     """Joins in windows that do not overlap; `plain` joins those that are small or whose rows lie apart."""
 
     plain: WindowMatcher

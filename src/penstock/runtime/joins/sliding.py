@@ -14,7 +14,16 @@ import pyarrow as pa
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, find, lay, number_keys
-from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Emitted, Residual, Results, Shape, pairs_of
+from penstock.runtime.joins.results import (
+    MOST_PAIRS,
+    NOBODY,
+    Emitted,
+    InWindows,
+    Residual,
+    Results,
+    Shape,
+    pairs_of,
+)
 from penstock.runtime.lanes.framing import Bounds, within_reach
 from penstock.runtime.lanes.reducers import ranges
 from penstock.runtime.lanes.rows import Rows
@@ -159,7 +168,7 @@ class _Near:
 
 
 @dataclass(frozen=True)
-class SlidingMatcher:
+class SlidingMatcher(InWindows):
     """Joins in windows that overlap."""
 
     windows: Overlapping

@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.joins.arrivals import Arrivals
-from penstock.runtime.joins.results import Emitted
+from penstock.runtime.joins.results import Emitted, Waits
 from penstock.runtime.lanes.rows import Rows, arrived, rows_back
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.waiting import Waiting
@@ -24,6 +24,13 @@ from penstock.types.time import Time
 
 class Matcher(Protocol):
     """One type of join."""
+
+    @property
+    def waits(self) -> Waits:
+        """For each side, how long after its time a row may still give its time to a result; None: it never does.
+
+        The output watermark depends on nothing else: rows that are kept for others to meet do not hold it up.
+        """
 
     def completes(self, before: int, watermark: int) -> bool:
         """Whether there may be results at a watermark that there were not at the one before."""
@@ -89,6 +96,10 @@ class Port:
         order = now.order(sorter)
         return now if order is None else now.chosen(order)
 
+    def ahead(self, now: int, wait: int) -> int:
+        """The earliest time of rows yet to come, and of those that wait since at most `wait` before now."""
+        return min(self.watermark, max(self.waiting.oldest, now - wait))
+
     def keep(self, rows: Rows) -> None:
         """Put rows back that are needed further on."""
         if len(rows):
@@ -132,8 +143,9 @@ class JoinStage:
         return (Flow(batch, counted=True) for batch in made if batch.num_rows)
 
     def _ahead(self, watermark: int) -> int:
-        """No result yet to come is older than the oldest row that waits: its time is that of the later row."""
-        return min(watermark, self.left.waiting.oldest, self.right.waiting.oldest)
+        """The output watermark, both sides having advanced to a watermark."""
+        sides = zip((self.left, self.right), self.matcher.waits, strict=True)
+        return min(side.ahead(watermark, wait) for side, wait in sides if wait is not None)
 
     def _settle(self) -> None:
         """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
