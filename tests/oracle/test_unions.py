@@ -156,6 +156,34 @@ def test_any_program_of_operators_and_unions_gives_the_interpreters_answer(seed:
     assert pushed(query, bound, r) == wanted
 
 
+def in_turns(query: Any, data: dict[str, pa.Table], r: Random) -> list[str]:
+    """Push rows in the order of each stream, the streams by turns, now and then the time that all have reached."""
+    left = {name: each.to_batches(max_chunksize=2) for name, each in data.items()}
+    found = []
+    with query.open() as live:
+        while any(left.values()):
+            name = r.choice([name for name, batches in left.items() if batches])
+            found += live.push({name: left[name].pop(0)})
+            coming = [batches[0]["t"][0].as_py() for batches in left.values() if batches]
+            if coming and r.random() < 0.3:
+                found += live.advance(min(coming))
+        found += live.finish()
+        assert live.metrics.balanced
+        assert live.metrics.late == 0
+    return shown([row for batch in found for row in batch.to_pylist()])
+
+
+@effort(60)
+@given(seed=st.integers(0, 2**32))
+def test_windows_behind_any_program_miss_no_row_as_time_advances(seed: int) -> None:
+    r = Random(seed)
+    data = {"a": rows(r, late=False), "b": rows(r, late=False)}
+    sources = [pk.stream(name, SCHEMA, time="t") for name in data]
+    query = program(r, sources, r.randint(1, 3)).window(8, by="k").agg(n=pk.count(), t=pk.sum("v"))
+    bound = {name: data[name] for name in query.names}
+    assert in_turns(query, bound, r) == interpreted(query, bound)
+
+
 @effort(40)
 @given(seed=st.integers(0, 2**32))
 def test_late_rows_before_a_union_are_counted_once_in_any_batches(seed: int) -> None:
