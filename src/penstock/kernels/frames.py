@@ -272,9 +272,9 @@ def run_starts() -> Kernel:
     within, lanes, begins = k.scalar("within"), k.scalar("lanes"), k.buffer("begins", U8)
     with k.for_(0, lanes, "lane") as lane:
         first = k.var("first", bounds[lane])
-        since = k.var("since", times[first] - within)
+        since = k.var("since", times[first])
         with k.for_(first, bounds[lane + 1], "row") as row:
-            new = k.var("new", times[row] - since >= within)
+            new = k.var("new", row.eq(first) | _apart(since, times[row], within - 1))
             k.store(begins, row, new.to(U8))
             k.set(since, select(new, times[row], since))
     k.ret(0)

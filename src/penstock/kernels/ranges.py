@@ -8,7 +8,7 @@ read and not used.
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import I64, Kernel, Value, maximum, minimum
+from penstock.loop.nodes import I64, U64, Bitcast, Kernel, Value, maximum, minimum
 
 
 def find_ranges(listed: bool) -> Kernel:
@@ -68,7 +68,7 @@ def last_before(exact: bool) -> Kernel:
     """For each left row, the last right row of its key up to its time, or before it; -1 where there is none.
 
     Rows come in order of time. `known` holds the last row of each key so far: -1 at first, and in the end that of all right
-    rows. Rows further than `reach` away do not count.
+    rows. Rows further than `reach` away do not count, unless that is -1.
     """
     k = KernelBuilder("last_before")
     sides = _Sides(k)
@@ -81,7 +81,7 @@ def last_before(exact: bool) -> Kernel:
             k.store(sides.known, sides.right_keys[at], at)
             k.set(at, at + 1)
         found = k.var("found", sides.known[sides.left_keys[row]])
-        sides.answer(row, found, time - sides.reach <= sides.right[maximum(found, 0)])
+        sides.answer(row, found, time - sides.right[maximum(found, 0)])
     with k.while_(at < sides.others):
         k.store(sides.known, sides.right_keys[at], at)
         k.set(at, at + 1)
@@ -109,7 +109,7 @@ def next_after(exact: bool) -> Kernel:
                 k.store(sides.known, key, at)
             k.set(at, at - 1)
         found = k.var("found", sides.known[sides.left_keys[row]])
-        sides.answer(row, found, sides.right[maximum(found, 0)] <= time + sides.reach)
+        sides.answer(row, found, sides.right[maximum(found, 0)] - time)
     k.ret(0)
     return k.build()
 
@@ -124,8 +124,10 @@ class _Sides:
         self.known, self.found = k.buffer("known", I64), k.buffer("found", I64)
         self.rows, self.others, self.reach = k.scalar("rows"), k.scalar("others"), k.scalar("reach")
 
-    def answer(self, row: Value, found: Value, near: Value) -> None:
+    def answer(self, row: Value, found: Value, apart: Value) -> None:
+        """Write what was found, if that is near: times may be more than 63 bits apart, and -1 reaches everything."""
         k = self.k
+        near = Bitcast(apart, U64) <= Bitcast(self.reach, U64)
         k.store(self.found, row, -1)
         with k.if_((found >= 0) & near):
             k.store(self.found, row, found)

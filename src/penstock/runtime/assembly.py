@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid
@@ -76,7 +77,9 @@ class Windows:
 
     def holding(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
         """The first and last window, after `after` up to `upto`, that holds each pane (none: last < first)."""
-        low = np.maximum((panes - self.span) // self.step + 1, after + 1 if after > NEVER else NEVER)
+        reach = self.span - self.step
+        within_reach(panes, max(reach, 0), max(-reach, 0))
+        low = np.maximum((panes - reach) // self.step, after + 1 if after > NEVER else NEVER)
         return low, np.minimum(panes // self.step, upto)
 
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,7 +95,8 @@ class Windows:
         """The earliest time a result after window `upto` can have."""
         if upto in (NEVER, FOREVER):
             return upto
-        return self.grid.offset + (upto + 1) * self.grid.every + self.grid.size - 1
+        time = self.grid.offset + (upto + 1) * self.grid.every + self.grid.size - 1
+        return min(max(time, NEVER), FOREVER - 1)  # no window tells that input has ended
 
 
 @dataclass(frozen=True)

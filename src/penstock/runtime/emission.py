@@ -12,6 +12,7 @@ from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
 from penstock.runtime.assembly import FEW, Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
+from penstock.runtime.extremes import does_not_fit
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
 from penstock.runtime.threads import run_on_threads
@@ -55,9 +56,7 @@ def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None
     """Refuse windows, by their least and largest number, whose bounds the time column's type cannot hold."""
     low, high = _limits(stored_type(dtype))
     if grid.offset + least * grid.every < low or grid.offset + most * grid.every + grid.size > high:
-        raise OverflowError(
-            f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
-        )
+        raise does_not_fit(dtype)
 
 
 @cache

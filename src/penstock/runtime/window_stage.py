@@ -9,6 +9,7 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.loop.shares import Shares
 from penstock.runtime.assembly import windows_on
@@ -16,6 +17,7 @@ from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.emission import emit
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
@@ -206,6 +208,21 @@ class WindowStage:
                     worker.assume_nulls(worker.nullable | seen)
 
     def _fold(self, flows: list[Flow]) -> None:
+        try:
+            self._fold_all(flows)
+        except OverflowError:
+            self._check_reach(flows)
+            raise
+
+    def _check_reach(self, flows: list[Flow]) -> None:
+        """Say so where panes, and not sums, are beyond 64 bits: kernels report both alike."""
+        if self.program.time.period is None:
+            grid = self.program.grid
+            reach = grid.size + grid.every + abs(grid.offset)
+            for flow in flows:
+                within_reach(self.times(flow.batch), reach, reach)
+
+    def _fold_all(self, flows: list[Flow]) -> None:
         flows = [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)

@@ -9,8 +9,9 @@ import numpy as np
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
 from penstock.runtime.joins.results import NOBODY, Emitted, Results, RowByRow, Shape, Waits
-from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.rows import Rows
+
+EVERYTHING = -1  # what a kernel takes for no limit
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ class AsofMatcher(RowByRow):
         if self.direction == "forward":
             return after, final
         before = self._nearest(left, right, numbers, last, backward=True)
+        since = _apart(_times(right, before), left.times)
         if watermark != FOREVER:
-            apart = left.times - _times(right, before)
-            final |= (before != NOBODY) & (left.times + apart < watermark)
+            final |= (before != NOBODY) & (since < _apart(left.times, np.int64(watermark)))
         nearer = (before == NOBODY) | (
-            (after != NOBODY) & (_times(right, after) - left.times <= left.times - _times(right, before))
+            (after != NOBODY) & (_apart(left.times, _times(right, after)) <= since)
         )
         return np.where(nearer, after, before), final
 
@@ -80,13 +81,10 @@ class AsofMatcher(RowByRow):
     ) -> np.ndarray:
         if not len(right) or not len(left):
             return np.full(len(left), NOBODY)
-        reach = self.tolerance
-        if reach is None:
-            reach = _reach(left, right)
-        within_reach(left.times, reach, reach)
         found = np.empty(len(left), np.int64)
         given = {"left": left.times, "left_keys": numbers.left, "right": right.times}
         given |= {"right_keys": numbers.right, "known": known, "found": found}
+        reach = EVERYTHING if self.tolerance is None else self.tolerance
         sizes = {"rows": len(left), "others": len(right), "reach": reach}
         call = self.kernels.last_before(self.exact) if backward else self.kernels.next_after(self.exact)
         call({**given, **sizes})
@@ -108,11 +106,9 @@ class AsofMatcher(RowByRow):
         return kept
 
 
-def _reach(left: Rows, right: Rows) -> int:
-    """So far that every row counts, and no further than 64 bits allow."""
-    low = min(int(left.times[0]), int(right.times[0]))
-    high = max(int(left.times[-1]), int(right.times[-1]))
-    return high - low
+def _apart(before: np.ndarray, after: np.ndarray | np.int64) -> np.ndarray:
+    """How far apart times are: perhaps beyond 63 bits, which would look negative."""
+    return (after - before).view(np.uint64)
 
 
 def _times(rows: Rows, places: np.ndarray) -> np.ndarray:

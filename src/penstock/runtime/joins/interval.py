@@ -13,6 +13,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.extremes import moved
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
@@ -195,7 +196,7 @@ class IntervalMatcher(RowByRow):
         wait = max(self.hi, 0) if side == 0 else max(-self.lo, 0)
         due = self._due(lanes.rows[side], wait, before, watermark)
         rows = due[~self._matched(lanes, side, due)]
-        return rows, lanes.rows[side].times[rows] + wait
+        return rows, moved(lanes.rows[side].times[rows], wait)
 
     def _among(self, lanes: _Lanes, pairs: Pairs, strays: list[tuple[np.ndarray, np.ndarray]]) -> Results:
         """Pairs and rows without a partner, in order of time."""

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import values_view
+from penstock.runtime.extremes import is_within_reach, moved
+from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.keys import LARGEST, SMALL, SPARSEST
-from penstock.runtime.lanes.framing import within_reach
 from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
@@ -185,7 +186,8 @@ def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
     if listed:
         given |= {"since": since, "until": until}
     else:
-        within_reach(left.values[: left.rows], max(-int(since), 0), max(int(until), 0))
+        if not is_within_reach(left.values[: left.rows], max(-int(since), 0), max(int(until), 0)):
+            return _find_at_limits(left, right, (int(since), int(until)), kernels)
         given |= {"lo": since, "hi": until}
     call, work = kernels.find_ranges(listed), left.bounds + right.bounds
     threads = kernels.shares(left.rows + right.rows)
@@ -193,6 +195,16 @@ def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
     cuts = [0, *inner.tolist(), len(left.bounds) - 1]
     run_on_threads([partial(call, {**given, "begin": begin, "end": end}) for begin, end in pairwise(cuts)])
     return Ranges(first, last, right)
+
+
+def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: Kernels) -> Ranges:
+    """List the limits, as far as there are times; a row whose limits both lie beyond meets nobody."""
+    since, until = limits
+    values, places = left.values[: left.rows], left.places[: left.rows]
+    found = find(left, right, (moved(values, since), moved(values, until)), kernels)
+    nobody = places[(values > FOREVER - max(since, 0)) | (values < NEVER - min(until, 0))]
+    found.last[nobody] = found.first[nobody]
+    return found
 
 
 def expanded(ranges: Ranges, begin: int, end: int, kernels: Kernels) -> Pairs:

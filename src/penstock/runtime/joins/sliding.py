@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.joins.lanes import Kernels, Ranges, find, lay, number_keys
@@ -24,7 +25,7 @@ from penstock.runtime.joins.results import (
     Shape,
     pairs_of,
 )
-from penstock.runtime.lanes.framing import Bounds, within_reach
+from penstock.runtime.lanes.framing import Bounds
 from penstock.runtime.lanes.reducers import ranges
 from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.programs import Grid

@@ -10,9 +10,10 @@ from typing import Protocol
 import numpy as np
 
 from penstock.runtime.buffers import ticks_of
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.joins.lanes import Kernels, Numbers
-from penstock.runtime.lanes.framing import Bounds, within_reach
+from penstock.runtime.lanes.framing import Bounds
 from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.programs import Grid
 

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.lanes.framing import Frames, Released, within_reach
+from penstock.runtime.lanes.framing import Frames, Released
 from penstock.runtime.lanes.lanes import Lanes
 
 

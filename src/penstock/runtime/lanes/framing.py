@@ -13,9 +13,10 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from penstock.errors import OverflowError, WindowError
+from penstock.errors import WindowError
 from penstock.runtime.assembly import Windows
 from penstock.runtime.buffers import room, ticks_of
+from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
@@ -349,13 +350,6 @@ def _filled(call: Call, lanes: Lanes, given: dict[str, object]) -> tuple[np.ndar
     lo, hi, number = (room(found) for _ in range(3))
     call({**given, "lo": lo, "hi": hi, "number": number, "capacity": found})
     return lo, hi, number
-
-
-def within_reach(times: np.ndarray, below: int, above: int) -> np.ndarray:
-    """Refuse times so near the limits of 64 bits that windows around them would lie beyond."""
-    if len(times) and (int(times.min()) < NEVER + below or int(times.max()) > FOREVER - above):
-        raise OverflowError("a window reaches beyond the range of 64-bit times; filter the rows that do")
-    return times
 
 
 def _no_frames() -> Frames:

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from penstock.runtime.buffers import room
+from penstock.runtime.extremes import is_within_reach, within_reach
 from penstock.runtime.flow import NEVER
-from penstock.runtime.lanes.framing import Frames, Released, Stretch, within_reach
+from penstock.runtime.lanes.framing import Frames, Released, Stretch
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
 from penstock.types.windows import LookBack
@@ -66,10 +67,8 @@ class Behind(Frames):
     """What each row of lanes looks back on: found when asked for, a block at a time where that is enough."""
 
     def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
-        within_reach(
-            lanes.times[lanes.bounds[:-1]], span.delay + (span.size or 0), 0
-        )  # the earliest of each lane
         self.lanes, self.span_of, self.call = lanes, span, call
+        self.times = _clear_of_the_least(lanes, span.delay + (span.size or 0))
 
     def __len__(self) -> int:
         return len(self.lanes)
@@ -131,9 +130,15 @@ class Behind(Frames):
         span, lanes = self.span_of, self.lanes
         lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
         first = int(lanes.bounds[lane])
-        now = int(lanes.times[begin]) - span.delay
+        now = int(self.times[begin]) - span.delay
         since = span.size or 0
-        right, left = np.searchsorted(lanes.times[first:begin], [now, now - since]).tolist()
-        given = {"times": lanes.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
+        right, left = np.searchsorted(self.times[first:begin], [now, now - since]).tolist()
+        given = {"times": self.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
         given |= {"since": span.delay + since, "until": span.delay, "begin": begin, "end": end}
         return self.call({**given, "left": first + left, "right": first + right})
+
+
+def _clear_of_the_least(lanes: Lanes, reach: int) -> np.ndarray:
+    """The times of rows; near the least of 64 bits all of them later, since only how far they are apart matters."""
+    earliest = lanes.times[lanes.bounds[:-1]]
+    return lanes.times if is_within_reach(earliest, reach, 0) else within_reach(lanes.times, 0, reach) + reach

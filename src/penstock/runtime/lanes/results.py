@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.runtime.buffers import indices, time_array
+from penstock.runtime.extremes import does_not_fit
 from penstock.runtime.lanes.framing import Frames, Framing
 from penstock.runtime.lanes.lanes import Lanes, same_keys
 from penstock.runtime.lanes.look_back import LookBackFraming
@@ -177,9 +177,7 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
     if pa.types.is_unsigned_integer(dtype):
         low, high = 0, (1 << bits) - 1
     if len(ticks) and (int(ticks.min()) < low or int(ticks.max()) > high):
-        raise OverflowError(
-            f"the bounds of a window do not fit the time column's type {dtype}; cast it to a wider one"
-        )
+        raise does_not_fit(dtype)
 
 
 def key_arrays(lanes: Lanes, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:

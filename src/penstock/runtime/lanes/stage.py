@@ -135,7 +135,7 @@ class LaneStage:
         """How far time has advanced behind the stage: rows that are given again may be old."""
         if not self.repeats_rows or self.watermark in (NEVER, FOREVER):
             return self.gate.ahead(self.watermark)
-        return min(self.waiting.oldest, self.gate.oldest(self.watermark))
+        return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), NEVER)
 
 
 def _part(flow: Flow, begin: int, end: int) -> Flow:
