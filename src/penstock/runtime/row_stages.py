@@ -244,7 +244,10 @@ class RowsStage:
 
 def _parts(flow: Flow) -> Iterator[Flow]:
     """Cut a batch that is longer than kernels can number."""
-    for begin in range(0, max(flow.batch.num_rows, 1), MOST_ROWS):
+    if flow.batch.num_rows <= MOST_ROWS:
+        yield flow
+        return
+    for begin in range(0, flow.batch.num_rows, MOST_ROWS):
         yield replace(
             flow,
             batch=flow.batch.slice(begin, MOST_ROWS),
