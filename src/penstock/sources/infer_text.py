@@ -1,0 +1,74 @@
+"""Which columns text has, and of what types: learned from its first block, whatever is malformed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from penstock.errors import SourceError
+from penstock.sources.bad import FAILURES
+from penstock.sources.csv_records import Dialect, dialect
+from penstock.sources.text import BLOCK
+from penstock.sources.text_checks import json_reason
+from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
+
+
+def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    """Read the header; types are the declared ones, or follow from the first records."""
+    with pa.input_stream(path, compression="detect") as file:
+        names, text, _ = csv_head(path, file, BLOCK)
+        if declared is None:
+            text += file.read(BLOCK - len(text))
+            ended = len(text) < BLOCK
+    if declared is not None:
+        types = {field.name: field.type for field in declared}
+        return pa.schema([pa.field(name, types.get(name, pa.null())) for name in names])
+    if not names:
+        raise SourceError(f"the file {path!r} has no header line; its first line must name the columns")
+    return _csv_types(text, dialect(delimiter_of(path)), names, ended)
+
+
+def _csv_types(text: bytes, marks: Dialect, names: tuple[str, ...], ended: bool) -> pa.Schema:
+    """Infer types from records with the right number of fields and closed quotes."""
+    whole = text if ended and marks.is_closed(text) else text[: marks.complete(text)]
+    if not whole or (ended and len(whole) < len(text)):
+        found = marks.records(text, 0, 0, len(names))
+        whole = b"\n".join(each.text for each in found if each.reason is None)
+    if not whole.strip(b"\r\n"):
+        return pa.schema([pa.field(name, pa.null()) for name in names])
+    return read_csv(whole, marks, names, {}, list(names), lenient=True).schema
+
+
+def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    """Learn the fields of the first lines; their types are the declared ones, or follow from them."""
+    with pa.input_stream(path, compression="detect") as file:
+        text = file.read(BLOCK).removeprefix(BOM)
+    lines = JsonLines(pa.schema([]))
+    ended = len(text) < BLOCK
+    found = _json_types(text if ended else text[: lines.complete(text)])
+    if declared is None:
+        if found is None:
+            raise SourceError(f"the file {path!r} has no line that is one JSON object; give schema=")
+        return found
+    types = {field.name: field.type for field in declared}
+    known = declared if found is None else found  # where no line can be read, reading tells why
+    return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in known])
+
+
+def _json_types(text: bytes) -> pa.Schema | None:
+    """Infer fields from all lines, or from those that are objects, or from as many as agree."""
+    try:
+        return read_json(text, None).schema if text.strip() else None
+    except FAILURES:
+        records = JsonLines(pa.schema([])).records(text, 0, 1)
+        return _of_first([each.text for each in records if json_reason(each.text, {}) is None])
+
+
+def _of_first(lines: Sequence[bytes]) -> pa.Schema | None:
+    while lines:
+        try:
+            return read_json(b"\n".join(lines), None).schema
+        except FAILURES:
+            lines = lines[: len(lines) // 2]
+    return None
