@@ -33,7 +33,8 @@ def reading(path: str, read: Callable[[str], T]) -> T:
 
 def unreadable(path: str, reason: Exception) -> SourceError:
     """Say why a file cannot be read, without the rows that Arrow's messages may quote."""
-    return SourceError(f"the file {path!r} cannot be read: {_silent(str(reason))}")
+    told = "a name in it is not valid UTF-8" if isinstance(reason, UnicodeError) else _silent(str(reason))
+    return SourceError(f"the file {path!r} cannot be read: {told}")
 
 
 def _silent(message: str) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.sources.bad import FAILURES
-from penstock.sources.csv_records import Dialect, dialect
+from penstock.sources.csv_records import Dialect, dialect, last_end
 from penstock.sources.text import BLOCK
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
+
+_SMALL = 1 << 16  # bytes whose lines are looked at one by one
 
 
 def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
@@ -57,12 +59,31 @@ def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
 
 
 def _json_types(text: bytes) -> pa.Schema | None:
-    """Infer fields from all lines, or from those that are objects, or from as many as agree."""
+    """Infer fields from all lines that are objects, or from as many as agree."""
+    if not text.strip():
+        return None
     try:
-        return read_json(text, None).schema if text.strip() else None
+        return read_json(text, None).schema
     except FAILURES:
-        records = JsonLines(pa.schema([])).records(text, 0, 1)
-        return _of_first([each.text for each in records if json_reason(each.text, {}) is None])
+        return _of_first([line for part in _objects(text) for line in part.splitlines() if line])
+
+
+def _objects(text: bytes) -> Iterator[bytes]:
+    """Leave out the lines that are no objects, looking at single ones only near those."""
+    try:
+        read_json(text, None)
+        yield text
+        return
+    except FAILURES:
+        if len(text) <= _SMALL:
+            found = JsonLines(pa.schema([])).records(text, 0, 1)
+            yield b"\n".join(each.text for each in found if json_reason(each.text, {}) is None)
+            return
+    size = max(len(text) // 16, _SMALL // 2)
+    while text:
+        cut = last_end(text[:size], size) or len(text)
+        yield from _objects(text[:cut])
+        text = text[cut:]
 
 
 def _of_first(lines: Sequence[bytes]) -> pa.Schema | None:

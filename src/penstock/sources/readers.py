@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from penstock.sources.footers import footer
 from penstock.sources.infer_text import csv_schema, json_schema
+from penstock.types.arrow import names_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,12 @@ READERS: dict[str, Reader] = {"arrow": Reader(_ipc_schema, _ipc_batches)}
 
 def stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
     """Learn what columns a file has, text being read with the declared types if there are any."""
+    found = _stored_schema(path, format, declared)
+    names_of(found, f"the file {path!r}")
+    return found
+
+
+def _stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
     match format:
         case "parquet":
             return footer(path).schema.to_arrow_schema()

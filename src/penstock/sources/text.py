@@ -1,7 +1,7 @@
 """Reading CSV and JSON lines: rows, and the records that are none.
 
-Text is read in blocks of whole records. Arrow decodes a block at once. A block that it refuses is divided in halves until
-the parts are small; their records are checked one by one (`text_checks.py`). A record is a row only if every declared
+Text is read in blocks of whole records. Arrow decodes a block at once. A block that it refuses is divided until its
+parts are small; their records are checked one by one (`text_checks.py`). A record is a row only if every declared
 column can be read: whether it counts does not depend on the columns that a query reads.
 """
 
@@ -22,6 +22,7 @@ from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
 
 BLOCK = 1 << 24  # bytes of text that are decoded at a time
 _SMALL = 1 << 16  # bytes of a part whose records are looked at one by one
+_PARTS = 16  # into which a text is divided that cannot be decoded
 _LONGEST = 1 << 25  # bytes of a quoted text: a quote that goes on for longer was left open
 _LINE = 1 << 28  # bytes of a line
 
@@ -78,25 +79,30 @@ class _Search:
     def parts(
         self, text: bytes, number: int, line: int
     ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
-        """Decode whole records, in halves if that fails: rows, what were none, and how many records there were."""
+        """Decode whole records, in parts if that fails: rows, what were none, and how many records there were."""
         try:
             batch = self._decoded(text)
         except SchemaMismatchError:
             raise
         except FAILURES:
-            cut = self.format.complete(text[: len(text) // 2]) if len(text) > _SMALL else 0
+            divided = list(self._divided(text)) if len(text) > _SMALL else [text]
         else:
             records = self._named(text, number, line) if self._untimed(batch) else []
             yield self._sifted(batch, records, [], batch.num_rows)
             return
-        if not cut:
-            yield from self.alone(text, number, line)
-            return
-        for part in (text[:cut], text[cut:]):
-            for batch, bad, count in self.parts(part, number, line):
-                yield batch, bad, count
-                number += count
+        for part in divided:
+            for each in (self.parts if len(divided) > 1 else self.alone)(part, number, line):
+                yield each
+                number += each[2]
             line += ends(part)
+
+    def _divided(self, text: bytes) -> Iterator[bytes]:
+        """Divide whole records into parts. More than two at a time: a part that fails is decoded again in parts."""
+        size, at = max(len(text) // _PARTS, _SMALL // 2), 0
+        while at < len(text):
+            cut = self.format.complete(text[at : at + size]) or len(text)
+            yield text[at : at + cut]
+            at += cut
 
     def alone(
         self, text: bytes, number: int, line: int

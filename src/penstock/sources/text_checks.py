@@ -70,8 +70,11 @@ def json_reason(text: bytes, checks: Mapping[str, tuple[pa.DataType, ValueCheck]
     >>> [json_reason(line, checks) for line in (b'{"v": 1}', b'{"v": 300}', b'{"v": ')]
     [None, "column 'v': not a valid int8", 'it is not one JSON object']
     """
+    line = text.strip()
+    if not (line.startswith(b"{") and line.endswith(b"}")):
+        return NOT_OBJECT
     try:
-        row = _loads(text.decode())
+        row = _loads(line.decode())
     except UnicodeDecodeError:
         return NOT_UTF8
     except RecursionError:
