@@ -48,37 +48,36 @@ def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
         text = file.read(BLOCK).removeprefix(BOM)
     lines = JsonLines(pa.schema([]))
     ended = len(text) < BLOCK
-    found = _json_types(text if ended else text[: lines.complete(text)])
+    whole = text if ended else text[: lines.complete(text)]
     if declared is None:
+        found = _json_types(whole)
         if found is None:
             raise SourceError(f"the file {path!r} has no line that is one JSON object; give schema=")
         return found
+    known = _read(whole)
+    if known is None:
+        return declared  # reading tells which lines are no rows
     types = {field.name: field.type for field in declared}
-    known = declared if found is None else found  # where no line can be read, reading tells why
     return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in known])
 
 
 def _json_types(text: bytes) -> pa.Schema | None:
     """Infer fields from all lines that are objects, or from as many as agree."""
-    if not text.strip():
-        return None
-    try:
-        return read_json(text, None).schema
-    except FAILURES:
-        return _of_first([line for part in _objects(text) for line in part.splitlines() if line])
+    known = _read(text)
+    if known is not None:
+        return known
+    return _of_first([line for part in _objects(text) for line in part.splitlines() if line])
 
 
 def _objects(text: bytes) -> Iterator[bytes]:
     """Leave out the lines that are no objects, looking at single ones only near those."""
-    try:
-        read_json(text, None)
+    if _read(text) is not None:
         yield text
         return
-    except FAILURES:
-        if len(text) <= _SMALL:
-            found = JsonLines(pa.schema([])).records(text, 0, 1)
-            yield b"\n".join(each.text for each in found if json_reason(each.text, {}) is None)
-            return
+    if len(text) <= _SMALL:
+        found = JsonLines(pa.schema([])).records(text, 0, 1)
+        yield b"\n".join(each.text for each in found if json_reason(each.text, {}) is None)
+        return
     size = max(len(text) // 16, _SMALL // 2)
     while text:
         cut = last_end(text[:size], size) or len(text)
@@ -86,10 +85,15 @@ def _objects(text: bytes) -> Iterator[bytes]:
         text = text[cut:]
 
 
+def _read(text: bytes) -> pa.Schema | None:
+    """Infer the fields of a text; None if it cannot be read as a whole."""
+    try:
+        return read_json(text, None).schema if text.strip() else None
+    except FAILURES:
+        return None
+
+
 def _of_first(lines: Sequence[bytes]) -> pa.Schema | None:
-    while lines:
-        try:
-            return read_json(b"\n".join(lines), None).schema
-        except FAILURES:
-            lines = lines[: len(lines) // 2]
-    return None
+    while lines and (known := _read(b"\n".join(lines))) is None:
+        lines = lines[: len(lines) // 2]
+    return known if lines else None

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
+from pyarrow import csv
 
 Check = Callable[[str], bool]
 ValueCheck = Callable[[object], bool]
@@ -25,10 +26,7 @@ _NUMBER = re.compile(
 _TRUTH = re.compile(r"\s*(?:0|1|true|false)\s*", re.IGNORECASE)
 _TEMPORAL = re.compile(r"\s*[-+]?[0-9][-0-9:.+TtZz\s]*")
 _MOST_DIGITS = 4000  # Python reads no longer integers
-# What Arrow's CSV reader takes for null.
-_NULLS = frozenset(
-    "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|N/A|NA|NULL|NaN|n/a|nan|null".split("|")
-)
+_NULLS = frozenset(csv.ConvertOptions().null_values)
 
 
 class _Number(str):
