@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError
+from penstock.sources.paths import require_file
 
 T = TypeVar("T")
 
@@ -22,8 +23,9 @@ _SAFE = re.compile(
 
 
 def reading(path: str, read: Callable[[str], T]) -> T:
-    """Read something of a file, naming the file if that fails."""
+    """Read something of a regular file, naming the file if that fails."""
     try:
+        require_file(path)
         return read(path)
     except PenstockError:
         raise

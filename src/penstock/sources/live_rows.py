@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,7 +16,6 @@ from penstock.sources.ahead import Footer, read
 from penstock.sources.bad import NO_TIME, Bad, Malformed, reason_of, without_time
 from penstock.sources.failures import reading
 from penstock.sources.fragment import Fragment
-from penstock.sources.paths import require_file
 from penstock.sources.readers import TEXT
 from penstock.sources.text import BLOCK, TextReader
 from penstock.types.windows import Steps
@@ -40,7 +40,7 @@ class LiveReader:
             batches = self._read(fragment, footer, Malformed("fail", self.time))
             yield from ((batch, ()) for batch in batches)
             return
-        reading(fragment.path, require_file)  # whether there is a file is not a matter of what is in it
+        reading(fragment.path, _opened)  # that it can be opened is not a matter of what is in it
         first = 0  # lines that are no rows are counted too
         for batch, bad in self._records(fragment, footer):
             timed, timeless = self._timed(batch, fragment.path, first)
@@ -84,3 +84,7 @@ class LiveReader:
 
     def _wanted(self) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in self.columns])
+
+
+def _opened(path: str) -> None:
+    Path(path).open("rb").close()
