@@ -122,10 +122,11 @@ def _checked(
     items: Sequence[T], decode: Callable[[Sequence[T]], pa.RecordBatch], reason: Callable[[T], str | None]
 ) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
     """Leave out what surely is bad, then decode the others."""
-    told = [(place, why) for place, item in enumerate(items) if (why := reason(item)) is not None]
-    out = {place for place, _ in told}
-    good, more = good_and_bad([item for place, item in enumerate(items) if place not in out], decode)
-    return good, [(items[place], why) for place, why in told] + more
+    told = [reason(item) for item in items]
+    good, more = good_and_bad([item for item, why in zip(items, told, strict=True) if why is None], decode)
+    found = {id(item): why for item, why in more}
+    reasons = (why if why is not None else found.get(id(item)) for item, why in zip(items, told, strict=True))
+    return good, [(item, why) for item, why in zip(items, reasons, strict=True) if why is not None]
 
 
 def without_time(
