@@ -18,7 +18,7 @@ import numpy as np
 UNCLOSED = "a quote is not closed"
 _LINE = re.compile(rb"([^\r\n]*+)(\r\n|\n|\r|\Z)")
 _QUOTED = re.compile(rb'"((?:[^"]|"")*+)"(.*)', re.DOTALL)
-_QUOTE = b'"'[0]
+_QUOTE, _NEWLINE = b'"\n'
 
 
 class Record(NamedTuple):
@@ -135,7 +135,8 @@ def lines(text: bytes, number: int, line: int) -> Iterator[Record]:
 
 def ends(text: bytes) -> int:
     """Count the ends of lines."""
-    count = text.count(b"\n")
+    # Lines are short: comparing all bytes is faster than searching for each end.
+    count = int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE))
     return count if b"\r" not in text else count + text.count(b"\r") - text.count(b"\r\n")
 
 

@@ -9,20 +9,20 @@ import pyarrow as pa
 from penstock.errors import SourceError
 from penstock.sources.bad import FAILURES
 from penstock.sources.csv_records import Dialect, dialect, last_end
-from penstock.sources.text import BLOCK
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
 
+_SAMPLE = 1 << 24  # bytes from which types are learned
 _SMALL = 1 << 16  # bytes whose lines are looked at one by one
 
 
 def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
     """Read the header; types are the declared ones, or follow from the first records."""
     with pa.input_stream(path, compression="detect") as file:
-        names, text, _ = csv_head(path, file, BLOCK)
+        names, text, _ = csv_head(path, file, _SMALL)
         if declared is None:
-            text += file.read(BLOCK - len(text))
-            ended = len(text) < BLOCK
+            text += file.read(max(_SAMPLE - len(text), 0))
+            ended = len(text) < _SAMPLE
     if declared is not None:
         types = {field.name: field.type for field in declared}
         return pa.schema([pa.field(name, types.get(name, pa.null())) for name in names])
@@ -45,10 +45,10 @@ def _csv_types(text: bytes, marks: Dialect, names: tuple[str, ...], ended: bool)
 def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
     """Learn the fields of the first lines; their types are the declared ones, or follow from them."""
     with pa.input_stream(path, compression="detect") as file:
-        text = file.read(BLOCK).removeprefix(BOM)
+        read = file.read(_SAMPLE)
     lines = JsonLines(pa.schema([]))
-    ended = len(text) < BLOCK
-    whole = text if ended else text[: lines.complete(text)]
+    text = read.removeprefix(BOM)
+    whole = text if len(read) < _SAMPLE else text[: lines.complete(text)]
     if declared is None:
         found = _json_types(whole)
         if found is None:

@@ -20,7 +20,7 @@ from penstock.sources.conform import check, conformer
 from penstock.sources.csv_records import Record, ends, last_end, lines
 from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
 
-BLOCK = 1 << 24  # bytes of text that are decoded at a time
+BLOCK = 1 << 22  # bytes of text that are decoded at a time
 _SMALL = 1 << 16  # bytes of a part whose records are looked at one by one
 _PARTS = 16  # into which a text is divided that cannot be decoded
 _LONGEST = 1 << 25  # bytes of a quoted text: a quote that goes on for longer was left open
