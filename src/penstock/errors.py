@@ -6,9 +6,29 @@ from the built-in exception a Python user would expect (`TypeError`, `ValueError
 
 from __future__ import annotations
 
+import re
+
+# Credentials go up to the last "@": passwords hold slashes. `pathlib` leaves one slash of two.
+_CREDENTIALS = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]+:/+)\S*@")
+_QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]+:/+[^\s?]*\?)(?=[^\s'\"]*=)[^\s'\"]*")
+
+
+def redacted(text: str) -> str:
+    """Replace what may be secret in the addresses of a text: users and passwords, and values of queries.
+
+    >>> redacted("s3://me:secret@bucket/a.parquet and https://host/b.csv?token=abc")
+    's3://***@bucket/a.parquet and https://host/b.csv?***'
+    """
+    if ":/" not in text:
+        return text
+    return _QUERY.sub(r"\1***", _CREDENTIALS.sub(r"\1***@", text))
+
 
 class PenstockError(Exception):
-    """The root of every error Penstock raises on purpose."""
+    """The root of every error Penstock raises on purpose. Addresses in its message are redacted."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redacted(each) if isinstance(each, str) else each for each in args))
 
 
 class UnknownColumnError(PenstockError, KeyError):

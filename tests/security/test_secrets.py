@@ -103,7 +103,7 @@ def test_text_that_is_not_of_the_declared_type_is_refused_without_quoting_it(
         if suffix == "csv"
         else f'{{"t": 1, "w": "{SECRET}"}}\n{{"t": 2, "w": "{NUMBER}"}}\n'
     )
-    query = pk.scan(str(path), time="t", schema={"t": "int64", "w": dtype})
+    query = pk.scan(str(path), time="t", schema={"t": "int64", "w": dtype}, on_bad="fail")
     with pytest.raises(pk.PenstockError) as caught:
         query.window(pk.tumbling(10)).agg(m=pk.max("w")).collect()
     check_silent("".join(traceback.format_exception(caught.value)))

@@ -26,9 +26,36 @@ def texts(given: object, what: str, example: str) -> dict[str, str]:
     """Take a mapping of texts to texts; None is an empty one."""
     if given is None:
         return {}
-    if isinstance(given, Mapping) and all(isinstance(each, str) for pair in given.items() for each in pair):
+    fault = "" if not isinstance(given, Mapping) else _fault(given)
+    if isinstance(given, Mapping) and not fault:
         return dict(given)
-    raise ExpressionTypeError(f"{what} is {shown(given)}; it is a mapping of texts, such as {example}")
+    raise ExpressionTypeError(
+        f"{what} is {shown(given)}; it is a mapping of texts, such as {example}{fault and '; '}{fault}"
+    )
+
+
+def _fault(given: Mapping[object, object]) -> str:
+    """Say which pair is not one of texts. Values may be secret, and are not shown."""
+    for name, value in given.items():
+        if not isinstance(name, str) or not name:
+            return f"the name {shown(name)} is none"
+        if not isinstance(value, str):
+            return f"the value of {name!r:.60} is of type {type(value).__name__}"
+        if not (encodable(name) and encodable(value)):
+            return f"the value of {name!r:.60}, or the name, is not valid Unicode"
+    return ""
+
+
+def encodable(text: str) -> bool:
+    """Tell whether C can read a text: it has no half characters, and no zero, which ends it.
+
+    >>> encodable("clicks"), encodable(chr(0))
+    (True, False)
+    """
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def shown(given: object) -> str:

@@ -14,7 +14,7 @@ from penstock.errors import BindingError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.flow import FOREVER
-from penstock.sources.bad import HISTORY, Arrived
+from penstock.sources.bad import HISTORY, Arrived, Malformed
 from penstock.sources.bound import Bound, is_present
 from penstock.sources.conform import check, conformer
 from penstock.sources.dataset import Dataset, Files
@@ -85,7 +85,7 @@ class Backfill:
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, and what is there of the live side."""
         after = self.after
-        yield from self._history()
+        yield from self._history(on_bad)
         if is_present(after):
             given: Iterable[Arrived] = after.present(time, on_bad)
         else:
@@ -95,13 +95,13 @@ class Backfill:
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
         """Read history, then live rows as they come. Between the two, time has come as far as `at`."""
         going = getattr(self.after, "arrivals", None)
-        yield from self.past()
+        yield from self.past(on_bad)
         yield from map(self.following, map(Arrived, self._live()) if going is None else going(time, on_bad))
 
-    def past(self) -> Iterator[Arrived]:
+    def past(self, on_bad: str) -> Iterator[Arrived]:
         """Read history to its end, where time has come as far as `at`."""
         nothing = pa.RecordBatch.from_pylist([], self.schema)
-        yield from self._history()
+        yield from self._history(on_bad)
         yield Arrived(nothing, HISTORY, upto=self.at)
         yield Arrived(nothing, HISTORY, upto=FOREVER)
 
@@ -124,23 +124,25 @@ class Backfill:
         kept = Side(self.time, self.at, before=False)(given.batch)
         return replace(given, batch=kept, out=given.out + given.batch.num_rows - kept.num_rows)
 
-    def _history(self) -> Iterator[Arrived]:
+    def _history(self, on_bad: str) -> Iterator[Arrived]:
         """Read history, the oldest files first; behind each, time has come as far as the next one begins."""
         side = Side(self.time, self.at, before=True)
-        for batch, upto in timed_batches(self.history, self.schema, self.time):
+        malformed = Malformed(on_bad, self.time)
+        for batch, upto in timed_batches(self.history, self.schema, self.time, malformed):
             kept = side(batch)
             reached = None if upto is None else min(upto, self.at)
-            yield Arrived(kept, HISTORY, out=batch.num_rows - kept.num_rows, upto=reached)
+            out = batch.num_rows - kept.num_rows
+            yield Arrived(kept, HISTORY, malformed.taken(), out=out, upto=reached)
 
 
 def timed_batches(
-    history: Bound, schema: pa.Schema, time: str
+    history: Bound, schema: pa.Schema, time: str, malformed: Malformed
 ) -> Iterator[tuple[pa.RecordBatch, int | None]]:
     """Read history, with the time before which nothing more will come, if files tell."""
     if isinstance(history, Files):
         declared = replace(history, schema=schema)
         for paths, upto in in_order(declared.dataset(time)):
-            for batch in Dataset(schema, paths.fragments).batches():
+            for batch in Dataset(schema, paths.fragments).batches(malformed=malformed):
                 yield batch, None
             yield pa.RecordBatch.from_pylist([], schema), upto
         return

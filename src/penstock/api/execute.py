@@ -16,7 +16,7 @@ from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import InMemory, bind, is_frame
-from penstock.sources.bad import Arrived
+from penstock.sources.bad import Arrived, Malformed
 from penstock.sources.bound import Bound, OnFiles, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
 
@@ -74,7 +74,9 @@ def _rows(
         given = data.present(source.time.column, source.on_bad)
     elif source.on_bad == "quarantine":
         given = (
-            Arrived(batch) for batch in read(source, data, source.schema.names, compiled, session.metrics)
+            rows_of_files(source, data, compiled)
+            if is_on_files(data)
+            else map(Arrived, read(source, data, source.schema.names, compiled, session.metrics))
         )
     else:
         return needed_rows(source, data, compiled, session, engine)
@@ -102,8 +104,10 @@ def _rows_of_files(
 ) -> Iterator[pa.RecordBatch]:
     plan, pushed = data.dataset(), 0
     where, steps = compiled.predicates.get(source.name), compiled.coarse_times.get(source.name)
-    for batch in plan.batches(list(columns), where, engine.workers, steps):
+    malformed = Malformed(source.on_bad, source.time.column)
+    for batch in plan.batches(list(columns), where, engine.workers, steps, malformed):
         pushed += batch.num_rows
+        session.skip(source.name, 0, len(malformed.taken()))
         yield _conformed(batch, source, columns, compiled)
     session.skip(source.name, 0 if plan.rows is None else plan.rows - pushed)
 
@@ -116,6 +120,13 @@ def fill_tables(stream: Stream, session: Session) -> None:
     data, columns = stream.data, stream.compiled().table_columns
     for table in tables:
         session.fill(table.name, data[table.name].batches(list(columns[table.name])))
+
+
+def rows_of_files(source: Source, data: OnFiles, compiled: Compiled) -> Iterator[Arrived]:
+    """Read all columns of files, and the records that are no rows."""
+    malformed, names = Malformed(source.on_bad, source.time.column), source.schema.names
+    for batch in data.dataset().batches(names, malformed=malformed):
+        yield Arrived(_conformed(batch, source, names, compiled), bad=malformed.taken())
 
 
 def read(

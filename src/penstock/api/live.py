@@ -92,7 +92,11 @@ class Live:
 
         What it gives comes with the next push.
         """
-        made = [made for each in (history.past() if read else ()) for made in self.take(name, each)]
+        made = [
+            made
+            for each in (history.past(self._sources[name].on_bad) if read else ())
+            for made in self.take(name, each)
+        ]
         self._owed += made
         self._histories[name] = history
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 
-from penstock.api.arguments import shown, texts, whole
+from penstock.api.arguments import encodable, shown, texts, whole
 from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
@@ -97,17 +97,19 @@ def scan_kafka(
     >>> clicks = pk.scan_kafka("localhost:9092", "clicks", columns, time="ts", lateness="5s")     # doctest: +SKIP
     >>> clicks.window("10s", by="campaign").agg(n=pk.count()).to_spark(spark)                     # doctest: +SKIP
     """
-    from penstock.sources.kafka import LiveTopic, Topic  # noqa: PLC0415 - loads when Kafka is read
+    from penstock.sources.kafka import LiveTopic, Topic, check_options  # noqa: PLC0415 - loads when Kafka is read
     from penstock.sources.kafka_values import Decoder  # noqa: PLC0415
 
-    for what, given in (("servers", servers), ("topic", topic)):
-        if not isinstance(given, str) or not given:
-            raise SourceError(f"{what} of scan_kafka is a text such as {_AS_IN[what]!r}, not {given!r:.40}")
+    for what, text in (("servers", servers), ("topic", topic)):
+        if not isinstance(text, str) or not text or not encodable(text):
+            raise SourceError(f"{what} of scan_kafka is a text such as {_AS_IN[what]!r}, not {text!r:.40}")
     if max_rows is not None:
         whole(max_rows, "max_rows", 1)
     decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad, _avro(value_schema))
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
-    where = Topic(servers, topic, texts(options, "options", "{'group.id': 'clicks'}"))
+    given = texts(options, "options", "{'group.id': 'clicks'}")
+    check_options(given)
+    where = Topic(servers, topic, given)
     data = LiveTopic(where, decoder, seconds(poll, "poll"), stop, max_rows)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
     return stream_of(name, data.schema, time, sequence, lateness, unit, on_bad, data, edges)

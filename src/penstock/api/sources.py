@@ -100,6 +100,8 @@ def scan(
     The format (parquet, arrow, csv or json) follows from the names unless it is given; `schema=` gives
     the types of text formats, which else follow from the first file. Folders named `column=value` give columns.
     With format="delta" or "iceberg", the path is that of a table, as of a `version=` or a `snapshot=`.
+    Lines of CSV and JSON that are no rows of the schema are malformed, like rows without a time: counted and dropped, an
+    error with on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine".
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from penstock.api.execute import read
+from penstock.api.execute import read, rows_of_files
 from penstock.errors import UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.sources.bad import Arrived
-from penstock.sources.bound import Bound
+from penstock.sources.bound import Bound, is_on_files
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -28,6 +28,8 @@ def inputs_of(source: Source, data: Bound, compiled: Compiled, metrics: Metrics)
     """Read a stream as it comes."""
     if isinstance(data, Arriving):
         return data.arrivals(source.time.column, source.on_bad)
+    if is_on_files(data):
+        return rows_of_files(source, data, compiled)
     return read(source, data, source.schema.names, compiled, metrics)
 
 

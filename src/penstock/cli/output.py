@@ -13,6 +13,7 @@ from rich.text import Text
 
 from penstock.cli.guard import CommandError
 from penstock.errors import SourceError
+from penstock.sources.side_output import open_private
 
 Writer = Callable[[pa.Table, Path], None]
 
@@ -55,26 +56,29 @@ def write_table(table: pa.Table, path: Path) -> None:
 def write_parquet(table: pa.Table, path: Path) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - slow to load
 
-    pq.write_table(table, path)
+    with open_private(path) as sink:
+        pq.write_table(table, sink)
 
 
 def write_arrow(table: pa.Table, path: Path) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with open_private(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
     from pyarrow import csv  # noqa: PLC0415 - slow to load
 
-    csv.write_csv(table, path)
+    with open_private(path) as sink:
+        csv.write_csv(table, sink)
 
 
 def write_json(table: pa.Table, path: Path) -> None:
     """Write one JSON object a line; times as ISO 8601."""
-    with path.open("w", encoding="utf-8") as sink:
+    with open_private(path) as sink:
         for batch in table.to_batches(max_chunksize=10_000):
             for row in batch.to_pylist():
-                sink.write(json.dumps(row, default=json_value, ensure_ascii=False) + "\n")
+                text = json.dumps(row, default=json_value, ensure_ascii=False)
+                sink.write(text.encode("utf-8") + b"\n")
 
 
 def json_value(value: object) -> str:

@@ -19,14 +19,17 @@ import pyarrow as pa
 from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
 from penstock.sources import footers, readers
+from penstock.sources.bad import Malformed
 from penstock.sources.conform import conformer
 from penstock.sources.decode import HELD, RUN, WORTH_ALONE, decode, decoder_for, most_rows, row_bytes
 from penstock.sources.deletes import left, unpacked
 from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
 from penstock.sources.partitions import completed, constant
+from penstock.sources.paths import require_file
 from penstock.sources.ranges import Range, may_pass
 from penstock.sources.steps import in_steps
+from penstock.sources.text import BLOCK, TextReader
 from penstock.types.windows import Steps
 
 
@@ -52,12 +55,15 @@ def read(
     footer: Footer | None = None,
     decoder: str | None = None,
     steps: Steps | None = None,
+    malformed: Malformed | None = None,
+    block: int = BLOCK,
 ) -> Iterator[pa.RecordBatch]:
     """Read the named columns of a fragment, in the types of the schema and in order of rows.
 
     Holds one row group at a time. Row groups in which surely no row passes the predicate are left out; rows that
     fail it may still be among those that are read. `decoder` is "polars" or "arrow", by default what is faster. Times
-    that lie in one of the `steps` may be replaced by another time of it.
+    that lie in one of the `steps` may be replaced by another time of it. Malformed records of text go to `malformed`, by
+    default the first is an error; text is decoded a `block` of bytes at a time.
     """
     names = list(schema.names if columns is None else columns)
     given = {name for name, _ in fragment.partition}
@@ -65,8 +71,15 @@ def read(
     where = f"the file {fragment.path!r}"
     chosen = decoder or decoder_for(fragment.rows, WORTH_ALONE)
     try:
+        require_file(fragment.path)
         known = footer or Footer(fragment.path)
-        for batch in _stored(fragment, schema, inside, predicate, known, chosen, steps):
+        text = fragment.format in readers.TEXT
+        batches = (
+            _text(fragment, schema, predicate, malformed or Malformed(), block)
+            if text
+            else _stored(fragment, schema, inside, predicate, known, chosen, steps)
+        )
+        for batch in batches:
             plain = conformer(batch.schema, schema, inside, where)(batch)
             yield completed(plain, fragment.partition, schema, names, fragment.path)
     except PenstockError:
@@ -89,6 +102,20 @@ def _stored(
     if not may_pass(predicate, known_by_folders(fragment, schema)):
         return iter(())
     return readers.READERS[fragment.format].batches(fragment.path, columns, schema)
+
+
+def _text(
+    fragment: Fragment, schema: pa.Schema, predicate: Expr | None, malformed: Malformed, block: int
+) -> Iterator[pa.RecordBatch]:
+    """Read all declared columns: a record of which one cannot be read is malformed, whatever a query reads."""
+    if not may_pass(predicate, known_by_folders(fragment, schema)):
+        return
+    given = {name for name, _ in fragment.partition}
+    inside = pa.schema([field for field in schema if field.name not in given])
+    time = malformed.time if malformed.time in inside.names else None
+    for batch, bad in TextReader(fragment.format, inside, time, block)(fragment.path):
+        malformed.add(bad)
+        yield batch
 
 
 def _row_groups(
@@ -156,6 +183,7 @@ def read_ahead(
     predicate: Expr | None = None,
     threads: int | None = None,
     steps: Steps | None = None,
+    malformed: Malformed | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read fragments in order, decoding a few ahead so that whoever takes the batches need not wait."""
     names = list(schema.names if columns is None else columns)
@@ -171,7 +199,7 @@ def read_ahead(
             if not _fits(part, most):
                 while waiting:
                     yield from waiting.popleft().result()
-                yield from read(part, schema, names, predicate, footer, decoder, steps)
+                yield from read(part, schema, names, predicate, footer, decoder, steps, malformed)
                 continue
             waiting.append(pool.submit(_whole, part, schema, names, predicate, footer, decoder, steps))
             if len(waiting) > ahead:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, SourceError
 
 T = TypeVar("T")
 
@@ -26,7 +26,11 @@ QUARANTINED = pa.schema(
 )
 HISTORY = "history"  # the split of rows that were there before a stream began to be watched
 NO_TIME = "it has no time"
+WHAT_TO_DO = (
+    "correct it, or use on_bad='drop' to count and skip such records, or on_bad='quarantine' to keep them"
+)
 _LONGEST = 300  # characters of a reason: Arrow quotes the row in it, which stands beside it anyway
+_FEW = 1024  # records that are checked one by one
 FAILURES = (pa.ArrowException, PenstockError, ValueError, TypeError, KeyError)
 
 
@@ -38,6 +42,29 @@ class Bad:
     reason: str
     source: str
     offset: int
+
+
+@dataclass(slots=True)
+class Malformed:
+    """What a reader of files does with malformed records: refuse the first, or keep them until they are taken.
+
+    Rows without a time are among them where text is read and `time` names its column.
+    """
+
+    on_bad: str = "fail"
+    time: str | None = None
+    found: list[Bad] = field(default_factory=list)
+
+    def add(self, bad: Sequence[Bad]) -> None:
+        """Take note of malformed records."""
+        if bad and self.on_bad == "fail":
+            raise SourceError(f"the file {bad[0].source!r} cannot be read: {bad[0].reason}; {WHAT_TO_DO}")
+        self.found.extend(bad)
+
+    def taken(self) -> tuple[Bad, ...]:
+        """Give the records that were found since this was asked last."""
+        found, self.found = tuple(self.found), []
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +89,44 @@ def reason_of(error: Exception) -> str:
 
 
 def good_and_bad(
-    items: Sequence[T], decode: Callable[[Sequence[T]], pa.RecordBatch]
+    items: Sequence[T],
+    decode: Callable[[Sequence[T]], pa.RecordBatch],
+    reason: Callable[[T], str | None] | None = None,
 ) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
     """Decode all together; where that fails, each half: so one bad record among many costs few tries.
+
+    Of few records those are left out first for which `reason` says why they are bad: it is cheap, and need not find all.
 
     >>> import pyarrow as pa
     >>> good, bad = good_and_bad(["1", "x", "2"], lambda some: pa.record_batch({"v": [int(s) for s in some]}))
     >>> [batch.num_rows for batch in good], bad[0][0]
     ([1, 1], 'x')
     """
+    if not items:
+        return [], []
     try:
         return [decode(items)], []
     except FAILURES as error:
-        if len(items) <= 1:
-            return [], [(item, reason_of(error)) for item in items]
+        if len(items) == 1:
+            told = None if reason is None else reason(items[0])
+            return [], [(items[0], told or reason_of(error))]
+    if reason is not None and len(items) <= _FEW:
+        return _checked(items, decode, reason)
     middle = len(items) // 2
-    first, second = good_and_bad(items[:middle], decode), good_and_bad(items[middle:], decode)
+    first = good_and_bad(items[:middle], decode, reason)
+    second = good_and_bad(items[middle:], decode, reason)
     return first[0] + second[0], first[1] + second[1]
+
+
+def _checked(
+    items: Sequence[T], decode: Callable[[Sequence[T]], pa.RecordBatch], reason: Callable[[T], str | None]
+) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
+    """Leave out what surely is bad, then decode the others."""
+    told = [reason(item) for item in items]
+    good, more = good_and_bad([item for item, why in zip(items, told, strict=True) if why is None], decode)
+    found = {id(item): why for item, why in more}
+    reasons = (why if why is not None else found.get(id(item)) for item, why in zip(items, told, strict=True))
+    return good, [(item, why) for item, why in zip(items, reasons, strict=True) if why is not None]
 
 
 def without_time(

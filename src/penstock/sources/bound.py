@@ -8,7 +8,7 @@ from typing import Protocol, TypeGuard
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr
-from penstock.sources.bad import Arrived
+from penstock.sources.bad import Arrived, Malformed
 from penstock.types.windows import Steps
 
 
@@ -40,9 +40,10 @@ class Prunable(Protocol):
         predicate: Expr | None = None,
         threads: int | None = None,
         steps: Steps | None = None,
+        malformed: Malformed | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read the named columns in order; rows that fail the predicate may be among them, and times that lie in one of
-        the steps may be replaced by another of it.
+        the steps may be replaced by another of it. What is no row goes to `malformed`, by default it is an error.
         """
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import SchemaMismatchError
-from penstock.types.arrow import finer, kind_of, plain_type, tick_unit, value_type
+from penstock.types.arrow import finer, kind_of, names_of, plain_type, tick_unit, value_type
 
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -26,14 +26,15 @@ def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
     """Refuse data that lacks a declared column or has it in another type."""
     if actual is declared or (actual.equals(declared) and len(set(actual.names)) == len(actual.names)):
         return
+    names = names_of(actual, where)
     for field in declared:
-        _check_column(actual, field, where)
+        _check_column(actual, names, field, where)
 
 
-def _check_column(actual: pa.Schema, field: pa.Field, where: str) -> None:
-    found = actual.names.count(field.name)
+def _check_column(actual: pa.Schema, names: Sequence[str], field: pa.Field, where: str) -> None:
+    found = names.count(field.name)
     if found == 0:
-        near = get_close_matches(field.name, actual.names, n=1)
+        near = get_close_matches(field.name, names, n=1)
         hint = f"; it has {near[0]!r}: rename that, or correct the declaration" if near else ""
         raise SchemaMismatchError(f"{where} has no column {field.name!r}, which the stream declares{hint}")
     if found > 1:

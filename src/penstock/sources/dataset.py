@@ -16,6 +16,7 @@ import pyarrow as pa
 from penstock.expr.nodes import Expr
 from penstock.sources import footers, readers
 from penstock.sources.ahead import read_ahead
+from penstock.sources.bad import Malformed
 from penstock.sources.conform import check
 from penstock.sources.failures import reading
 from penstock.sources.fragment import Fragment
@@ -63,9 +64,10 @@ class Dataset:
         predicate: Expr | None = None,
         threads: int | None = None,
         steps: Steps | None = None,
+        malformed: Malformed | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Read all fragments in order, some ahead on other threads, leaving out what surely fails the predicate."""
-        return read_ahead(self.fragments, self.schema, columns, predicate, threads, steps)
+        return read_ahead(self.fragments, self.schema, columns, predicate, threads, steps, malformed)
 
 
 @dataclass(frozen=True, slots=True)

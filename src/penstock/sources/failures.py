@@ -10,6 +10,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError
+from penstock.sources.paths import require_file
 
 T = TypeVar("T")
 
@@ -22,8 +23,9 @@ _SAFE = re.compile(
 
 
 def reading(path: str, read: Callable[[str], T]) -> T:
-    """Read something of a file, naming the file if that fails."""
+    """Read something of a regular file, naming the file if that fails."""
     try:
+        require_file(path)
         return read(path)
     except PenstockError:
         raise
@@ -33,7 +35,8 @@ def reading(path: str, read: Callable[[str], T]) -> T:
 
 def unreadable(path: str, reason: Exception) -> SourceError:
     """Say why a file cannot be read, without the rows that Arrow's messages may quote."""
-    return SourceError(f"the file {path!r} cannot be read: {_silent(str(reason))}")
+    told = "a name in it is not valid UTF-8" if isinstance(reason, UnicodeError) else _silent(str(reason))
+    return SourceError(f"the file {path!r} cannot be read: {told}")
 
 
 def _silent(message: str) -> str:

@@ -20,6 +20,14 @@ _PATIENCE = 30.0  # seconds that a broker may be away
 _DOUBT = 5.0  # seconds after its start in which a broker may not know its topics yet
 _PAUSE = 0.2
 
+# Which messages are read is not left to options.
+FIXED: Mapping[str, object] = {
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+}
+
 Range = tuple[int, int]
 
 _error = methodcaller("error")
@@ -37,17 +45,17 @@ class Topic:
     @contextmanager
     def consumer(self) -> Iterator[Any]:
         """Connect for a while, without a group: who reads what is decided by whoever plans, not by the broker."""
-        made = _confluent().Consumer(
-            {
-                "group.id": "penstock",  # asked for, though never joined
-                **self.options,
-                "bootstrap.servers": self.servers,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "auto.offset.reset": "error",
-            }
-        )
+        kafka = _confluent()
+        settings = {
+            "group.id": "penstock",  # asked for, though never joined
+            **self.options,
+            "bootstrap.servers": self.servers,
+            **FIXED,
+        }
+        try:
+            made = kafka.Consumer(settings)
+        except (kafka.KafkaException, ValueError, TypeError, AttributeError, SystemError) as error:
+            raise SourceError(_refused(self.topic, self.options, str(error))) from None
         try:
             yield made
         finally:
@@ -192,6 +200,21 @@ def _is_away(error: Any) -> bool:
 def _complaint(topic: str, error: Any) -> str:
     what = "the brokers of topic {!r} do not answer" if _is_away(error) else "the topic {!r} cannot be read"
     return f"{what.format(topic)}: {_name(error)}"
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Refuse options that are decided here."""
+    for name in options:
+        if name in FIXED or name in ("bootstrap.servers", "metadata.broker.list"):
+            raise SourceError(f"the option {name!r} of scan_kafka is set by the source itself; leave it out")
+
+
+def _refused(topic: str, options: Mapping[str, str], told: str) -> str:
+    """Name the option that librdkafka refuses; what it says may quote values."""
+    named = sorted((name for name in options if f'"{name}"' in told or f"{name} " in told), key=len)
+    which = f"the option {named[-1]!r}" if named else "an option, or servers"
+    why = "there is no such option" if "No such configuration property" in told else "its value is not valid"
+    return f"{which} of topic {topic!r} is refused by librdkafka: {why}; see its list of configuration properties"
 
 
 def _name(error: Any) -> str:

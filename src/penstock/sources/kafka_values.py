@@ -20,6 +20,8 @@ from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
 from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
+from penstock.sources.text_checks import json_reason
+from penstock.sources.text_formats import json_checks
 
 _AVRO = ("avro", "avro-registry")
 FORMATS = ("json", "arrow", *_AVRO)
@@ -80,7 +82,7 @@ class Decoder:
 
     def __call__(self, messages: Sequence[Message]) -> Arrived:
         """Decode all at once, and in halves only where that fails; all are of one partition, which is a split."""
-        good, bad = good_and_bad(messages, self._timed)
+        good, bad = good_and_bad(messages, self._timed, self._reasons())
         if bad and self.on_bad == "fail":
             raise SourceError(self._complaint(bad[0][0]))  # what Arrow says quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
@@ -94,14 +96,23 @@ class Decoder:
             raise ValueError(NO_TIME)
         return made
 
+    def _reasons(self) -> Callable[[Message], str | None] | None:
+        """Make the check of single messages, where there is one."""
+        if self.format != "json":
+            return None
+        checks = json_checks(self.stored)
+        return lambda message: json_reason(message.value() or b"", checks)
+
     def _bad(self, message: Message, reason: str) -> Bad:
         return Bad(message.value(), reason, f"{self.topic}/{message.partition()}", message.offset())
 
     def _complaint(self, message: Message) -> str:
+        reasons = self._reasons()
+        why = None if reasons is None else reasons(message)
         return (
             f"the value at offset {message.offset()} of partition {message.partition()} of topic {self.topic!r} is no "
-            f"{self.format} of the declared columns; use on_bad='drop' to count and skip such messages, or "
-            "on_bad='quarantine' to keep them"
+            f"{self.format} of the declared columns{'' if why is None else f' ({why})'}; use on_bad='drop' to count and "
+            "skip such messages, or on_bad='quarantine' to keep them"
         )
 
     def _together(self, messages: Sequence[Message]) -> pa.RecordBatch:
@@ -119,6 +130,8 @@ class Decoder:
         if not values:
             return self.stored.empty_table()
         text = _lines(values)
+        if not text.isascii():
+            text.decode()  # Arrow does not look whether texts are valid
         options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
         table = pj.read_json(
             pa.BufferReader(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options

@@ -1,6 +1,7 @@
 """Files that appear while a query runs: each is read once, in the order in which they came.
 
 A file must appear whole: written elsewhere, or under a name that begins with a dot or an underscore, then renamed.
+Folders named `column=value` give declared columns their values; those of other columns say nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from penstock.errors import PenstockError, SourceError
 from penstock.sources.bad import Arrived
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
-from penstock.sources.paths import FORMATS, Found, find, fixed
+from penstock.sources.paths import FORMATS, Found, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.types.arrow import checked
 
@@ -58,9 +59,9 @@ class LiveFiles:
     def listed(self) -> list[Found]:
         """List the files that are there, the oldest first."""
         try:
-            found = find(self.path)
-        except SourceError:
-            return []  # nothing has come yet
+            found = find(self.path, even=False)
+        except NoFilesError:
+            return []
         aside = self.beside + os.sep
         ranked = [(_written(each.path), each.path, each) for each in found if not each.path.startswith(aside)]
         return [each for _, _, each in sorted(ranked, key=lambda rank: rank[:2])]
@@ -156,6 +157,8 @@ def _first(path: str, format: str | None) -> Files:
     try:
         return open_files(path, format)
     except SourceError as error:
+        if not isinstance(error, NoFilesError):
+            raise
         raise SourceError(
             f"{error}; a stream of files that are still to come needs both schema= and format="
         ) from None

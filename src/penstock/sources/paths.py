@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from penstock.errors import SourceError
+from penstock.errors import SourceError, redacted
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Partition = tuple[tuple[str, str | None], ...]
@@ -43,6 +44,10 @@ _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # what comes back the same when 
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
+class NoFilesError(SourceError):
+    """There are no files yet; every other error about a path is one that waiting does not mend."""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """A file, and the values its folders give."""
@@ -51,16 +56,33 @@ class Found:
     partition: Partition = ()
 
 
-def find(paths: Paths) -> tuple[Found, ...]:
-    """List the files that paths, folders and globs stand for, sorted within each."""
+def find(paths: Paths, even: bool = True) -> tuple[Found, ...]:
+    """List the files that paths, folders and globs stand for, sorted within each.
+
+    Where they must be `even`, all lie in folders for the same columns.
+    """
     each = (file for one in _listed(paths) for file in _readable(os.fspath(one)))
     found = tuple({file.path: file for file in each}.values())
     if not found:
         raise SourceError(
             "no paths are given; give a path, a glob such as 'events/*.parquet', or a list of them"
         )
-    _refuse_uneven(found)
+    if even:
+        _refuse_uneven(found)
     return found
+
+
+def require_file(path: str) -> None:
+    """Refuse what is no regular file before it is opened: reading a pipe or a device may never end."""
+    mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise _irregular(path, mode)
+
+
+def _irregular(path: str, mode: int) -> SourceError:
+    kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
+    kind = kinds.get(stat.S_IFMT(mode), "a device")
+    return SourceError(f"{path!r} is {kind}, not a regular file; only files are read")
 
 
 def _listed(paths: object) -> list[str | os.PathLike[str]]:
@@ -83,7 +105,7 @@ def _readable(pattern: str) -> list[Found]:
         raise
     except OSError as reason:
         raise SourceError(
-            f"cannot look for files at {pattern!r:.200}: {reason.strerror}; check the path and its rights"
+            f"cannot look for files at {redacted(pattern)!r:.200}: {reason.strerror}; check the path and its rights"
         ) from None
 
 
@@ -93,18 +115,24 @@ def _matches(pattern: str) -> list[Found]:
     if Path(pattern).is_dir():
         files = [Found(path, _partition(path, pattern)) for path in _below(pattern)]
         if not files:
-            raise SourceError(f"the folder {pattern!r} holds no files; check the path")
+            raise NoFilesError(f"the folder {pattern!r} holds no files; check the path")
         return files
     root = fixed(pattern)
     found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
     paths = dict.fromkeys(path for each in found for path in _files(each))
     if not paths:
-        raise SourceError(f"no file matches {pattern!r}; check the path and the working directory")
+        if Path(root).is_dir():
+            os.scandir(root).close()  # a folder that may not be read looks empty to a glob
+        raise NoFilesError(f"no file matches {pattern!r}; check the path and the working directory")
     return [Found(path, _partition(path, root)) for path in paths]
 
 
 def _files(path: str) -> list[str]:
-    return list(_below(path)) if Path(path).is_dir() else [path]
+    if Path(path).is_dir():
+        return list(_below(path))
+    if Path(path).exists():  # a link to nothing is left to whoever reads it
+        require_file(path)
+    return [path]
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -114,8 +142,10 @@ def _below(folder: str) -> Iterator[str]:
             continue
         if entry.is_dir():
             yield from _below(entry.path)
-        else:
+        elif entry.is_file() or not Path(entry.path).exists():
             yield entry.path
+        else:
+            require_file(entry.path)
 
 
 def fixed(pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""One reader for each format that is read as whole files (`ahead.py` reads Parquet). A reader streams: it never holds more than a part of the file."""
+"""What columns files have, and the reader of Arrow files. (`ahead.py` reads Parquet, `text.py` text.)"""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv, json
 
 from penstock.sources.footers import footer
-
-_BLOCK = 1 << 24  # bytes of text parsed at a time: large batches, yet little beside the data itself
+from penstock.sources.infer_text import csv_schema, json_schema
+from penstock.types.arrow import names_of
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """How one format is read.
 
-    `schema(path, declared)` learns the columns; text is read with the declared types if there are any.
+    `schema(path, declared)` learns the columns.
     `batches(path, columns, schema)` reads columns, in any order, perhaps with others.
     """
 
@@ -51,62 +50,24 @@ def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterat
             yield needed
 
 
-def _csv(path: str, declared: pa.Schema | None, columns: Sequence[str] | None) -> Any:
-    """Open text with a header line, separated by tabs if the name says so, by commas else."""
-    types = {} if declared is None else {field.name: field.type for field in declared}
-    wanted = list(columns or [])
-    return csv.open_csv(
-        path,
-        read_options=csv.ReadOptions(block_size=_BLOCK),
-        parse_options=csv.ParseOptions(delimiter="\t" if ".tsv" in path else ",", newlines_in_values=True),
-        convert_options=csv.ConvertOptions(
-            column_types=types,
-            include_columns=wanted,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-
-
-def _csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    with _csv(path, declared, None) as file:
-        return file.schema
-
-
-def _csv_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _csv(path, schema, columns) as file:
-        yield from file
-
-
-def _json(path: str, explicit: pa.Schema | None) -> Any:
-    """Open text of one JSON object a line."""
-    beyond = "infer" if explicit is None else "ignore"
-    parsing = json.ParseOptions(explicit_schema=explicit, unexpected_field_behavior=beyond)
-    return json.open_json(path, read_options=json.ReadOptions(block_size=_BLOCK), parse_options=parsing)
-
-
-def _json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    with _json(path, None) as file:
-        found = file.schema
-    types = {} if declared is None else {field.name: field.type for field in declared}
-    return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in found])
-
-
-def _json_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _json(path, schema) as file:
-        yield from file
-
-
 TEXT = ("csv", "json")
-READERS: dict[str, Reader] = {
-    "arrow": Reader(_ipc_schema, _ipc_batches),
-    "csv": Reader(_csv_schema, _csv_batches),
-    "json": Reader(_json_schema, _json_batches),
-}
+READERS: dict[str, Reader] = {"arrow": Reader(_ipc_schema, _ipc_batches)}
 
 
 def stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
     """Learn what columns a file has, text being read with the declared types if there are any."""
-    if format == "parquet":
-        return footer(path).schema.to_arrow_schema()
-    return READERS[format].schema(path, declared)
+    found = _stored_schema(path, format, declared)
+    names_of(found, f"the file {path!r}")
+    return found
+
+
+def _stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
+    match format:
+        case "parquet":
+            return footer(path).schema.to_arrow_schema()
+        case "csv":
+            return csv_schema(path, declared)
+        case "json":
+            return json_schema(path, declared)
+        case _:
+            return READERS[format].schema(path, declared)

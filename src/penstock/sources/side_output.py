@@ -1,14 +1,18 @@
 """Folders of Parquet files for rows that take no part in a query: late ones, and malformed ones.
 
 A file appears whole, under its last name. Where the same rows may be written twice, as when Spark runs a batch again,
-their file has a name that tells which they are, and the second takes the place of the first.
+their file has a name that tells which they are, and the second takes the place of the first. Files and folders are
+their owner's alone.
 """
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
+import tempfile
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -49,13 +53,32 @@ def file_name(*parts: object) -> str:
     return "-".join(quote(str(part), safe="") for part in parts)
 
 
+def open_private(path: Path) -> BinaryIO:
+    """Open a file to write; a new one is its owner's alone, as saved states are: it holds rows."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+
+
 def _hidden(folder: str, name: str, table: pa.Table) -> Path:
     import pyarrow.parquet as pq  # noqa: PLC0415 - loads when there is something to write
 
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    hidden = Path(folder, f".{name}.{os.getpid()}")
-    pq.write_table(table, hidden)
-    return hidden
+    make_private(Path(folder))
+    descriptor, hidden = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            pq.write_table(table, file)
+    except BaseException:
+        Path(hidden).unlink(missing_ok=True)
+        raise
+    return Path(hidden)
 
 
 def _files(folder: str, stem: str) -> int:

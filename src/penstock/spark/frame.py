@@ -75,7 +75,7 @@ def to_spark(
         require_keys(strategy)
         many, tables = tasks or parallelism(spark), packed_tables(stream)
         return Topology(spark, stream.compiled(), bound, many, tables, output_mode).frame()
-    refuse_quarantine(stream.plan)
+    refuse_quarantine(stream.plan, bound)
     stream, bound = handed_over(stream, bound, spark)
     physical = planned(stream.compiled(), bound, strategy, tasks or parallelism(spark))
     return Wiring(spark, physical, zone_of(spark), packed_tables(stream)).frame()

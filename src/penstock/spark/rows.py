@@ -15,8 +15,10 @@ from penstock.runtime.buffers import ticks_of
 from penstock.runtime.flow import FOREVER
 from penstock.runtime.session import Session
 from penstock.sources.ahead import Footer, read
+from penstock.sources.bad import Bad, Malformed
 from penstock.sources.conform import conformer
 from penstock.spark.slices import Part, Piece
+from penstock.spark.streaming.edges import write_bad
 
 # Rows that wait until they are worth a push.
 GROUP_ROWS = 1 << 20
@@ -56,8 +58,11 @@ def rows_of_piece(
     compiled: Compiled, piece: Piece, source: Source, footer: Footer | None = None
 ) -> Iterator[Rows]:
     """Read one piece, a group of rows that is worth a push at a time."""
-    where = compiled.predicates.get(piece.stream)
+    kept = source.on_bad == "quarantine"
+    where = None if kept else compiled.predicates.get(piece.stream)
     columns = _stored(compiled.columns[piece.stream], source)
+    bad: list[Bad] = []
+    malformed = Malformed(source.on_bad, source.time.column)
     batches = read(
         piece.fragment,
         source.schema,
@@ -65,11 +70,16 @@ def rows_of_piece(
         where,
         footer or Footer(piece.fragment.path),
         steps=compiled.coarse_times.get(piece.stream),
+        malformed=malformed,
     )
     first = piece.first_row
     for group in grouped(batches, GROUP_ROWS):
         yield Rows(piece.stream, group, first)
         first += sum(batch.num_rows for batch in group)
+        bad += malformed.taken() if kept else ()
+        malformed.found.clear()
+    # Every task that reads the file to its end writes the same records under the same name.
+    write_bad(source, piece.fragment.to_json(), [*bad, *malformed.taken()])
 
 
 def _stored(columns: Sequence[str], source: Source) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -130,12 +131,36 @@ def _field(pair: object) -> pa.Field:
 
 def checked(schema: pa.Schema) -> pa.Schema:
     """Refuse a schema in which a name stands for two columns; forget metadata and view encodings."""
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    names = names_of(schema, "the schema")
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise SchemaMismatchError(
             f"the schema names these columns more than once: {', '.join(map(repr, twice))}; rename all but one"
         )
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in schema])
+
+
+def names_of(schema: pa.Schema, where: str) -> list[str]:
+    """Give the names of columns, refusing bytes that are no text, inside of other types too.
+
+    >>> names_of(pa.schema({"t": pa.int64()}), "the schema")
+    ['t']
+    """
+    try:
+        for each in schema:
+            _read_names(each.type)
+        return list(schema.names)
+    except UnicodeDecodeError:
+        raise SchemaMismatchError(
+            f"{where} has a column name that is not valid UTF-8; rename the column"
+        ) from None
+
+
+def _read_names(dtype: pa.DataType) -> None:
+    for place in range(dtype.num_fields):
+        inside = dtype.field(place)
+        _ = inside.name
+        _read_names(inside.type)
 
 
 def without_unions(schema: pa.Schema) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -109,3 +110,72 @@ def test_a_state_is_not_taken_up_with_files_that_would_be_read_again(tmp_path: P
     list(run)
     with pytest.raises(pk.UnsupportedError, match="all of it would count twice"):
         query.run(state=run.state())
+
+
+def test_folders_give_declared_columns_their_values_and_other_folders_stop_nothing(tmp_path: Path) -> None:
+    (tmp_path / "day=1").mkdir()
+    put(tmp_path, "a.parquet", [1], 1)
+    put(tmp_path / "day=1", "b.parquet", [2], 2)
+    plain = pk.scan_stream(tmp_path, time="t", schema=SCHEMA, format="parquet", stop_after="0s")
+    assert plain.collect().to_pydict() == {"t": [1, 2], "v": [1, 2]}
+    assert [batch["t"].to_pylist() for batch in plain.run()] == [[1], [2]]
+    dated = pk.scan_stream(
+        tmp_path / "day=*" / "*",
+        time="t",
+        schema={**SCHEMA, "day": "int64"},
+        format="parquet",
+        stop_after="0s",
+    )
+    assert dated.collect().to_pydict() == {"t": [2], "v": [2], "day": [1]}
+
+
+@pytest.mark.parametrize("on_bad", ["drop", "fail"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_file_outside_of_the_folders_that_give_a_column_is_an_error_that_names_it(
+    tmp_path: Path, suffix: str, on_bad: str
+) -> None:
+    (tmp_path / "day=1").mkdir()
+    for number, folder in enumerate([tmp_path / "day=1", tmp_path]):
+        if suffix == "parquet":
+            put(folder, f"{number}.parquet", [number], number)
+        else:
+            (folder / f"{number}.csv").write_text(f"t,v\n{number},1\n")
+            os.utime(folder / f"{number}.csv", ns=(number, number))
+    columns = {**SCHEMA, "day": "int64"}
+    stream = pk.scan_stream(tmp_path, time="t", schema=columns, format=suffix, stop_after="0s", on_bad=on_bad)
+    with pytest.raises(pk.SchemaMismatchError, match=rf"1\.{suffix}' has no column 'day'"):
+        list(stream.run())
+    with pytest.raises(pk.SourceError, match="lies in other partition folders"):
+        pk.scan_stream(tmp_path, time="t")
+
+
+def test_only_the_absence_of_files_means_that_nothing_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (tmp_path, tmp_path / "later", tmp_path / "*.csv", tmp_path / "later" / "*.csv"):
+        stream = pk.scan_stream(path, time="t", schema=SCHEMA, format="csv", stop_after="0s")
+        assert stream.collect().num_rows == 0
+    (tmp_path / "a.csv").write_text("t,v\n1,2\n")
+
+    def refused(path: object) -> Any:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("penstock.sources.paths.os.scandir", refused)
+    stream = pk.scan_stream(tmp_path, time="t", schema=SCHEMA, format="csv", stop_after="0s")
+    with pytest.raises(pk.SourceError, match="Permission denied"):
+        list(stream.run())
+    monkeypatch.setattr("penstock.sources.paths.glob.iglob", lambda *_, **__: iter(()))
+    hidden = pk.scan_stream(tmp_path / "*.csv", time="t", schema=SCHEMA, format="csv", stop_after="0s")
+    with pytest.raises(pk.SourceError, match="Permission denied"):
+        list(hidden.run())
+
+
+def test_a_compressed_file_that_breaks_off_is_an_error_that_names_it(tmp_path: Path) -> None:
+    whole = gzip.compress(b"t,v\n" + b"".join(b"%d,%d\n" % (t, t * 7919 % 1000) for t in range(5000)))
+    (tmp_path / "a.csv.gz").write_bytes(whole[: len(whole) // 2])
+    for on_bad in ("drop", "fail"):
+        stream = pk.scan_stream(
+            tmp_path, time="t", schema=SCHEMA, format="csv", stop_after="0s", on_bad=on_bad
+        )
+        with pytest.raises(pk.SourceError, match=r"a\.csv\.gz"):
+            list(stream.run())

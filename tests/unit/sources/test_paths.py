@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
 from penstock.errors import SchemaMismatchError, SourceError
+from penstock.sources.ahead import read
 from penstock.sources.dataset import Dataset
 from penstock.sources.paths import find, format_of, partition_fields
 
@@ -132,3 +136,65 @@ def test_a_query_reads_columns_of_folders_like_any_other(tmp_path):
         (3, 1),
         (3, 2),
     ]
+
+
+def irregular(kind, path):
+    if kind == "pipe":
+        os.mkfifo(path)
+        return None
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(path))
+    return held
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket"])
+@pytest.mark.parametrize("given", ["file", "folder", "glob", "link", "list"])
+def test_what_is_no_regular_file_is_refused_without_being_opened(tmp_path, monkeypatch, kind, given):
+    monkeypatch.chdir(tmp_path)  # names of sockets must be short
+    (tmp_path / "in").mkdir()
+    held = irregular(kind, "in/a.csv")
+    (tmp_path / "b.csv").symlink_to(tmp_path / "in" / "a.csv")
+    paths = {"file": "in/a.csv", "folder": "in", "glob": "in/*.csv", "link": "b.csv", "list": ["in/a.csv"]}[
+        given
+    ]
+    for format in ("csv", None):
+        with pytest.raises(SourceError, match=rf"csv' is a {kind}, not a regular file"):
+            pk.scan(paths, time="t", format=format, schema={"t": "int64"})
+    if given != "list":
+        stream = pk.scan_stream(paths, time="t", format="csv", schema={"t": "int64"}, stop_after="0s")
+        with pytest.raises(SourceError, match="not a regular file"):
+            stream.collect()
+        with pytest.raises(SourceError, match="not a regular file"):
+            list(stream.run())
+    if held is not None:
+        held.close()
+
+
+def test_a_device_is_refused():
+    for path in ("/dev/null", "/dev/zero"):
+        with pytest.raises(SourceError, match="is a device, not a regular file"):
+            pk.scan(path, time="t", format="json")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "arrow", "parquet"])
+def test_a_file_that_became_a_pipe_is_refused(tmp_path, suffix):
+    write(tmp_path / f"a.{suffix}", suffix)
+    query = pk.scan(tmp_path, time="t", schema={"t": "int64"})
+    fragments = next(iter(query.data.values())).dataset().fragments
+    (tmp_path / f"a.{suffix}").unlink()
+    os.mkfifo(tmp_path / f"a.{suffix}")
+    with pytest.raises(SourceError, match="is a pipe, not a regular file"):
+        list(read(fragments[0], query.schema))
+    with pytest.raises(SourceError, match="is a pipe, not a regular file"):
+        query.collect()
+
+
+def write(path, suffix):
+    table = pa.table({"t": [1]})
+    if suffix == "parquet":
+        pq.write_table(table, path)
+    elif suffix == "arrow":
+        with pa.ipc.new_file(str(path), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        path.write_text("t\n1\n" if suffix == "csv" else '{"t": 1}\n')

@@ -1,0 +1,99 @@
+"""Which columns text has, and of what types: learned from its first block, whatever is malformed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from penstock.errors import SourceError
+from penstock.sources.bad import FAILURES
+from penstock.sources.csv_records import Dialect, dialect, last_end
+from penstock.sources.text_checks import json_reason
+from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
+
+_SAMPLE = 1 << 24  # bytes from which types are learned
+_SMALL = 1 << 16  # bytes whose lines are looked at one by one
+
+
+def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    """Read the header; types are the declared ones, or follow from the first records."""
+    with pa.input_stream(path, compression="detect") as file:
+        names, text, _ = csv_head(path, file, _SMALL)
+        if declared is None:
+            text += file.read(max(_SAMPLE - len(text), 0))
+            ended = len(text) < _SAMPLE
+    if declared is not None:
+        types = {field.name: field.type for field in declared}
+        return pa.schema([pa.field(name, types.get(name, pa.null())) for name in names])
+    if not names:
+        raise SourceError(f"the file {path!r} has no header line; its first line must name the columns")
+    return _csv_types(text, dialect(delimiter_of(path)), names, ended)
+
+
+def _csv_types(text: bytes, marks: Dialect, names: tuple[str, ...], ended: bool) -> pa.Schema:
+    """Infer types from records with the right number of fields and closed quotes."""
+    whole = text if ended and marks.is_closed(text) else text[: marks.complete(text)]
+    if not whole or (ended and len(whole) < len(text)):
+        found = marks.records(text, 0, 0, len(names))
+        whole = b"\n".join(each.text for each in found if each.reason is None)
+    if not whole.strip(b"\r\n"):
+        return pa.schema([pa.field(name, pa.null()) for name in names])
+    return read_csv(whole, marks, names, {}, list(names), lenient=True).schema
+
+
+def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
+    """Learn the fields of the first lines; their types are the declared ones, or follow from them."""
+    with pa.input_stream(path, compression="detect") as file:
+        read = file.read(_SAMPLE)
+    lines = JsonLines(pa.schema([]))
+    text = read.removeprefix(BOM)
+    whole = text if len(read) < _SAMPLE else text[: lines.complete(text)]
+    if declared is None:
+        found = _json_types(whole)
+        if found is None:
+            raise SourceError(f"the file {path!r} has no line that is one JSON object; give schema=")
+        return found
+    known = _read(whole)
+    if known is None:
+        return declared  # reading tells which lines are no rows
+    types = {field.name: field.type for field in declared}
+    return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in known])
+
+
+def _json_types(text: bytes) -> pa.Schema | None:
+    """Infer fields from all lines that are objects, or from as many as agree."""
+    known = _read(text)
+    if known is not None:
+        return known
+    return _of_first([line for part in _objects(text) for line in part.splitlines() if line])
+
+
+def _objects(text: bytes) -> Iterator[bytes]:
+    """Leave out the lines that are no objects, looking at single ones only near those."""
+    if _read(text) is not None:
+        yield text
+        return
+    if len(text) <= _SMALL:
+        found = JsonLines(pa.schema([])).records(text, 0, 1)
+        yield b"\n".join(each.text for each in found if json_reason(each.text, {}) is None)
+        return
+    size = max(len(text) // 16, _SMALL // 2)
+    while text:
+        cut = last_end(text[:size], size) or len(text)
+        yield from _objects(text[:cut])
+        text = text[cut:]
+
+
+def _read(text: bytes) -> pa.Schema | None:
+    """Infer the fields of a text; None if it cannot be read as a whole."""
+    try:
+        return read_json(text, None).schema if text.strip() else None
+    except FAILURES:
+        return None
+
+
+def _of_first(lines: Sequence[bytes]) -> pa.Schema | None:
+    while lines and (known := _read(b"\n".join(lines))) is None:
+        lines = lines[: len(lines) // 2]
+    return known if lines else None

@@ -1,0 +1,186 @@
+"""Reading CSV and JSON lines: rows, and the records that are none.
+
+Text is read in blocks of whole records. Arrow decodes a block at once. A block that it refuses is divided until its
+parts are small; their records are checked one by one (`text_checks.py`). A record is a row only if every declared
+column can be read: whether it counts does not depend on the columns that a query reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import SchemaMismatchError, SourceError
+from penstock.sources.arrow import one_batch
+from penstock.sources.bad import FAILURES, NO_TIME, Bad, good_and_bad
+from penstock.sources.conform import check, conformer
+from penstock.sources.csv_records import Record, ends, last_end, lines
+from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
+
+BLOCK = 1 << 22  # bytes of text that are decoded at a time
+_SMALL = 1 << 16  # bytes of a part whose records are looked at one by one
+_PARTS = 16  # into which a text is divided that cannot be decoded
+_LONGEST = 1 << 25  # bytes of a quoted text: a quote that goes on for longer was left open
+_LINE = 1 << 28  # bytes of a line
+
+Decoded = tuple[pa.RecordBatch, tuple[Bad, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """Read a file of text as rows of a schema. Rows without a time are malformed too, where its column is named."""
+
+    format: str
+    schema: pa.Schema
+    time: str | None = None
+    block: int = BLOCK
+
+    def __call__(self, path: str) -> Iterator[Decoded]:
+        """Read a file, some rows at a time, with the malformed records among them."""
+        with pa.input_stream(path, compression="detect") as file:
+            format, rest, line = self._begin(path, file)
+            search, number = _Search(path, format, self.schema, self.time), 0
+            for text, whole in _blocks(path, file, rest, format.complete, self.block):
+                for batch, bad, records in (search.parts if whole else search.alone)(text, number, line):
+                    yield batch, bad
+                    number += records
+                line += ends(text)
+
+    def every_record(self, path: str, reason: str) -> Iterator[Bad]:
+        """Give each line of a file as malformed."""
+        with pa.input_stream(path, compression="detect") as file:
+            rest, line = csv_head(path, file, self.block)[1:] if self.format == "csv" else (b"", 1)
+            for each in lines(rest + file.read(), 0, line):
+                yield Bad(each.text, f"line {each.line}: {reason}", path, each.number)
+
+    def _begin(self, path: str, file: Any) -> tuple[Format, bytes, int]:
+        """Tell what the format needs to know, the text behind the header, and its first line."""
+        if self.format == "json":
+            return JsonLines.of(self.schema), file.read(max(self.block, len(BOM))).removeprefix(BOM), 1
+        names, rest, line = csv_head(path, file, self.block)
+        if names:
+            found = pa.schema([pa.field(name, pa.null()) for name in names])
+            check(found, self.schema, f"the file {path!r}")
+        return Csv.of(path, names, self.schema), rest, line
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for malformed records in a block."""
+
+    path: str
+    format: Format
+    schema: pa.Schema
+    time: str | None
+
+    def parts(
+        self, text: bytes, number: int, line: int
+    ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
+        """Decode whole records, in parts if that fails: rows, what were none, and how many records there were."""
+        try:
+            batch = self._decoded(text)
+        except SchemaMismatchError:
+            raise
+        except FAILURES:
+            divided = list(self._divided(text)) if len(text) > _SMALL else [text]
+        else:
+            records = self._named(text, number, line) if self._untimed(batch) else []
+            yield self._sifted(batch, records, [], batch.num_rows)
+            return
+        for part in divided:
+            for each in (self.parts if len(divided) > 1 else self.alone)(part, number, line):
+                yield each
+                number += each[2]
+            line += ends(part)
+
+    def _divided(self, text: bytes) -> Iterator[bytes]:
+        """Divide whole records into parts. More than two at a time: a part that fails is decoded again in parts."""
+        size, at = max(len(text) // _PARTS, _SMALL // 2), 0
+        while at < len(text):
+            cut = self.format.complete(text[at : at + size]) or len(text)
+            yield text[at : at + cut]
+            at += cut
+
+    def alone(
+        self, text: bytes, number: int, line: int
+    ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
+        """Look at the records of a text one by one."""
+        records = self._named(text, number, line)
+        whole = [each for each in records if each.reason is None]
+        good, bad = good_and_bad(whole, self._rows, self.format.reason)
+        refused = {record.number for record, _ in bad}
+        kept = [each for each in whole if each.number not in refused]
+        batch = one_batch(pa.Table.from_batches(good, self.schema).combine_chunks())
+        bad += [(each, each.reason) for each in records if each.reason is not None]
+        yield self._sifted(batch, kept, bad, len(records))
+
+    def _sifted(
+        self, batch: pa.RecordBatch, records: Sequence[Record], bad: list[tuple[Record, str]], count: int
+    ) -> tuple[pa.RecordBatch, tuple[Bad, ...], int]:
+        """Take out the rows without a time, and say where malformed records are."""
+        if self._untimed(batch):
+            there = batch.column(self.time).is_valid()
+            missing = [each for each, timed in zip(records, there.to_pylist(), strict=True) if not timed]
+            batch, bad = batch.filter(there), [*bad, *((each, NO_TIME) for each in missing)]
+        found = sorted(bad, key=lambda pair: pair[0].number)
+        told = (Bad(each.text, f"line {each.line}: {why}", self.path, each.number) for each, why in found)
+        return batch, tuple(told), count
+
+    def _untimed(self, batch: pa.RecordBatch) -> bool:
+        return self.time is not None and batch.column(self.time).null_count > 0
+
+    def _named(self, text: bytes, number: int, line: int) -> list[Record]:
+        return list(self.format.records(text, number, line))
+
+    def _rows(self, records: Sequence[Record]) -> pa.RecordBatch:
+        try:
+            batch = self._decoded(b"\n".join(each.text for each in records))
+        except FAILURES:
+            if len(records) == 1:
+                raise ValueError(self._fault(records[0])) from None
+            raise
+        if batch.num_rows != len(records):
+            raise ValueError("it is not one record")
+        return batch
+
+    def _fault(self, record: Record) -> str:
+        """Find the column that cannot be read."""
+        for field in self.schema:
+            try:
+                self.format.only(field).decode(record.text)
+            except FAILURES:
+                return f"column {field.name!r}: not a valid {field.type}"
+        return "it does not fit its format"
+
+    def _decoded(self, text: bytes) -> pa.RecordBatch:
+        where, names = f"the file {self.path!r}", self.schema.names
+        try:
+            table = self.format.decode(text)
+        except pa.ArrowNotImplementedError as error:
+            raise SchemaMismatchError(
+                f"{where} cannot be read: {str(error).splitlines()[0]}; declare another type"
+            ) from None
+        return conformer(table.schema, self.schema, names, where)(one_batch(table.combine_chunks()))
+
+
+def _blocks(
+    path: str, file: Any, text: bytes, complete: Callable[[bytes], int], size: int
+) -> Iterator[tuple[bytes, bool]]:
+    """Cut a text at ends of records. What follows a quote that is not closed is given apart: it is not whole."""
+    while more := file.read(size):
+        cut = complete(text)
+        if cut:
+            yield text[:cut], True
+        text = text[cut:] + more
+        if len(text) > _LONGEST + size and (cut := last_end(text, len(text))):
+            yield text[:cut], False
+            text = text[cut:]
+        if len(text) > _LINE:
+            raise SourceError(f"the file {path!r} cannot be read: a line is longer than {_LINE >> 20} MB")
+    cut = min(complete(text + b"\n"), len(text))
+    yield text[:cut], True
+    if text[cut:].strip():
+        yield text[cut:], False

@@ -1,0 +1,128 @@
+"""Checks of single records of text: which column is at fault, and why.
+
+Arrow decides whether a record is a row. It decides for a whole block, and names one record at most. These checks reject
+only what Arrow rejects, so a record that fails one need not be tried alone, which takes a hundred times as long. What
+passes is tried (`bad.good_and_bad`). Reasons name columns and types, never values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+from pyarrow import csv
+
+Check = Callable[[str], bool]
+ValueCheck = Callable[[object], bool]
+
+NOT_UTF8 = "it is not valid UTF-8"
+NOT_OBJECT = "it is not one JSON object"
+_INTEGER = re.compile(r"\s*(?:(-?[0-9]+)|0[xX][0-9a-fA-F]+)\s*")
+_NUMBER = re.compile(
+    r"\s*[-+]?(?:[0-9.]+(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan(?:\(\w*\))?)\s*", re.IGNORECASE | re.ASCII
+)
+_TRUTH = re.compile(r"\s*(?:0|1|true|false)\s*", re.IGNORECASE)
+_TEMPORAL = re.compile(r"\s*[-+]?[0-9][-0-9:.+TtZz\s]*")
+_MOST_DIGITS = 4000  # Python reads no longer integers
+_NULLS = frozenset(csv.ConvertOptions().null_values)
+
+
+class _Number(str):
+    """A number of JSON as it is written."""
+
+    __slots__ = ()
+
+
+def not_a(column: str, dtype: pa.DataType) -> str:
+    """Say that a column holds a value of another type."""
+    return f"column {column!r}: not a valid {dtype}"
+
+
+def csv_check(dtype: pa.DataType) -> Check | None:
+    """Make the check of a field of CSV; None if any text may be a value of the type."""
+    check = _text_check(dtype)
+    return None if check is None else lambda text: text in _NULLS or check(text)
+
+
+def json_check(dtype: pa.DataType) -> ValueCheck | None:
+    """Make the check of a value of JSON, as `json_values` gives it."""
+    types = pa.types
+    if types.is_integer(dtype) or types.is_floating(dtype):
+        check = _text_check(dtype)
+        return lambda value: isinstance(value, _Number) and (check is None or check(value))
+    if types.is_boolean(dtype):
+        return lambda value: isinstance(value, bool)
+    if types.is_timestamp(dtype):
+        return lambda value: _is_text(value) and _TEMPORAL.fullmatch(str(value)) is not None
+    if any(test(dtype) for test in (types.is_string, types.is_large_string, types.is_binary)):
+        return _is_text
+    return None
+
+
+def json_reason(text: bytes, checks: Mapping[str, tuple[pa.DataType, ValueCheck]]) -> str | None:
+    """Say why a line is no row; None if it may be one.
+
+    >>> checks = {"v": (pa.int8(), json_check(pa.int8()))}
+    >>> [json_reason(line, checks) for line in (b'{"v": 1}', b'{"v": 300}', b'{"v": ')]
+    [None, "column 'v': not a valid int8", 'it is not one JSON object']
+    """
+    line = text.strip()
+    if not (line.startswith(b"{") and line.endswith(b"}")):
+        return NOT_OBJECT
+    try:
+        row = _loads(line.decode())
+    except UnicodeDecodeError:
+        return NOT_UTF8
+    except RecursionError:
+        return None
+    except ValueError:
+        return NOT_OBJECT
+    if not isinstance(row, dict):
+        return NOT_OBJECT
+    for name, (dtype, check) in checks.items():
+        value = row.get(name)
+        if value is not None and not check(value):
+            return not_a(name, dtype)
+    return None
+
+
+def _loads(text: str) -> object:
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, _Number)
+
+
+def _text_check(dtype: pa.DataType) -> Check | None:
+    types = pa.types
+    if types.is_integer(dtype):
+        return _integer_check(dtype)
+    if types.is_floating(dtype) or types.is_decimal(dtype):
+        return _matches(_NUMBER)
+    if types.is_boolean(dtype):
+        return _matches(_TRUTH)
+    if types.is_timestamp(dtype) or types.is_date(dtype) or types.is_time(dtype):
+        return _matches(_TEMPORAL)
+    return None
+
+
+def _matches(pattern: re.Pattern[str]) -> Check:
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+def _integer_check(dtype: pa.DataType) -> Check:
+    signed = pa.types.is_signed_integer(dtype)
+    low = -(1 << (dtype.bit_width - 1)) if signed else 0
+    high = low + (1 << dtype.bit_width) - 1
+
+    def check(text: str) -> bool:
+        found = _INTEGER.fullmatch(text)
+        if found is None:
+            return False
+        digits = found[1]
+        return digits is None or len(digits) > _MOST_DIGITS or low <= int(digits) <= high
+
+    return check
