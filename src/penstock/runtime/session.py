@@ -14,7 +14,6 @@ from penstock.runtime.flow import FOREVER, Flow, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.state.kept import Kept, marked, marks
-from penstock.runtime.window_stage import WindowStage
 
 METRICS = "metrics"
 
@@ -131,7 +130,6 @@ class Session:
         if not self._finished:
             results = self.advance(FOREVER)
             self._finished = True
-            self._dismiss()
             return results
         return []
 
@@ -216,12 +214,6 @@ class Session:
             raise StateError(
                 "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
             )
-
-    def _dismiss(self) -> None:
-        """Let workers rest for the next run: none was left with half of a change, or we would not be here."""
-        for stage in self._stages.values():
-            if isinstance(stage, WindowStage):
-                stage.dismiss()
 
     def _taken(self) -> list[pa.RecordBatch]:
         self.metrics.check()
