@@ -23,13 +23,13 @@ class Step:
     gives what it gave when the call began: nothing had been changed.
     """
 
-    __slots__ = ("_began", "_mark", "entries", "halfway")
+    __slots__ = ("_began", "_mark", "entries", "halfway", "under_way")
 
     def __init__(self, mark: Callable[[], object] | None = None) -> None:
         self._mark = mark
         self._began: object = None
         self.entries = 0
-        self.halfway = False
+        self.halfway = self.under_way = False
 
     def check(self) -> None:
         """Refuse to go on after a call that did not complete."""
@@ -41,12 +41,12 @@ class Step:
     def __enter__(self) -> None:
         self._began = None if self._mark is None else self._mark()
         self.entries += 1
-        self.halfway = True
+        self.halfway = self.under_way = True
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.halfway = kind is not None and not self._harmless(kind)
+        self.under_way, self.halfway = False, kind is not None and not self._harmless(kind)
 
     def _harmless(self, kind: type[BaseException]) -> bool:
         return issubclass(kind, Exception) and self._mark is not None and self._mark() == self._began
@@ -55,12 +55,11 @@ class Step:
 class SharedStep(Step):
     """A step that threads may share: one call at a time, others wait. A call from within a call is refused."""
 
-    __slots__ = ("_entered", "_lock")
+    __slots__ = ("_lock",)
 
     def __init__(self, mark: Callable[[], object] | None = None) -> None:
         super().__init__(mark)
         self._lock = RLock()
-        self._entered = False
 
     def run(self, name: str, work: Callable[[], T]) -> T:
         """Do the work of a call."""
@@ -69,20 +68,17 @@ class SharedStep(Step):
             with self._lock:
                 self._refuse_nested(name)
                 self.check()
-                entered = self._entered = True
-                try:
-                    with self:
-                        return work()
-                finally:
-                    self._entered = False
+                entered = True
+                with self:
+                    return work()
         except BaseException as error:
             # An interrupt may come behind the step, while the lock is released: then results are lost, too.
             if entered and not isinstance(error, Exception):
-                self._entered, self.halfway = False, True
+                self.under_way, self.halfway = False, True
             raise
 
     def _refuse_nested(self, name: str) -> None:
-        if self._entered:
+        if self.under_way:
             raise BindingError(
                 f"{name} was called from within a call of the same open query, by a function of late_to= for example; "
                 "call it when that one has returned"
