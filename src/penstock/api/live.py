@@ -89,11 +89,6 @@ class Live:
         reached = self._session.watermark
         return None if reached == NEVER else reached
 
-    @property
-    def halfway(self) -> bool:
-        """Whether a call failed or was interrupted halfway: then all others are refused."""
-        return self._step.halfway or self._session.step.halfway
-
     @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
@@ -205,7 +200,7 @@ class Run:
         self._inputs, self._final = dict(inputs), final
         self._ready: deque[pa.RecordBatch] = deque()
         self._output = self._results()
-        self._step = SharedStep(lambda: live.halfway)
+        self._step = SharedStep(lambda: None)  # of an error the open query itself knows what it changed
 
     @property
     def metrics(self) -> Metrics:

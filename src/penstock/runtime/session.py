@@ -91,6 +91,8 @@ class Session:
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
         self.step.check()
+        if not rows and not malformed:
+            return
         with self.step:
             self.metrics.read += (rows + malformed) * stage.readers
             self.metrics.filtered += rows * stage.readers
