@@ -1,6 +1,6 @@
 """Running compiled queries.
 
-    session.py   stages wired together, rows and watermarks flowing through them
+    session.py   stages wired together, rows and watermarks flowing through them; steps.py whether the last call completed
     window_stage.py, worker.py, table.py   rows become panes
     owners.py, assembly.py, emission.py    panes become windows, and windows results; fragments.py state on the move
     lanes/       windows that panes cannot hold
