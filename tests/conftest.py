@@ -23,6 +23,7 @@ SLOW = (
     "unit/bench",  # compiles C++ and runs the peers
     "unit/cli/test_engine.py",  # runs the benchmark
     "unit/runtime/test_incremental.py",  # long streams
+    "unit/runtime/test_interrupts.py",  # thousands of runs, traced line by line
 )
 
 # What `make test` leaves to targets of their own.

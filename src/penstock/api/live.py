@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import wraps
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from penstock.errors import BindingError, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
 from penstock.runtime.state.state import State
+from penstock.runtime.steps import SharedStep
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.bad import Arrived
 from penstock.sources.gather import gathered
@@ -28,9 +30,25 @@ if TYPE_CHECKING:
     from penstock.api.stream import Stream
     from penstock.runtime.metrics import Metrics
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Live, P], R]:
+    """Let one call at a time into a `Live`, and none after a call that did not complete."""
+
+    @wraps(method)
+    def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self._step.run(method.__name__, lambda: method(self, *args, **kwargs))
+
+    return call
+
 
 class Live:
     """A query that is open: push batches, get those of the result that are complete.
+
+    Threads may share it: they wait for each other, and each call gives the results that it completed.
+    After a call that failed or was interrupted halfway, it refuses all others.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
@@ -49,6 +67,7 @@ class Live:
         self._sources = {source.name: source for source in stream.named.sources}
         self._compiled = stream.compiled()
         self._session = self._compiled.open(engine_of(engine), bounded=False)
+        self._step = SharedStep(lambda: self._session.step.entries)
         if state is not None:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
@@ -70,6 +89,7 @@ class Live:
         reached = self._session.watermark
         return None if reached == NEVER else reached
 
+    @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
         given = named_bindings(tuple(self._sources), batch, batches)
@@ -77,8 +97,12 @@ class Live:
             raise BindingError(
                 f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
             )
-        owed = self._taken()
-        return owed + [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
+        return self._push_all(given)
+
+    def _push_all(self, given: Mapping[str, Any]) -> list[pa.RecordBatch]:
+        made = [made for name, each in given.items() for made in self._push(name, each)]
+        made += self._moved()
+        return self._taken() + made
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         gate, history, now = self._gates[name], self._histories.get(name), self._now()
@@ -87,16 +111,14 @@ class Live:
         arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data))
         return [made for each in arrived for made in gate.take(each, now)]
 
+    @_alone
     def follow(self, name: str, history: Backfill, read: bool) -> None:
         """Read a history to its end, unless that was done before; what is pushed comes behind it.
 
         What it gives comes with the next push.
         """
-        made = [
-            made
-            for each in (history.past(self._sources[name].on_bad) if read else ())
-            for made in self.take(name, each)
-        ]
+        past = history.past(self._sources[name].on_bad) if read else ()
+        made = [made for each in past for made in self._take(name, each)]
         self._owed += made
         self._histories[name] = history
 
@@ -104,34 +126,50 @@ class Live:
         owed, self._owed = self._owed, []
         return owed
 
+    @_alone
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
         """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
-        if isinstance(given, pa.RecordBatch):
-            return self.push({name: given})
-        return self._gates[name].take(given, self._now()) + self.wait()
+        return self._take(name, given)
 
+    def _take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
+        if isinstance(given, pa.RecordBatch):
+            return self._push_all({name: given})
+        made = self._gates[name].take(given, self._now()) + self._moved()
+        return self._taken() + made
+
+    @_alone
     def wait(self) -> list[pa.RecordBatch]:
         """Look at the clock: splits and streams that have been silent for `idle_after=` hold up others no longer.
 
         Every push does so by itself; call it when nothing comes at all.
         """
-        owed, now = self._taken(), self._now()
+        made = self._moved()
+        return self._taken() + made
+
+    def _moved(self) -> list[pa.RecordBatch]:
+        """Let time move where the clock says that streams are silent."""
+        now = self._now()
         made = [made for gate in self._gates.values() for made in gate.advance(now)]
-        return owed + made + following(self._gates, now)
+        return made + following(self._gates, now)
 
     def _now(self) -> int:
         return round(self._clock.now() * 1e6)
 
+    @_alone
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
         clock = next(iter(self._sources.values())).time
         reached = instant(time, clock, "the time to advance to")
-        return self._taken() + list(self._session.advance(reached))
+        made = self._session.advance(reached)
+        return self._taken() + made
 
+    @_alone
     def finish(self) -> list[pa.RecordBatch]:
         """Say that no row at all will come any more, and get the windows still open."""
-        return self._taken() + list(self._session.finish())
+        made = self._session.finish()
+        return self._taken() + made
 
+    @_alone
     def state(self) -> State:
         """Give what the query has in memory, to go on from there another time; it can still be pushed to."""
         if self._owed:
@@ -163,6 +201,7 @@ class Run:
         self._inputs, self._final = dict(inputs), final
         self._ready: deque[pa.RecordBatch] = deque()
         self._output = self._results()
+        self._step = SharedStep(lambda: None)  # of an error the open query itself knows what it changed
 
     @property
     def metrics(self) -> Metrics:
@@ -178,10 +217,11 @@ class Run:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._output)
+        return self._step.run("next", lambda: next(self._output))
 
     def state(self) -> State:
         """Give what the query has in memory: to go on from there, run with `final=False` or stop in between."""
+        self._step.check()
         if self._ready:
             raise StateError(
                 f"{len(self._ready)} batches of results have not been taken yet, and would be lost; take them first"

@@ -1,7 +1,7 @@
 """Running compiled queries.
 
-    session.py   stages wired together, rows and watermarks flowing through them
-    window_stage.py, worker.py, table.py   rows become panes; resting.py workers between two runs
+    session.py   stages wired together, rows and watermarks flowing through them; steps.py whether the last call completed
+    window_stage.py, worker.py, table.py   rows become panes
     owners.py, assembly.py, emission.py    panes become windows, and windows results; fragments.py state on the move
     lanes/       windows that panes cannot hold
     joins/       joins as stages; joining/ the eight algorithms; adapt/ the choice among them

@@ -12,8 +12,6 @@ from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid
 
-FEW = 1 << 10  # windows, whose frames are small enough to be kept
-
 
 @dataclass(frozen=True)
 class Windows:
@@ -132,24 +130,14 @@ def windows_on(grid: Grid) -> Windows:
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
-    """Windows over the slots of a grid; a few are known from the last run over the same rows."""
-    if len(panes) * windows.span <= FEW:
-        return _frames_of_few(windows, tuple(panes.tolist()), after, upto)
-    return _frames(windows, panes, after, upto)
-
-
-@lru_cache(maxsize=64)
-def _frames_of_few(windows: Windows, panes: tuple[int, ...], after: int, upto: int) -> Frames:
-    return _frames(windows, np.array(panes, np.int64), after, upto)
-
-
-def _frames(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
+    """Windows over the slots of a grid."""
     order = panes.argsort(kind="stable")
     panes = panes[order]
     if windows.span == windows.step == 1:  # each pane is a window
-        chosen = np.flatnonzero(((panes > after) | (after == NEVER)) & (panes <= upto))
+        begin = 0 if after == NEVER else int(panes.searchsorted(after, "right"))
+        chosen = np.arange(begin, len(panes) if upto == FOREVER else panes.searchsorted(upto, "right"))
         ends = chosen + 1
-        return Frames(panes[chosen], order, chosen, ends, ends, overlapping=False)
+        return Frames(panes[begin : begin + len(chosen)], order, chosen, ends, ends, overlapping=False)
     low, high = windows.holding(panes, after, upto)
     _, numbers = _first_held(low, high, np.zeros(len(panes), np.int64))
     first, cuts, last = (np.searchsorted(panes, bound) for bound in windows.bounds(numbers))

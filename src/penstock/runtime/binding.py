@@ -16,39 +16,27 @@ from penstock.runtime.interner import Interner
 _NOTHING = np.zeros(64, np.uint8)
 
 
-@dataclass(slots=True, weakref_slot=True)
-class Known:
-    """What has been found out about a batch, for as long as it lives: over data in memory, every run is given the same ones.
+@dataclass(frozen=True, slots=True)
+class Views:
+    """The columns of a batch and NumPy views of their values, kept while the batch lives: a column costs 2 µs to ask for.
 
-    Views of its columns, which of them hold nulls, and of some the first and the last value, and the least and largest of the
-    first ones: guesses, for whoever made the data may write to it.
+    Nothing derived from values is kept: whoever made the data may write to it between two runs.
     """
 
     batch: ref[pa.RecordBatch]
     columns: dict[str, pa.Array] = field(default_factory=dict)
     values: dict[str, np.ndarray] = field(default_factory=dict)
-    ends: dict[str, tuple[int, int]] = field(default_factory=dict)
-    ranges: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    nulls: dict[tuple[str, ...], frozenset[str]] = field(default_factory=dict)
-
-    def column(self, name: str) -> pa.Array:
-        found = self.columns.get(name)
-        if found is None:
-            batch = self.batch()
-            assert batch is not None, "a batch that somebody asks about is held by them"
-            found = self.columns[name] = batch.column(name)
-        return found
 
 
-_KNOWN: dict[int, Known] = {}
+_VIEWS: dict[int, Views] = {}  # by the id of the batch
 
 
-def known(batch: pa.RecordBatch) -> Known:
-    """What has been found out about a batch so far."""
+def views_of(batch: pa.RecordBatch) -> Views:
+    """The views of a batch made so far."""
     place = id(batch)
-    found = _KNOWN.get(place)
+    found = _VIEWS.get(place)
     if found is None or found.batch() is not batch:
-        found = _KNOWN[place] = Known(ref(batch, lambda _: _KNOWN.pop(place, None)))
+        found = _VIEWS[place] = Views(ref(batch, lambda _: _VIEWS.pop(place, None)))
     return found
 
 
@@ -58,7 +46,7 @@ class BatchArguments:
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
         self.batch = batch
         self._interners = interners
-        self.known = known(batch)
+        self._views = views_of(batch)
         self._codes: dict[str, np.ndarray] = {}
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
@@ -112,35 +100,26 @@ class BatchArguments:
         return found
 
     def column(self, name: str) -> pa.Array:
-        return self.known.column(name)
+        found = self._views.columns.get(name)
+        if found is None:
+            found = self._views.columns[name] = self.batch.column(name)
+        return found
 
     def values(self, name: str) -> np.ndarray:
         """A view of the values of a fixed-width column."""
-        found = self.known.values.get(name)
+        found = self._views.values.get(name)
         if found is None:
-            found = self.known.values[name] = values_view(self.column(name))
+            found = self._views.values[name] = values_view(self.column(name))
         return found
 
     def with_nulls(self, names: tuple[str, ...]) -> frozenset[str]:
-        """Which of some columns hold nulls: Arrow, too, counts them once."""
-        found = self.known.nulls.get(names)
-        if found is None:
-            found = frozenset(name for name in names if self.column(name).null_count)
-            self.known.nulls[names] = found
-        return found
+        """Which of some columns hold nulls."""
+        return frozenset([name for name in names if self.column(name).null_count])
 
     def ends(self, name: str) -> tuple[int, int]:
-        """The first and the last value of a column of whole numbers that has any, as they were when somebody first asked."""
-        found = self.known.ends.get(name)
-        if found is None:
-            values = self.values(name)
-            found = self.known.ends[name] = int(values[0]), int(values[-1])
-        return found
-
-    @property
-    def ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """The least and the largest of so many first values of columns, as far as somebody has looked."""
-        return self.known.ranges
+        """The first and the last value of a column of whole numbers that has any."""
+        values = self.values(name)
+        return int(values[0]), int(values[-1])
 
 
 def _bytes(buffer: pa.Buffer | None) -> np.ndarray:

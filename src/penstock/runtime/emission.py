@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
-from penstock.runtime.assembly import FEW, Frames, Windows, frames_of_pairs, frames_of_panes
+from penstock.runtime.assembly import Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.extremes import does_not_fit
 from penstock.runtime.keys import HashKeys
@@ -37,19 +37,7 @@ def emit(
     else:
         frames = frames_of_panes(windows, table.panes[:slots], after, upto)
     if len(frames):
-        yield from _emission(worker, windows, frames).batches(threads)
-
-
-def _emission(worker: Worker, windows: Windows, frames: Frames) -> Emission:
-    """What emits these windows: kept with the table where frames are, if it holds no texts, which grow by themselves."""
-    assert worker.table is not None
-    kept = worker.table.derived
-    found: Emission | None = kept.get(Emission)
-    if found is None or found.frames is not frames or found.variant != worker.variant:
-        found = Emission(worker, windows, frames)
-        if len(frames) <= FEW and not worker.interners:
-            kept[Emission] = found
-    return found
+        yield from Emission(worker, windows, frames).batches(threads)
 
 
 def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:

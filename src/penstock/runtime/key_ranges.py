@@ -17,19 +17,8 @@ def key_ranges(
     """The lowest and highest word of each key in the first rows, or in all; None where that is not known without computing."""
     if not may_be_dense(keys):
         return None
-    found = [_range(key, arguments, rows) for key in keys]
+    found = [_limits(_words(key, arguments, rows)) for key in keys]
     return [low for low, _ in found], [high for _, high in found]
-
-
-def _range(key: Key, arguments: BatchArguments, rows: int | None) -> tuple[int, int]:
-    """The range of one key. Of the first rows, which are a guess, it is known from the last run over the same data."""
-    assert key.column is not None
-    if rows is None or key.text:
-        return _limits(_words(key, arguments, rows))
-    place = key.column, rows
-    if place not in arguments.ranges:
-        arguments.ranges[place] = _limits(_words(key, arguments, rows))
-    return arguments.ranges[place]
 
 
 def _limits(words: np.ndarray) -> tuple[int, int]:

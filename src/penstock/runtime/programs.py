@@ -38,6 +38,24 @@ class KernelCall(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class BoundKernel:
+    """A kernel and its arguments for one call. The frame holds addresses only; `given` keeps the arrays alive."""
+
+    call: KernelCall
+    frame: Any
+    given: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, call: KernelCall, given: Mapping[str, Any]) -> BoundKernel:
+        """Bind a kernel to all of its arguments but the limits of rows."""
+        return cls(call, call.frame(given), given)
+
+    def over(self, shares: Shares) -> Went:
+        """Call the kernel for share after share of rows, until none is left or it stops."""
+        return self.call.over(self.frame, shares)
+
+
+@dataclass(frozen=True, slots=True)
 class Variant:
     """What a kernel may assume: how keys are found, which columns hold nulls, how wide sums are."""
 

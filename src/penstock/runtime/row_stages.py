@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError, SourceError
 from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
-from penstock.runtime.binding import BatchArguments, known
+from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.flow import FOREVER, NEVER, Flow, Trace
@@ -103,7 +103,7 @@ class SourceStage:
         return None if self.sequence is None else batch.column(self.sequence)
 
     def _with_time(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        times = known(batch).column(self.time.column)
+        times = BatchArguments(batch, {}).column(self.time.column)
         if times.null_count == 0:
             return batch
         if self.on_bad == "fail":

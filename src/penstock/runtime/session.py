@@ -14,7 +14,7 @@ from penstock.runtime.flow import FOREVER, Flow, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.state.kept import Kept, marked, marks
-from penstock.runtime.window_stage import WindowStage
+from penstock.runtime.steps import Step
 
 METRICS = "metrics"
 
@@ -67,20 +67,21 @@ class Session:
         self._stages = {spec.name: spec.make(context) for spec in pipeline.specs}
         self._results: list[pa.RecordBatch] = []
         self._finished = False
-        self._whole = True  # nothing was given up halfway
+        self.step = Step()
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Take rows of a stream; give the results that are complete with them."""
         name = self._source(stream)
-        self._begin()
-        flows = [Flow(batch) for batch in batches]
-        self.metrics.batches += len(flows)
-        self._spread(name, self._stages[name].push(0, flows))
-        if not self._bounded:
-            stage = self._stages[name]
-            assert isinstance(stage, SourceStage)
-            self._advance(name, stage.watermark)
-        return self._taken()
+        self.step.check()
+        with self.step:
+            flows = [Flow(batch) for batch in batches]
+            self.metrics.batches += len(flows)
+            self._spread(name, self._stages[name].push(0, flows))
+            if not self._bounded:
+                stage = self._stages[name]
+                assert isinstance(stage, SourceStage)
+                self._advance(name, stage.watermark)
+            return self._taken()
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
         """Count rows that need not be pushed, since the query would surely filter them out wherever it reads them.
@@ -89,9 +90,13 @@ class Session:
         """
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
-        self.metrics.read += (rows + malformed) * stage.readers
-        self.metrics.filtered += rows * stage.readers
-        self.metrics.malformed += malformed * stage.readers
+        self.step.check()
+        if not rows and not malformed:
+            return
+        with self.step:
+            self.metrics.read += (rows + malformed) * stage.readers
+            self.metrics.filtered += rows * stage.readers
+            self.metrics.malformed += malformed * stage.readers
 
     def pace(self, stream: str | None = None) -> None:
         """Let time move by `advance` alone, on one stream or on all: others see rows that we do not."""
@@ -115,10 +120,9 @@ class Session:
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
         """Declare that no row before a time will come, on one stream or on all."""
         names = list(self._pipeline.streams.values()) if stream is None else [self._source(stream)]
-        self._begin()
-        for name in names:
-            self._advance(name, watermark)
-        return self._taken()
+        self.step.check()
+        with self.step:
+            return self._advanced(names, watermark)
 
     def number_from(self, stream: str, row: int) -> None:
         """Number the next rows of a stream from here on: those before are read elsewhere."""
@@ -128,39 +132,43 @@ class Session:
 
     def finish(self) -> list[pa.RecordBatch]:
         """Declare the end of all streams; give everything that is left."""
-        if not self._finished:
-            results = self.advance(FOREVER)
+        if self._finished:
+            return []
+        self.step.check()
+        with self.step:
+            results = self._advanced(self._pipeline.streams.values(), FOREVER)
             self._finished = True
-            self._dismiss()
             return results
-        return []
 
     def save(self) -> dict[str, Kept]:
         """Give what all stages remember, as tables by name, and what has been counted."""
         if self._finished:
             raise StateError("this run has finished: nothing is left to go on from; save it before the end")
-        self._check_whole()
-        stages = ((name, stage.save()) for name, stage in self._stages.items())
-        kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
-        return {**kept, METRICS: marks(**self.metrics.counts)}
+        self.step.check()
+        with self.step:  # stages may put together what they hold
+            stages = ((name, stage.save()) for name, stage in self._stages.items())
+            kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
+            return {**kept, METRICS: marks(**self.metrics.counts)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
-        parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
-        self._begin()
         try:
-            self.metrics.load(marked(tables[METRICS]))
-            for name, table in tables.items():
-                owner, _, part = name.rpartition("/")
-                parts.get(owner, {})[part] = table
-            for name, stage in self._stages.items():
-                stage.load(parts[name])
+            with self.step:
+                self._load(tables)
         except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
             # The checksums are right and the query is the same: somebody made this state up.
             raise StateError(
                 "the saved state does not hold what the stages of this query remember; start the query anew"
             ) from None
-        self._whole = True
+
+    def _load(self, tables: Mapping[str, pa.Table]) -> None:
+        parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
+        self.metrics.load(marked(tables[METRICS]))
+        for name, table in tables.items():
+            owner, _, part = name.rpartition("/")
+            parts.get(owner, {})[part] = table
+        for name, stage in self._stages.items():
+            stage.load(parts[name])
 
     @property
     def watermark(self) -> int:
@@ -181,6 +189,11 @@ class Session:
                 f"this query reads no stream {stream!r}; it reads {sorted(map(str, self._pipeline.streams))}"
             )
         return self._pipeline.streams[stream]
+
+    def _advanced(self, names: Iterable[str], watermark: int) -> list[pa.RecordBatch]:
+        for name in names:
+            self._advance(name, watermark)
+        return self._taken()
 
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
         """Move time at a stage, then behind it: results first, so that they are not late there."""
@@ -206,25 +219,7 @@ class Session:
             self.metrics.accepted += rows
         self._results += batches
 
-    def _begin(self) -> None:
-        """Note that something is under way; if it fails, what stages remember is of no use."""
-        self._check_whole()
-        self._whole = False
-
-    def _check_whole(self) -> None:
-        if not self._whole:
-            raise StateError(
-                "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
-            )
-
-    def _dismiss(self) -> None:
-        """Let workers rest for the next run: none was left with half of a change, or we would not be here."""
-        for stage in self._stages.values():
-            if isinstance(stage, WindowStage):
-                stage.dismiss()
-
     def _taken(self) -> list[pa.RecordBatch]:
         self.metrics.check()
-        self._whole = True
         results, self._results = self._results, []
         return results

@@ -6,8 +6,7 @@ turns into *fragments*, its canonical form: one row for each (pane, key) with it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,14 +20,10 @@ from penstock.runtime.recycled import APART
 
 _FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
 LARGE_GRID = 1 << 26  # bytes
-MOST_KEPT = 1 << 22  # bytes: making a larger table is a small part of what is done to it
 
 
 class PaneTable:
     """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
-
-    _arguments: Mapping[str, object] | None
-    _derived: dict[type, Any]
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
@@ -65,21 +60,8 @@ class PaneTable:
             return False
         return self.occupancy() < (1 / 4 if isinstance(self.keys, HashKeys) else 1 / 32)
 
-    def arguments(self) -> Mapping[str, object]:
-        """Everything kernels need to know of the table: the same mapping until that changes, but for keys that change by themselves."""
-        if self._arguments is None or isinstance(self.keys, HashKeys):
-            self._arguments = self._made_arguments()
-        return self._arguments
-
-    @property
-    def derived(self) -> dict[type, Any]:
-        """What others make of its arguments, by what it is: kept until these change."""
-        return {} if isinstance(self.keys, HashKeys) else self._derived
-
-    def _changed(self) -> None:
-        self._arguments, self._derived = None, {}
-
-    def _made_arguments(self) -> dict[str, object]:
+    def arguments(self) -> dict[str, object]:
+        """Everything kernels need to know of the table."""
         return {
             "head": self.head,
             "columns": self.keys.columns,
@@ -91,24 +73,6 @@ class PaneTable:
             **{numbered("state", place): state for place, state in enumerate(self.states)},
             **self.keys.arguments(),
         }
-
-    # -- use for another run -------------------------------------------------------------------------
-
-    @property
-    def lasting(self) -> bool:
-        """Whether it is worth keeping for another run: small, and with a column for each key that may come."""
-        return not isinstance(self.keys, HashKeys) and self.nbytes <= MOST_KEPT
-
-    def serves(self, specs: Sequence[StateSpec], keys: Keys, slots: int) -> bool:
-        """Whether another run that needs such states, keys and slots may use it, once it is cleared."""
-        return self.specs == specs and self.keys == keys and slots <= self.capacity <= _FEW * slots
-
-    def clear(self) -> None:
-        """Hold nothing, in the same memory."""
-        if not self.dirty:
-            self._empty(self.states, self.slots * self.keys.columns)
-        self.head.fill(0)
-        self.pane_buckets.fill(0)
 
     # -- growth and change of shape ------------------------------------------------------------------
 
@@ -147,7 +111,6 @@ class PaneTable:
         self._hold(specs)
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
-        self._changed()
         self.specs = tuple(specs)
         self.wide = not any(each.guarded for each in specs)  # no sum can become too large
 
@@ -189,15 +152,12 @@ class PaneTable:
 
     def _clear(self, states: Sequence[np.ndarray], columns: int) -> None:
         """Let the slots in use hold nothing, before cells are moved to some of their columns."""
-        if self.dirty:
-            self._empty(states, self.slots * columns)
-
-    def _empty(self, states: Sequence[np.ndarray], cells: int) -> None:
+        if not self.dirty:
+            return
         for state, spec in zip(states, self.specs, strict=True):
-            state[: cells * words_per_cell(spec.type)] = spec.identity
+            state[: self.slots * columns * words_per_cell(spec.type)] = spec.identity
 
     def _resize_panes(self, capacity: int) -> None:
-        self._changed()
         panes = np.zeros(capacity, np.int64)
         panes[: self.slots] = self.panes[: self.slots]
         self.panes, self.capacity = panes, capacity

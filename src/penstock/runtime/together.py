@@ -19,9 +19,9 @@ def fold_together(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
         return
     team = list(zip(workers, arguments, tasks, strict=True))
     made = [worker.kernel(given, task) for worker, given, task in team]
-    call = made[0][0]
-    if any(other is not call for other, _ in made):
+    call = made[0].call
+    if any(other.call is not call for other in made):
         return
-    found = call.together([frame for _, frame in made], [task.shares for task in tasks])
+    found = call.together([each.frame for each in made], [task.shares for task in tasks])
     for (worker, given, task), went in zip(team, found or (), strict=False):
         worker.went(given, task, went)

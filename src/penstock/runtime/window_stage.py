@@ -23,7 +23,6 @@ from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.owners import CELLS_WORTH_THREADS, disjoint, lend, runs_of, soon_together
 from penstock.runtime.programs import WindowProgram
-from penstock.runtime.resting import LOUNGE
 from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
 from penstock.runtime.state.kept import Kept, marked, marks
 from penstock.runtime.state.merging import FRESH
@@ -61,7 +60,7 @@ class WindowStage:
         self._alone = alone
         self.windows = windows_on(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
-        self.workers = [LOUNGE.hire(program, nullable, engine.adaptive)]
+        self.workers = [Worker(program, nullable, engine.adaptive)]
         self.emitted = NEVER
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
@@ -128,14 +127,6 @@ class WindowStage:
             else:
                 self._forget(worker, upto, held.get(id(worker)))
         return [Flow(batch, counted=True) for batch in batches]
-
-    def dismiss(self) -> None:
-        """Let workers go, at the end of a run in which nothing was given up halfway."""
-        if self.engine.backend == "native":  # what an interpreter is given would keep data alive
-            LOUNGE.rest(
-                worker for worker in self.workers if worker.table is None and worker.spare is not None
-            )
-        self.workers = []
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
         """Emit what one worker holds, its windows being divided among threads."""
@@ -230,7 +221,7 @@ class WindowStage:
         threads = min(self.engine.workers, max(self._tasks_worth(rows), 1))
         while len(self.workers) < threads:
             first = self.workers[0]
-            self.workers.append(LOUNGE.hire(self.program, first.nullable, first.adaptive))
+            self.workers.append(Worker(self.program, first.nullable, first.adaptive))
         panes = self._expected_panes(given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes

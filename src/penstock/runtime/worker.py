@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from penstock.loop.abi import (
     WORDS,
     Binding,
     numbered,
+    positions_table,
 )
 from penstock.loop.shares import Shares, Went
 from penstock.runtime.binding import BatchArguments
@@ -31,8 +31,7 @@ from penstock.runtime.indexer import numbers_of
 from penstock.runtime.interner import Interner
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
-from penstock.runtime.programs import KernelCall, RowsCall, Variant, WindowProgram
-from penstock.runtime.ready import Ready
+from penstock.runtime.programs import BoundKernel, Variant, WindowProgram
 from penstock.runtime.table import PaneTable
 from penstock.runtime.tasks import Task
 
@@ -41,6 +40,7 @@ COMPACT = 1 << 12
 CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
 # The same for many keys, where it comes from the system untouched, and to copy it later would cost much.
 ZEROS_AHEAD = 1 << 26
+_POSITIONS = positions_table()
 OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
 
@@ -56,8 +56,6 @@ class Worker:
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
-        self._ready: Ready | None = None
-        self.spare: PaneTable | None = None  # cleared and used by whoever begins
         self.reset()
 
     # -- folding -------------------------------------------------------------------------------------
@@ -66,8 +64,7 @@ class Worker:
         """Add the rows of a task to the table, as long as no other worker takes them."""
         arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
         while task.shares.left:
-            call, frame = self.kernel(arguments, task)
-            self.went(arguments, task, call.over(frame, task.shares))
+            self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
 
     def went(self, arguments: BatchArguments, task: Task, went: Went) -> None:
         """Take note of how far a kernel went, and help it where it stopped."""
@@ -80,12 +77,7 @@ class Worker:
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)
         keys = self.likely_keys or self.first_keys(arguments)
-        slots = self._panes_ahead(layout, keys.columns)
-        spare, self.spare = self.spare, None
-        if spare is None or not spare.serves(layout, keys, slots):
-            return PaneTable(layout, keys, slots)
-        spare.clear()
-        return spare
+        return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
 
     def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
         """How many panes to make room for: those that are likely to come, as far as that costs little."""
@@ -96,21 +88,17 @@ class Worker:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
         self._make_room(arguments)
         while done < end:
-            call, frame = self.kernel(arguments, task)
-            stop = call.over(frame, Shares(done, end, end - done)).stop
+            stop = self.kernel(arguments, task).over(Shares(done, end, end - done)).stop
             done = end if stop is None else stop[0]
             self._make_room(arguments)
 
-    def kernel(self, arguments: BatchArguments, task: Task) -> tuple[KernelCall, Any]:
-        """The kernel for what is known by now, and all that it is given but the limits of rows."""
+    def kernel(self, arguments: BatchArguments, task: Task) -> BoundKernel:
+        """The kernel for what is known by now, bound to the rows and to the table as it is now."""
         if self.table is None:
             self.table = self._begin(arguments)
-        made = Ready.of(self.table, arguments, task.flow.first_row, self.nullable, self._fold_kernel)
-        self._ready = made  # holds what it was made of while the kernel runs
-        return made.call, made.frame
-
-    def _fold_kernel(self) -> RowsCall:
-        return self.program.fold(self.variant)
+        kernel = self.program.fold(self.variant)
+        rows = {**arguments.fill(kernel.bindings), "first_row": task.flow.first_row}
+        return BoundKernel.of(kernel.call, {**rows, **self.table.arguments(), "positions": _POSITIONS})
 
     @property
     def variant(self) -> Variant:
@@ -257,10 +245,8 @@ class Worker:
             self.absorb_slots(other, slots)
 
     def reset(self) -> None:
-        """Start again with nothing: tables and texts of the past are let go, but for a table whose memory may be used again."""
-        if self.table is not None and self.table.lasting:
-            self.spare = self.table
-        self.table, self._ready, self.rows = None, None, 0
+        """Start again with nothing: tables and texts of the past are let go."""
+        self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
 

@@ -1,4 +1,4 @@
-"""What is known of a batch is kept as long as the batch, and no answer rests on it."""
+"""Views of a batch are kept while it lives; nothing derived from its values is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_views_of_a_batch_are_made_once_and_let_go_with_it() -> None:
     assert values.tolist() == [1, 2, 3]
     del batch, values
     gc.collect()
-    assert place not in binding._KNOWN
+    assert place not in binding._VIEWS
 
 
 def test_a_batch_in_the_place_of_another_is_not_taken_for_it() -> None:

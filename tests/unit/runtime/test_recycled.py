@@ -14,10 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from penstock.runtime import recycled
+import penstock as pk
+from penstock.runtime import buffers, recycled, table
 from penstock.runtime.buffers import room, to_arrow
 from penstock.runtime.recycled import LARGEST, SMALLEST, Shelf, block_of
 from penstock.runtime.threads import run_on_threads
+from tests.unit.runtime.queries import QUERIES, Feed, told
 
 
 def test_a_block_that_nobody_holds_is_used_again() -> None:
@@ -127,3 +129,29 @@ def test_arrays_of_every_size_can_be_written() -> None:
 def test_neighbours_begin_at_different_places_of_a_page() -> None:
     places = {block.ctypes.data % 4096 // 64 for block in [block_of(SMALLEST, Shelf()) for _ in range(40)]}
     assert len(places) == 40
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_answer_depends_on_what_was_in_memory_before(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks keep what the last run left in them: whoever takes one writes before reading."""
+    query = QUERIES[name]()
+    feed = Feed.made(query.names)
+    engine = pk.Engine(threads=2, task_bytes=64)
+    expected = told(query.collect(feed.tables(), engine=engine).to_batches())
+    lives = [row for call in feed.calls(query.open(engine=engine)) for row in told(call())]
+    for module in (buffers, table):
+        monkeypatch.setattr(module, "LARGE", 1)  # so that small arrays come from blocks, too
+    monkeypatch.setattr(buffers, "SMALLEST", 1)
+    taken: list[int] = []
+    for byte in (0x00, 0xFF, 0xA5):
+
+        def filled(shelf: Shelf, size: int, byte: int = byte) -> pa.Buffer:
+            block = pa.allocate_buffer(size)
+            np.frombuffer(block, np.uint8)[:] = byte
+            taken.append(size)
+            return block
+
+        monkeypatch.setattr(Shelf, "take", filled)
+        assert told(query.collect(feed.tables(), engine=engine).to_batches()) == expected
+        assert [row for call in feed.calls(query.open(engine=engine)) for row in told(call())] == lives
+    assert taken

@@ -40,7 +40,7 @@ def test_work_may_itself_run_on_threads():
 
 
 def test_two_run_at_the_same_time():
-    met = threading.Barrier(2, timeout=30)
+    met = threading.Barrier(2)
     run_on_threads([met.wait, met.wait])
 
 
@@ -67,7 +67,7 @@ def test_no_more_iterators_are_begun_than_asked_for():
 
 
 def test_two_iterators_are_begun_at_the_same_time():
-    met = threading.Barrier(2, timeout=30)
+    met = threading.Barrier(2)
     assert len(list(ahead((_meeting(met) for _ in range(2)), 2))) == 2
 
 

@@ -1,4 +1,4 @@
-"""Workers rest between runs with their tables: no answer shows it, and no data stays for it."""
+"""Every run builds its own workers and tables: none knows anything of another, and nothing of it stays."""
 
 from __future__ import annotations
 
@@ -16,17 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.loop.shares import Shares
-from penstock.runtime.assembly import FEW
-from penstock.runtime.binding import BatchArguments
-from penstock.runtime.emission import Emission
-from penstock.runtime.flow import Flow
-from penstock.runtime.keys import DenseKeys
-from penstock.runtime.ready import Ready
-from penstock.runtime.resting import MOST, Lounge
-from penstock.runtime.table import MOST_KEPT, PaneTable
-from penstock.runtime.tasks import Task
-from penstock.runtime.window_stage import WindowStage
+from penstock.runtime.table import PaneTable
+from penstock.runtime.worker import Worker
 
 SCHEMA = {"t": "int64", "k": "int64", "v": "int64"}
 EVENTS = pk.stream("events", SCHEMA, time="t")
@@ -39,14 +30,6 @@ QUERIES: dict[str, pk.Stream] = {
     "sliding": EVENTS.window(10, every=4, by="k").agg(total=pk.sum("v"), mid=pk.mean("v")),
     "without keys": EVENTS.window(10).agg(high=pk.max("v"), total=pk.sum("v")),
 }
-
-
-@pytest.fixture(autouse=True)
-def lounge(monkeypatch: pytest.MonkeyPatch) -> Lounge:
-    """An empty one for each test."""
-    made = Lounge()
-    monkeypatch.setattr("penstock.runtime.window_stage.LOUNGE", made)
-    return made
 
 
 def rows(times: list[int], keys: list[int | None], values: list[int | None]) -> pa.Table:
@@ -96,21 +79,28 @@ def large(seed: int = 1, many: int = 300_000) -> pa.Table:
     )
 
 
+@pytest.mark.parametrize("kind", [Worker, PaneTable])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_runs_make_few_tables(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[None] = []
-    real = PaneTable.__init__
+def test_workers_and_tables_are_let_go_with_their_run(
+    threads: int, kind: type[Worker | PaneTable], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ref[Worker | PaneTable]] = []
+    real = kind.__init__
 
-    def noted(self: PaneTable, *given: Any) -> None:
-        made.append(None)
+    def noted(self: Any, *given: Any) -> None:
+        made.append(ref(self))
         real(self, *given)
 
-    monkeypatch.setattr(PaneTable, "__init__", noted)
+    monkeypatch.setattr(kind, "__init__", noted)
     query = pk.from_arrow(large(), time="t").window(10, by="k").agg(total=pk.sum("v"))
     engine = pk.Engine(threads=threads)
     first = query.collect(engine=engine)
-    assert all(query.collect(engine=engine) == first for _ in range(12))
-    assert len(made) <= 2 * threads  # a thread that comes too late for any row makes one later
+    for _ in range(3):
+        before = len(made)
+        assert query.collect(engine=engine) == first
+        assert len(made) > before
+    gc.collect()
+    assert [each for each in made if each() is not None] == []
 
 
 def test_rows_that_somebody_writes_to_are_seen_as_they_are_now() -> None:
@@ -150,32 +140,14 @@ def answer_of(query: pk.Stream, engine: pk.Engine) -> list[str]:
     return sorted(map(repr, query.collect(engine=engine).to_pylist()))
 
 
-def test_a_frame_of_a_table_that_is_let_go_is_let_go_too() -> None:
-    program = worker_program()
-    worker = Lounge().hire(program, frozenset(), adaptive=True)
-    batch = large().to_batches()[0]
-    worker.fold(Task(Flow(batch), Shares(0, batch.num_rows, batch.num_rows), BatchArguments(batch, {})))
-    assert worker.table is not None and Ready in worker.table.derived
-    worker.table.grow_slots()  # the frame is of the table before
-    assert Ready not in worker.table.derived
-    worker.reset()
-    assert worker.spare is not None and worker._ready is None
-
-
-def worker_program() -> Any:
-    compiled = EVENTS.window(10, by="k").agg(total=pk.sum("v")).compiled()
-    stages = compiled.open(pk.Engine(threads=1))._stages.values()
-    return next(stage.program for stage in stages if isinstance(stage, WindowStage))
-
-
-def test_keys_of_the_last_run_are_not_expected_again(lounge: Lounge) -> None:
+def test_keys_of_the_last_run_are_not_expected_again() -> None:
     near, far = large(), large()
     far = far.set_column(1, "k", pa.array(np.asarray(far["k"]) + 1_000_000_000))
     query = EVENTS.window(10, by="k").agg(total=pk.sum("v"))
-    query.collect(near, engine=pk.Engine(threads=2))
-    query.collect(far, engine=pk.Engine(threads=1))
-    keys = [each.spare.keys for each in lounge._waiting if each.spare is not None]
-    assert any(isinstance(each, DenseKeys) and each.bases[0] > 999_999_000 for each in keys)
+    of_near = query.collect(near, engine=pk.Engine(threads=2))
+    of_far = query.collect(far, engine=pk.Engine(threads=1))
+    assert of_far["total"] == of_near["total"]
+    assert of_far["k"].to_pylist() == [key + 1_000_000_000 for key in of_near["k"].to_pylist()]
 
 
 def test_data_is_let_go() -> None:
@@ -186,42 +158,6 @@ def test_data_is_let_go() -> None:
     del table
     gc.collect()
     assert batch() is None
-
-
-def held(lounge: Lounge) -> int:
-    return len(lounge._waiting)
-
-
-def test_few_wait_and_none_with_a_large_table(lounge: Lounge) -> None:
-    for place in range(2 * MOST):
-        EVENTS.window(10 + place, by="k").agg(total=pk.sum("v")).collect(large())
-    assert held(lounge) == MOST
-    assert all(each.spare is not None and each.spare.nbytes <= MOST_KEPT for each in lounge._waiting)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("step", [1, 1_000_003], ids=["a range of keys", "scattered keys"])
-def test_no_large_table_waits_for_the_sake_of_a_frame(step: int, threads: int, lounge: Lounge) -> None:
-    many = 400_000
-    columns = {"t": np.arange(many) // 100_000, "k": np.arange(many) * step, "v": np.ones(many, np.int64)}
-    query = EVENTS.window(1, by="k").agg(total=pk.sum("v"))
-    query.collect(pa.table(columns), engine=pk.Engine(threads=threads))
-    assert held(lounge) == 0
-
-
-@pytest.mark.parametrize(
-    "run",
-    [
-        lambda table: EVENTS.window(10, by="k").agg(total=pk.sum("v")).collect(table, engine=PLAIN),
-        lambda table: EVENTS.window(10).agg(n=pk.count()).open().push(table),
-    ],
-    ids=["interpreted", "given up halfway"],
-)
-def test_who_has_not_finished_natively_does_not_wait(
-    run: Callable[[pa.Table], object], lounge: Lounge
-) -> None:
-    run(large(many=2_000))
-    assert held(lounge) == 0
 
 
 def test_runs_at_the_same_time_have_workers_of_their_own() -> None:
@@ -242,9 +178,7 @@ def test_runs_at_the_same_time_have_workers_of_their_own() -> None:
     assert right == [True] * 40
 
 
-def test_a_table_that_was_left_half_changed_serves_no_other_run(
-    lounge: Lounge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_that_was_left_half_changed_serves_no_other_run(monkeypatch: pytest.MonkeyPatch) -> None:
     query, engine = QUERIES["sum"], pk.Engine(threads=1)
     good, wide = rows([1, 2, 3], [1, 1, 2], [1, 2, 3]), rows([4] * 4, [1] * 4, [LARGE] * 4)
     expected = query.collect(good, engine=engine).to_pylist()
@@ -286,9 +220,3 @@ def test_rows_after_the_end_of_time_are_late() -> None:
     assert run.push(rows([5], [1], [1])) == []
     assert run.metrics.late == 1
     assert run.finish() == []
-
-
-def test_nothing_of_very_many_windows_waits(lounge: Lounge) -> None:
-    query = EVENTS.window(pk.sliding(10 * FEW, 1)).agg(total=pk.sum("v"))
-    assert query.collect(rows([0, 10**6], [1, 1], [1, 1]), engine=pk.Engine(threads=1)).num_rows == 20 * FEW
-    assert all(worker.spare is None or Emission not in worker.spare.derived for worker in lounge._waiting)
