@@ -13,11 +13,12 @@ from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions
 from penstock.runtime.assembly import FEW, Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.extremes import does_not_fit
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.words import values_of
-from penstock.runtime.worker import OVERFLOW, Worker
+from penstock.runtime.worker import Worker
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 1 << 17  # for so many there is room without counting them
@@ -122,7 +123,7 @@ class Emission:
             outputs = self._outputs(capacity)
             lo = self.kernel.call({**arguments, **outputs, "lo": lo, "hi": hi})
             if head[ERRORS]:
-                raise OverflowError(OVERFLOW)
+                raise KernelOverflowError
             if head[OUTPUT]:
                 yield self._batch(self._cut(outputs, int(head[OUTPUT])))
 
