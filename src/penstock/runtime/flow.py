@@ -20,6 +20,9 @@ FOREVER = (1 << 63) - 1
 class KernelOverflowError(OverflowError):
     """A kernel met an integer result that does not fit; the session, which knows the stage, says which one."""
 
+    def __init__(self) -> None:
+        super().__init__("an integer result does not fit its type; cast an operand to float64")
+
 
 @dataclass(frozen=True)
 class Trace:
