@@ -203,7 +203,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("condition", KEYS)
-@pytest.mark.parametrize("how", ["join", "left join", "full join"])
+@pytest.mark.parametrize("how", ["join", "left join"])
 def test_keys_of_a_join_are_called_as_the_text_calls_them(condition: str, how: str) -> None:
     with pytest.raises(pk.PenstockError, match=KEYS[condition]):
         pk.sql(f"select a.s from a [range 10] {how} b [range 10] {condition}", a=A, b=B)
