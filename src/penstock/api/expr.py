@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.literals import literal
 from penstock.api.reducible import Reducible
 from penstock.errors import ExpressionTypeError
@@ -220,8 +221,9 @@ class Expr(Reducible["Expr"]):
 
     def is_in(self, values: Iterable[object]) -> Expr:
         """Tell whether the value is one of a list of constants; null stays null."""
-        if isinstance(values, (Text, bytes, Expr, type)) or not isinstance(values, Iterable):
-            raise ExpressionTypeError(f"is_in takes a list of constants, not {type(values).__name__}")
+        refused = isinstance(values, (Text, bytes, Expr, type)) or written_elsewhere(values)
+        if refused or not isinstance(values, Iterable):
+            raise ExpressionTypeError(f"is_in takes a list of constants, not {shown(values)}")
         return Expr(nodes.IsIn(self._node, tuple(literal(value) for value in values)))
 
     def between(self, lower: object, upper: object, closed: Text = "both") -> Expr:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from os import PathLike
+from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
@@ -26,11 +29,39 @@ from penstock.sources.live_files import Clock
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
+    from penstock.plan.nodes import Source
     from penstock.runtime.metrics import Metrics
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Live, P], R]:
+    """Let one call at a time into a `Live`: other threads wait, and a call from within a call is refused.
+
+    Python raises KeyboardInterrupt neither between taking a lock and `with` nor between `finally` and its first call.
+    """
+
+    @wraps(method)
+    def call(self: Live, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            if self._entered:
+                raise BindingError(
+                    f"{method.__name__} was called from within a call of the same open query, by a function of late_to= "
+                    "for example; call it when that one has returned"
+                )
+            try:
+                self._entered = True
+                return method(self, *args, **kwargs)
+            finally:
+                self._entered = False
+
+    return call
 
 
 class Live:
     """A query that is open: push batches, get those of the result that are complete.
+
+    Threads may share it: they wait for each other, and each call gives the results that it completed.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
@@ -45,6 +76,7 @@ class Live:
         self, stream: Stream, engine: Engine | None, state: object = None, clock: Clock | None = None
     ) -> None:
         require_streams(stream)
+        self._lock, self._entered = RLock(), False
         self._clock = clock or Clock()
         self._sources = {source.name: source for source in stream.named.sources}
         self._compiled = stream.compiled()
@@ -70,15 +102,20 @@ class Live:
         reached = self._session.watermark
         return None if reached == NEVER else reached
 
+    @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
+        _refuse_columns(batch, tuple(self._sources.values()))
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
             raise BindingError(
                 f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
             )
+        return self._push_all(given)
+
+    def _push_all(self, given: Mapping[str, Any]) -> list[pa.RecordBatch]:
         owed = self._taken()
-        return owed + [made for name, each in given.items() for made in self._push(name, each)] + self.wait()
+        return owed + [made for name, each in given.items() for made in self._push(name, each)] + self._wait()
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         gate, history, now = self._gates[name], self._histories.get(name), self._now()
@@ -87,12 +124,13 @@ class Live:
         arrived = (history.following(Arrived(history.conformed(part))) for part in _parts(data))
         return [made for each in arrived for made in gate.take(each, now)]
 
+    @_alone
     def follow(self, name: str, history: Backfill, read: bool) -> None:
         """Read a history to its end, unless that was done before; what is pushed comes behind it.
 
         What it gives comes with the next push.
         """
-        made = [made for each in (history.past() if read else ()) for made in self.take(name, each)]
+        made = [made for each in (history.past() if read else ()) for made in self._take(name, each)]
         self._owed += made
         self._histories[name] = history
 
@@ -100,17 +138,25 @@ class Live:
         owed, self._owed = self._owed, []
         return owed
 
+    @_alone
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
         """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
-        if isinstance(given, pa.RecordBatch):
-            return self.push({name: given})
-        return self._gates[name].take(given, self._now()) + self.wait()
+        return self._take(name, given)
 
+    def _take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
+        if isinstance(given, pa.RecordBatch):
+            return self._push_all({name: given})
+        return self._gates[name].take(given, self._now()) + self._wait()
+
+    @_alone
     def wait(self) -> list[pa.RecordBatch]:
         """Look at the clock: splits and streams that have been silent for `idle_after=` hold up others no longer.
 
         Every push does so by itself; call it when nothing comes at all.
         """
+        return self._wait()
+
+    def _wait(self) -> list[pa.RecordBatch]:
         owed, now = self._taken(), self._now()
         made = [made for gate in self._gates.values() for made in gate.advance(now)]
         return owed + made + following(self._gates, now)
@@ -118,16 +164,19 @@ class Live:
     def _now(self) -> int:
         return round(self._clock.now() * 1e6)
 
+    @_alone
     def advance(self, time: object) -> list[pa.RecordBatch]:
         """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
         clock = next(iter(self._sources.values())).time
         reached = instant(time, clock, "the time to advance to")
         return self._taken() + list(self._session.advance(reached))
 
+    @_alone
     def finish(self) -> list[pa.RecordBatch]:
         """Say that no row at all will come any more, and get the windows still open."""
         return self._taken() + list(self._session.finish())
 
+    @_alone
     def state(self) -> State:
         """Give what the query has in memory, to go on from there another time; it can still be pushed to."""
         if self._owed:
@@ -159,6 +208,7 @@ class Run:
         self._inputs, self._final = dict(inputs), final
         self._ready: deque[pa.RecordBatch] = deque()
         self._output = self._results()
+        self._lock = RLock()  # threads may share a run, which is one generator
 
     @property
     def metrics(self) -> Metrics:
@@ -174,7 +224,8 @@ class Run:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        return next(self._output)
+        with self._lock:
+            return next(self._output)
 
     def state(self) -> State:
         """Give what the query has in memory: to go on from there, run with `final=False` or stop in between."""
@@ -272,15 +323,28 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     if (
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
-        or hasattr(data, "batches")
+        or hasattr(type(data), "batches")
         or is_frame(data)
     ):
         return None
-    if not hasattr(data, "__iter__"):
+    if not hasattr(type(data), "__iter__") or written_elsewhere(data):
         raise BindingError(
-            f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
+            f"{shown(data)} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
         )
     return (part for each in data for part in _parts(each))
+
+
+def _refuse_columns(given: object, sources: Sequence[Source]) -> None:
+    """Refuse a row, or columns, as a dict: the keys of a mapping are names of streams."""
+    if not isinstance(given, Mapping) or not given or len(sources) != 1 or sources[0].name in given:
+        return
+    column = next((name for name in given if name in sources[0].schema.names), None)
+    if column is not None:
+        raise BindingError(
+            f"push takes a record batch, a table or a data frame; the keys of a dict name streams, and {column!r} is a column "
+            f"of {str(sources[0].name)!r}: write push(pa.RecordBatch.from_pylist([row])) for a row, "
+            "or push(pa.table(columns)) for columns"
+        )
 
 
 def _parts(data: Any) -> Iterable[pa.RecordBatch]:
