@@ -57,7 +57,7 @@ class BackfillSource(ParcelSource):
             live = KafkaReader.of(scatter, stream, given["topic"])
         else:
             live = FileReader.of(scatter, stream, given["files"], tasks)
-        return BackfillReader(scatter, stream, history, reader, live, given["at"])
+        return self.signed(BackfillReader(scatter, stream, history, reader, live, given["at"]))
 
 
 @dataclass
@@ -204,7 +204,9 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(partition.upto + self.scatter.source(self.stream).lateness, FOREVER - 1)
 
 
-def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int) -> Any:
+def backfill_frame(
+    spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int, identity: str
+) -> Any:
     """Give the parcels of history and of what follows."""
     if not isinstance(data.history, Files):
         raise UnsupportedError(
@@ -230,4 +232,5 @@ def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, ta
                 "pk.scan_stream or pk.scan_kafka"
             )
     reader = spark.readStream.format(BackfillSource.FORMAT).option("scatter", scatter.to_json())
-    return reader.option("stream", stream).option("secret", json.dumps(given)).load()
+    reader = reader.option("stream", stream).option("identity", identity)
+    return reader.option("secret", json.dumps(given)).load()
