@@ -42,9 +42,8 @@ class BackfillSource(ParcelSource):
 
     FORMAT = "penstock_backfill"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
         scatter, stream = self.asked()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
@@ -57,7 +56,7 @@ class BackfillSource(ParcelSource):
             live = KafkaReader.of(scatter, stream, given["topic"])
         else:
             live = FileReader.of(scatter, stream, given["files"], tasks)
-        return self.signed(BackfillReader(scatter, stream, history, reader, live, given["at"]))
+        return BackfillReader(scatter, stream, history, reader, live, given["at"])
 
 
 @dataclass

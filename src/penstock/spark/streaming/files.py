@@ -43,12 +43,11 @@ class FileSource(ParcelSource):
 
     FORMAT = "penstock_files"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
         scatter, stream = self.asked()
         given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
-        return self.signed(FileReader.of(scatter, stream, given, tasks, scatter.steps(stream)))
+        return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream))
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,9 @@ class KafkaSource(ParcelSource):
 
     FORMAT = "penstock_kafka"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
-        return self.signed(KafkaReader.of(*self.asked(), json.loads(self.options["secret"])))
+        return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]))
 
 
 @dataclass(frozen=True)

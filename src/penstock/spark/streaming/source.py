@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from penstock.errors import StateError
+from penstock.errors import PenstockError, PlanError, StateError
 from penstock.runtime.state.differences import require_same
 from penstock.sources.bad import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
@@ -22,7 +22,7 @@ from penstock.spark.streaming.shard import unfit
 from penstock.spark.tasks import settle
 
 
-class ParcelSource(DataSource):
+class ParcelSource(DataSource, ABC):
     """Rows of a stream, sent to shards. Options are data: no code is read from them."""
 
     FORMAT: ClassVar[str]
@@ -36,9 +36,22 @@ class ParcelSource(DataSource):
         """The columns of parcels."""
         return SPARK_SCHEMA
 
-    def signed(self, reader: Any) -> DataSourceStreamReader:
-        """Let offsets of a reader say which query they are of."""
-        return SignedReader(reader, self.options["identity"]) if "identity" in self.options else reader
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Plan on the driver, read in tasks; offsets say which query they are of."""
+        del schema
+        try:
+            return SignedReader(self.stream_reader(), self.options["identity"])
+        except PenstockError:
+            raise
+        except (LookupError, ValueError, TypeError, AttributeError):
+            raise PlanError(
+                f"the options of format {self.FORMAT!r} are not those that to_spark writes; it is a part of "
+                "query.to_spark(spark), which is what to call"
+            ) from None
+
+    @abstractmethod
+    def stream_reader(self) -> DataSourceStreamReader:
+        """Make a reader of the options."""
 
     def asked(self) -> tuple[Scatter, str]:
         """How rows are sent, and the stream they are of."""
