@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from penstock.plan.nodes import Source
     from penstock.runtime.metrics import Metrics
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Live, P], R]:

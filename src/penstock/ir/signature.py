@@ -85,11 +85,10 @@ def _described(this: Object, program: Program) -> Iterator[tuple[str, str]]:
         return
     unit = next((program[name].time.unit for name in ir.sources_of(body)), this.time.unit)
     reductions = tuple(map(_aggregate, getattr(body, "reductions", ())))
-    for each in fields(body):
-        if each.name != "reductions":
-            value = getattr(body, each.name)
-            text = told_length(value, unit) if each.name in _LENGTHS and isinstance(value, int) else ""
-            yield _PARTS.get(each.name, each.name), text or _printed(value, unit, reductions)
+    for name in [part.name for part in fields(body) if part.name != "reductions"]:
+        value = getattr(body, name)
+        text = told_length(value, unit) if name in _LENGTHS and isinstance(value, int) else ""
+        yield _PARTS.get(name, name), text or _printed(value, unit, reductions)
 
 
 def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ...] = ()) -> str:

@@ -101,7 +101,8 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Leave the limit to the reader."""
-        return self._reader.getDefaultReadLimit()
+        limit: ReadLimit = self._reader.getDefaultReadLimit()
+        return limit
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Leave out what comes from now on."""
