@@ -15,6 +15,7 @@ from penstock.expr import nodes
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.show import show
 from penstock.types.arrow import as_type
+from penstock.types.choices import one_of
 
 if TYPE_CHECKING:
     from penstock.api.namespaces import Times
@@ -228,8 +229,8 @@ class Expr(Reducible["Expr"]):
 
     def between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
         """Tell whether the value lies between two others; `closed` is both, left, right or none."""
-        if closed not in ("both", "left", "right", "none"):
-            raise ExpressionTypeError(f"closed is {closed!r}; it is 'both', 'left', 'right' or 'none'")
+        if not one_of(closed, ("both", "left", "right", "none")):
+            raise ExpressionTypeError(f"closed is {shown(closed)}; it is 'both', 'left', 'right' or 'none'")
         above = self >= lower if closed in ("both", "left") else self > lower
         below = self <= upper if closed in ("both", "right") else self < upper
         return above & below

@@ -43,7 +43,7 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
     """
 
     @wraps(method)
-    def call(self: Live, *args: P.args, **kwargs: P.kwargs) -> R:
+    def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
         with self._lock:
             if self._entered:
                 raise BindingError(

@@ -20,6 +20,7 @@ from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
 from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
+from penstock.types.choices import one_of
 
 _AVRO = ("avro", "avro-registry")
 FORMATS = ("json", "arrow", *_AVRO)
@@ -65,7 +66,7 @@ class Decoder:
     value_schema: str | None = None
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
+        if not one_of(self.format, FORMATS):
             raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
         if (self.format in _AVRO) != (self.value_schema is not None):
             raise SourceError(

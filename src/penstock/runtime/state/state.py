@@ -54,6 +54,8 @@ class State:
 
     def __init__(self, query: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
         """`query` says what the state belongs to: an identity for each part of the query, by its name."""
+        if not isinstance(query, Mapping) or not isinstance(chunks, Mapping):
+            raise StateError("a pk.State is made by live.state(), State.load(path) or State.from_bytes(data)")
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
