@@ -168,6 +168,7 @@ VERBS: dict[str, Callable[[object], object]] = {
     "resample method": lambda j: S.resample(every=1, method=j),
     "signal resolve": lambda j: E.signal("v", resolve=j),
     "a state's query": lambda j: pk.State(j, {}),
+    "changes of a state": lambda j: W.open().state().changes(j),
     "push": lambda j: W.open().push(j),
     "run": lambda j: list(W.run(j)),
     "collect": W.collect,

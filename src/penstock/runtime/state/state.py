@@ -147,6 +147,8 @@ class State:
         >>> sorted(changed.written), sorted(changed.deleted)
         (['manifest', 'w1/cells'], ['w1/rows'])
         """
+        if not isinstance(since, State | None):
+            raise StateError(f"changes takes an earlier pk.State, not a {type(since).__name__}")
         new, old = self.chunks(), {} if since is None else since.chunks()
         written = {name: data for name, data in new.items() if old.get(name) != data}
         return Changes(written, frozenset(old) - frozenset(new))
