@@ -8,7 +8,6 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
 from penstock.runtime.assembly import FEW, Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
