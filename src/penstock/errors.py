@@ -79,7 +79,7 @@ class SourceError(PenstockError, OSError):
 
 
 class OverflowError(PenstockError, ArithmeticError):
-    """An integer result does not fit its 64-bit type."""
+    """An integer result does not fit its type."""
 
 
 class EngineError(PenstockError, ValueError):

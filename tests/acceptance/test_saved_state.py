@@ -293,12 +293,12 @@ def other(schema: dict[str, str] | None = None, size: int = 10, lateness: int = 
 
 
 OTHERS = {
-    "another window": (other(size=20), r"~\w+ was reduce \w+ of .* and is reduce \w+ of"),
+    "another window": (other(size=20), r"the window of ~\w+ was size 10 every 10 and is size 20 every 20"),
     "another type": (
         other({"t": "int64", "v": "float64"}),
-        r"\(stream 'events'\) was input \w+ of \(t: int64, v: int64\) and is input \w+ of \(t: int64, v: double\)",
+        r"types s: int64 and now has s: double; .*\(stream 'events'\) had the columns v: int64 and now has v: double",
     ),
-    "another filter": (TOTALS.filter(pk.col("s") > 3), r"~\w+ is new"),
+    "another filter": (TOTALS.filter(pk.col("s") > 3), r"the having of ~\w+ was none and is sum\(v\) > \?"),
     "another stream": (
         pk.stream("clicks", {"t": "int64", "v": "int64"}, time="t").window(10).agg(s=pk.sum("v")),
         "stream 'clicks'",

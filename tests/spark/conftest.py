@@ -9,7 +9,12 @@ import pytest
 
 import penstock as pk
 
-SETTINGS = {"spark.sql.shuffle.partitions": 2, "spark.default.parallelism": 2, "spark.task.maxFailures": 4}
+SETTINGS = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.default.parallelism": 2,
+    "spark.task.maxFailures": 4,
+    "spark.hadoop.fs.s3a.secret.key": "never-on-a-command-line",
+}
 
 
 @pytest.fixture(scope="session")

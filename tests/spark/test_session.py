@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 import sys
 from importlib import metadata
@@ -10,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark import SparkContext
 
 import penstock as pk
-from penstock.spark import session
+from penstock.spark import launch, session
 from penstock.spark.daemon import prompt
 from penstock.spark.session import ALLOCATORS
 
@@ -25,6 +27,53 @@ def test_a_session_listens_on_this_machine_only_and_asks_for_a_secret(spark: Any
     assert len(settings["spark.authenticate.secret"]) == 64
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.uiWebUrl is None
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/cmdline").exists(), reason="command lines are in /proc on Linux only"
+)
+def test_no_secret_is_on_a_command_line(spark: Any) -> None:
+    settings = dict(spark.sparkContext.getConf().getAll())
+    hidden = [settings["spark.authenticate.secret"], settings["spark.hadoop.fs.s3a.secret.key"]]
+    assert spark.range(4).mapInArrow(lambda batches: batches, "id long").count() == 4  # workers have started
+    lines = [line for each in Path("/proc").glob("[0-9]*/cmdline") if (line := _content(each))]
+    assert any(b"org.apache.spark.deploy.SparkSubmit" in line for line in lines)
+    assert any(b"penstock.spark.daemon" in line for line in lines)
+    assert not [secret for secret in hidden for line in lines if secret.encode() in line]
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # the process has ended meanwhile
+        return b""
+
+
+def test_settings_reach_the_jvm_in_a_file_of_its_owners_that_is_gone_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, str] = {}
+
+    def started(name: str) -> None:
+        command = shlex.split(os.environ[launch.ARGUMENTS])
+        path = Path(command[command.index("--properties-file") + 1])
+        seen.update(line.split("=") for line in path.read_text().splitlines())
+        assert path.stat().st_mode & 0o077 == 0
+        assert command[-1] == "pyspark-shell"
+        assert "--load-spark-defaults" in command
+        assert "hidden" not in os.environ[launch.ARGUMENTS]
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "getSystemProperty", started)
+    monkeypatch.delenv(launch.ARGUMENTS, raising=False)
+    launch.launch({"spark.secret": "hidden=1"}, str(tmp_path))
+    assert seen == {"spark\\u002esecret": "hidden\\u003d1"}
+    assert list(tmp_path.iterdir()) == []
+    assert launch.ARGUMENTS not in os.environ
+
+
+def test_a_jvm_that_runs_is_not_started_again(spark: Any, tmp_path: Path) -> None:
+    launch.launch({"spark.secret": "hidden"}, str(tmp_path / "never made"))
 
 
 def test_a_file_of_a_checkpoint_is_written_without_a_dozen_programs(spark: Any) -> None:

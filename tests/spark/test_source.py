@@ -12,6 +12,9 @@ import pytest
 
 import penstock as pk
 from penstock.spark.source import PenstockSource
+from penstock.spark.streaming.backfill import BackfillSource
+from penstock.spark.streaming.files import FileSource
+from penstock.spark.streaming.kafka import KafkaSource
 from tests.spark.agree import assert_same
 from tests.spark.lakes import events, lake
 
@@ -61,6 +64,13 @@ def test_what_needs_a_shuffle_runs_in_one_task(folder: str) -> None:
         ({"query": QUERY.to_json(), "paths": '{"others": "x"}'}, pk.BindingError, "'events'"),
         ({"query": QUERY.to_json(), "path": "x", "strategy": "keys"}, pk.EngineError, "to_spark"),
         ({"query": "[" * 9_999}, pk.PlanError, "not a plan"),
+        ({"query": QUERY.to_json(), "path": "x", "strategy": ""}, pk.EngineError, "'slices' and 'one'"),
+        ({"query": QUERY.to_json(), "path": "x", "format": "xml"}, pk.SourceError, "no format 'xml'"),
+        ({"query": QUERY.to_json(), "path": "x", "task": "3"}, pk.EngineError, "no option 'task'; there are"),
+        *(
+            ({"query": QUERY.to_json(), "path": "x", "tasks": tasks}, pk.EngineError, "whole number from 1")
+            for tasks in ("many", "3.5", "", "0", "-1", "9" * 30, "\N{ARABIC-INDIC DIGIT THREE}")
+        ),
     ],
 )
 def test_wrong_options_are_refused_before_a_job_starts(
@@ -69,6 +79,24 @@ def test_wrong_options_are_refused_before_a_job_starts(
     given = {**options, "path": folder} if options.get("path") == "x" else options
     with pytest.raises(error, match=words):
         source(**given).reader(None)
+
+
+STREAMING = {
+    "nothing": {},
+    "no JSON": {"scatter": "x", "stream": "events", "identity": "{}"},
+    "another shape": {"scatter": "[]", "stream": "events", "identity": "{}"},
+    "no such stream": {
+        "scatter": '{"senders": {}, "labels": [], "fold": null}',
+        "stream": "events", "identity": "{}", "files": "{}", "secret": "{}", "tasks": "1",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [FileSource, KafkaSource, BackfillSource])
+@pytest.mark.parametrize("case", STREAMING)
+def test_sources_of_streams_say_that_they_are_not_for_users(kind: Any, case: str) -> None:
+    with pytest.raises(pk.PlanError, match=r"query\.to_spark\(spark\)"):
+        kind(STREAMING[case]).streamReader(None)
 
 
 def test_a_file_without_a_column_is_named_before_a_job_starts(tmp_path: Path, spark: Any) -> None:

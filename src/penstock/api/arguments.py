@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from penstock.errors import ExpressionTypeError
 from penstock.types.duration import is_whole
 
+LIBRARIES = {
+    "pyspark": "PySpark", "polars": "Polars", "pandas": "pandas", "numpy": "NumPy", "pyarrow": "PyArrow",
+    "duckdb": "DuckDB", "_duckdb": "DuckDB", "ibis": "Ibis", "sqlalchemy": "SQLAlchemy",
+}  # fmt: skip
+FOREIGN_EXPRESSIONS = {"Col", "Column", "Expr", "Expression", "When", "Then", "ChainedWhen", "ChainedThen"}
+
 
 def flag(given: object, what: str) -> bool:
     """Take True or False, and nothing that merely counts as one of them: `final="no"` would be true."""
@@ -59,11 +65,24 @@ def encodable(text: str) -> bool:
 
 
 def shown(given: object) -> str:
-    """Say what was given: plain values as they are written, all else by its type.
+    """Say what was given: plain values as they are written, all else by its type, and the library it is of.
 
     >>> shown("nope"), shown(lambda x: x)
     ("'nope'", 'a function')
     """
     plain = given is None or isinstance(given, (bool, int, float, str))
     text = repr(given) if plain else ""
-    return text if plain and len(text) <= 60 else f"a {type(given).__name__}"
+    if plain and len(text) <= 60:
+        return text
+    library = LIBRARIES.get(type(given).__module__.partition(".")[0])
+    return f"a {type(given).__name__}" if library is None else f"a {library} {type(given).__name__}"
+
+
+def written_elsewhere(given: object) -> bool:
+    """Tell whether this is an expression of another library.
+
+    Nothing is asked of the object itself: any attribute of a Spark Column is another Column.
+    """
+    return (
+        type(given).__module__.partition(".")[0] in LIBRARIES and type(given).__name__ in FOREIGN_EXPRESSIONS
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.expr import Expr, column_or_node
 from penstock.api.timed import timed
 from penstock.errors import (
@@ -106,9 +107,9 @@ def flat(given: Iterable[object]) -> list[object]:
 def _name_of(given: object, what: str) -> str:
     name = given if isinstance(given, str) else own_name(given) if isinstance(given, Expr) else None
     if name is None:
-        shown = show(given.node) if isinstance(given, Expr) else repr(given)
+        text = show(column_or_node(given)) if not isinstance(given, (list, tuple)) else shown(given)
         raise ExpressionTypeError(
-            f"{what} needs a name for {shown}; write name=expression, or expression.alias('name')"
+            f"{what} needs a name for {text}; write name=expression, or expression.alias('name')"
         )
     return name
 

@@ -27,6 +27,7 @@ from penstock.plan.nodes import (
     Window,
 )
 from penstock.plan.schema import side_of
+from penstock.types.choices import one_of
 from penstock.types.joins import CHOOSING, right_column
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
@@ -63,7 +64,7 @@ def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
 
 def other_keys(by: object) -> list[object]:
     """Leave out the bounds of windows."""
-    return [each for each in keys_of(by) if _name(each) not in _BOUNDS]
+    return [each for each in keys_of(by) if not one_of(_name(each), _BOUNDS)]
 
 
 def keys_of(given: object) -> list[object]:

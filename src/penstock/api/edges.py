@@ -11,6 +11,7 @@ from penstock.api.arguments import shown
 from penstock.errors import DurationError, ExpressionTypeError
 from penstock.plan.nodes import Edges
 from penstock.sources.bad import ON_BAD
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
@@ -29,8 +30,8 @@ def edges_of(
     beside: str = QUARANTINE,
 ) -> Edges:
     """Check what was said; malformed records go `beside` the data unless a folder is named."""
-    if on_bad not in ON_BAD:
-        raise ExpressionTypeError(f"on_bad is {on_bad!r}; it is one of {', '.join(map(repr, ON_BAD))}")
+    if not one_of(on_bad, ON_BAD):
+        raise ExpressionTypeError(f"on_bad is {shown(on_bad)}; it is one of {', '.join(map(repr, ON_BAD))}")
     if quarantine_to is not None and on_bad != "quarantine":
         raise ExpressionTypeError(
             f"quarantine_to is given, but on_bad is {on_bad!r}; say on_bad='quarantine'"

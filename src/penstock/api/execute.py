@@ -210,7 +210,7 @@ def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any])
     else:
         raise BindingError(f"this query reads several streams; pass their data by name: {', '.join(names)}")
     for name in (*placed, *bindings):
-        if name not in names:
+        if not isinstance(name, str) or name not in names:
             raise _no_such_stream(name, names)
         if name in placed and name in bindings:
             raise BindingError(
@@ -236,7 +236,7 @@ def _bound_to(source: Source, data: Any) -> Bound:
 def as_bound(data: Any) -> Bound:
     """Read what a user binds: Arrow data, or another stream that is nothing but bound data."""
     if not isinstance(data, Stream):
-        return data if hasattr(data, "batches") else bind(data)
+        return data if hasattr(type(data), "batches") else bind(data)
     if isinstance(data.raw_plan, Source) and data.data:
         return next(iter(data.data.values()))
     return bind(data.collect())

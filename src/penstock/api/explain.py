@@ -6,10 +6,12 @@ from html import escape
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from penstock.api.arguments import shown
 from penstock.errors import ExpressionTypeError
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of
 from penstock.plan.show import show
+from penstock.types.choices import one_of
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
@@ -31,12 +33,12 @@ class Explanation(str):
 
 def explain(stream: Stream, stage: str | None) -> Explanation:
     """Show a query at one stage, or an overview of all."""
+    if stage is not None and not one_of(stage, (*STAGES, "plan", "spark")):
+        raise ExpressionTypeError(f"there is no stage {shown(stage)}; there are {', '.join(STAGES)}")
     if stage == "plan":
         return Explanation(show(stream.plan))
     if stage == "spark":
         return Explanation(import_module("penstock.spark.frame").explain(stream))
-    if stage is not None and stage not in STAGES:
-        raise ExpressionTypeError(f"there is no stage {stage!r}; there are {', '.join(STAGES)}")
     return Explanation(stream.compiled().explain(stage))
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.literals import literal
 from penstock.api.reducible import Reducible
 from penstock.errors import ExpressionTypeError
@@ -14,6 +15,7 @@ from penstock.expr import nodes
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.show import show
 from penstock.types.arrow import as_type
+from penstock.types.choices import one_of
 
 if TYPE_CHECKING:
     from penstock.api.namespaces import Times
@@ -220,14 +222,15 @@ class Expr(Reducible["Expr"]):
 
     def is_in(self, values: Iterable[object]) -> Expr:
         """Tell whether the value is one of a list of constants; null stays null."""
-        if isinstance(values, (Text, bytes, Expr, type)) or not isinstance(values, Iterable):
-            raise ExpressionTypeError(f"is_in takes a list of constants, not {type(values).__name__}")
+        refused = isinstance(values, (Text, bytes, Expr, type)) or written_elsewhere(values)
+        if refused or not isinstance(values, Iterable):
+            raise ExpressionTypeError(f"is_in takes a list of constants, not {shown(values)}")
         return Expr(nodes.IsIn(self._node, tuple(literal(value) for value in values)))
 
     def between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
         """Tell whether the value lies between two others; `closed` is both, left, right or none."""
-        if closed not in ("both", "left", "right", "none"):
-            raise ExpressionTypeError(f"closed is {closed!r}; it is 'both', 'left', 'right' or 'none'")
+        if not one_of(closed, ("both", "left", "right", "none")):
+            raise ExpressionTypeError(f"closed is {shown(closed)}; it is 'both', 'left', 'right' or 'none'")
         above = self >= lower if closed in ("both", "left") else self > lower
         below = self <= upper if closed in ("both", "right") else self < upper
         return above & below

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, overload
 
+from penstock.api.arguments import shown
 from penstock.api.expr import Expr, column_or_node, node_of
 from penstock.api.literals import literal
 from penstock.api.signals.operators import Operators
@@ -28,7 +29,7 @@ def col(name: str) -> Expr:
     <Expr value + 1>
     """
     if not isinstance(name, str):
-        raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
+        raise ExpressionTypeError(f"a column is named by a string, not by {shown(name)}")
     return Expr(nodes.Column(name))
 
 

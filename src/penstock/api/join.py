@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown
 from penstock.api.bind import predicate
 from penstock.api.carried import without_bounds, without_copies
 from penstock.api.clocks import on_one_clock
-from penstock.api.expr import Expr
+from penstock.api.expr import Expr, column_or_node
 from penstock.api.literals import literal
 from penstock.api.rows import projected
 from penstock.api.windowed import keyed, window_spec
@@ -42,6 +43,7 @@ from penstock.plan.nodes import (
     Window,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.joins import (
     ALGORITHMS,
@@ -111,7 +113,7 @@ def joined(
         _one_of(options.optimise, TARGETS, "optimise")
     _require_suffix(options.suffix)
     names = _names_of_keys(on, left_on, right_on)
-    if (options.window, options.within) == (None, None) and carries_window(first) and carries_window(second):
+    if options.window is None and options.within is None and carries_window(first) and carries_window(second):
         names, bounds = without_bounds(first, second, *names)
         if bounds:
             return without_copies(_met(first, second, names, on, _any_pair(names, options)), bounds)
@@ -155,8 +157,8 @@ def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
 
 
 def _one_of(given: object, known: Sequence[str], what: str) -> None:
-    if given not in known:
-        raise ExpressionTypeError(f"{what} is {given!r}; it is one of {', '.join(map(repr, known))}")
+    if not one_of(given, known):
+        raise ExpressionTypeError(f"{what} is {shown(given)}; it is one of {', '.join(map(repr, known))}")
 
 
 def _require_suffix(suffix: object) -> None:
@@ -230,7 +232,7 @@ def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
 
 def _require_sides(where: object, first: Plan, second: Plan, pair: pa.Schema) -> None:
     """Refuse columns of which it is not said whose they are."""
-    named = ex.columns_of(where.node) if isinstance(where, Expr) else {where}
+    named = ex.columns_of(column_or_node(where))
     for name in sorted(each for each in named if isinstance(each, str) and each not in pair.names):
         sides = [("left", schema_of(first)), ("right", schema_of(second))]
         found = [f"pk.{side}({name!r})" for side, schema in sides if name in schema.names]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from penstock.errors import EngineError
 
 if TYPE_CHECKING:
     from penstock.runtime.metrics import Metrics
@@ -18,3 +21,15 @@ def collector() -> Callable[..., tuple[pa.Table, Metrics]]:
     from penstock.api.execute import collect  # noqa: PLC0415
 
     return collect
+
+
+def optional_module(name: str, purpose: str) -> Any:
+    """Import a package that Penstock does not depend on; a missing one is refused by its name and its extra."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:  # installed, and broken
+            raise
+        raise EngineError(
+            f"{purpose} needs {name}, which is not installed; pip install 'penstock[{name}]'"
+        ) from None

@@ -7,10 +7,12 @@ longer than compiling the query.
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from types import FunctionType
 from typing import Any
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown, written_elsewhere
 from penstock.errors import ExpressionTypeError, PenstockError
 from penstock.expr.arithmetic import bounds
 from penstock.expr.conversion import castable, convert
@@ -19,6 +21,18 @@ from penstock.types.arrow import kind_of, parse_type, tick_unit, value_type
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what naive datetimes are counted from
 _MICROSECOND = timedelta(microseconds=1)
+_VALUES = {
+    "Series",
+    "DataFrame",
+    "LazyFrame",
+    "Index",
+    "ndarray",
+    "Array",
+    "ChunkedArray",
+    "BooleanArray",
+    "Table",
+    "RecordBatch",
+}
 
 
 def literal(value: object, dtype: pa.DataType | None = None) -> Literal:
@@ -108,9 +122,9 @@ def _scalar(value: Any) -> Literal:
 
 def _numpy(value: Any) -> Literal:
     """Read a NumPy scalar by what it says about itself."""
-    dtype = str(getattr(value, "dtype", ""))
-    if getattr(value, "ndim", 1) != 0 or not hasattr(value, "item"):
+    if type(value).__module__.partition(".")[0] != "numpy" or value.ndim != 0 or not hasattr(value, "item"):
         raise _refused(value)
+    dtype = str(value.dtype)
     if dtype.startswith(("datetime64", "timedelta64")):
         return _numpy_time(value, *dtype.rstrip("]").partition("[")[::2])
     return (
@@ -139,10 +153,18 @@ def _known_type(name: str, value: object) -> pa.DataType:
 
 
 def _refused(value: object) -> ExpressionTypeError:
-    return ExpressionTypeError(
-        f"a {type(value).__name__} cannot stand in an expression; "
-        "use a number, string, bool, datetime, date, timedelta or None"
-    )
+    """Say what cannot stand in an expression, and what is written instead."""
+    if written_elsewhere(value):
+        instead = (
+            "it belongs to another library; write the same with Penstock's pk.col(...), as in pk.col('v') > 1"
+        )
+    elif type(value).__name__ in _VALUES:
+        instead = "it holds values; name the column they are in, as in pk.col('v') > 1, or add them to the data first"
+    elif isinstance(value, FunctionType):
+        instead = "write what it computes as an expression, as in pk.col('v') > 1"
+    else:
+        instead = "use a number, string, bool, datetime, date, timedelta or None"
+    return ExpressionTypeError(f"{shown(value)} cannot stand in an expression; {instead}")
 
 
 def _converted(natural: Literal, dtype: pa.DataType) -> Literal:

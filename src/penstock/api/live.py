@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from os import PathLike
 from types import TracebackType
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
+from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.backfill import Backfill
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
@@ -28,6 +29,7 @@ from penstock.sources.live_files import Clock
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
+    from penstock.plan.nodes import Source
     from penstock.runtime.metrics import Metrics
 
 P = ParamSpec("P")
@@ -92,6 +94,7 @@ class Live:
     @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
+        _refuse_columns(batch, tuple(self._sources.values()))
         given = named_bindings(tuple(self._sources), batch, batches)
         if not given:
             raise BindingError(
@@ -316,15 +319,28 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
     if (
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
-        or hasattr(data, "batches")
+        or hasattr(type(data), "batches")
         or is_frame(data)
     ):
         return None
-    if not hasattr(data, "__iter__"):
+    if not hasattr(type(data), "__iter__") or written_elsewhere(data):
         raise BindingError(
-            f"a {type(data).__name__} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
+            f"{shown(data)} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
         )
     return (part for each in data for part in _parts(each))
+
+
+def _refuse_columns(given: object, sources: Sequence[Source]) -> None:
+    """Refuse a row, or columns, as a dict: the keys of a mapping are names of streams."""
+    if not isinstance(given, Mapping) or not given or len(sources) != 1 or sources[0].name in given:
+        return
+    column = next((name for name in given if name in sources[0].schema.names), None)
+    if column is not None:
+        raise BindingError(
+            f"push takes a record batch, a table or a data frame; the keys of a dict name streams, and {column!r} is a column "
+            f"of {str(sources[0].name)!r}: write push(pa.RecordBatch.from_pylist([row])) for a row, "
+            "or push(pa.table(columns)) for columns"
+        )
 
 
 def _parts(data: Any) -> Iterable[pa.RecordBatch]:

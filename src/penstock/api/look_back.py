@@ -15,6 +15,7 @@ from penstock.expr.nodes import Field
 from penstock.plan.nodes import Lookback, Plan
 from penstock.plan.schema import schema_of, time_of
 from penstock.plan.verify import outer_columns
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks, written
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
@@ -92,7 +93,7 @@ def look_back(
     """Let the rows of a stream look back, checking the spans against its time."""
     plan = stream.raw_plan
     time = _clock(plan)
-    if closed not in CLOSED:
+    if not one_of(closed, CLOSED):
         raise WindowError(f"closed is {closed!r}; it is one of {', '.join(map(repr, CLOSED))}")
     sizes = list(size) if isinstance(size, (list, tuple)) else [size]
     if not sizes:

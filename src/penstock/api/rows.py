@@ -16,6 +16,7 @@ from penstock.expr.typing import column_type
 from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
 from penstock.types.arrow import kind_of
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, is_whole, to_ticks
 from penstock.types.time import Time
 
@@ -172,8 +173,8 @@ def distinct(plan: Plan, subset: Sequence[str], keep: str, within: Duration | No
         raise WindowError(f"within= is {within!r}; it must be longer than zero")
     for name in subset or schema.names:
         _require_alike_or_not(name, column_type(name, schema))
-    if keep not in ("first", "last"):
-        raise ExpressionTypeError(f"keep is {keep!r}; it is 'first' or 'last'")
+    if not one_of(keep, ("first", "last")):
+        raise ExpressionTypeError(f"keep is {shown(keep)}; it is 'first' or 'last'")
     return Distinct(plan, tuple(dict.fromkeys(subset or schema.names)), keep, ticks)
 
 
@@ -196,8 +197,8 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
         raise WindowError(f"k is {k!r}; top_k keeps a whole number of rows")
     if k < 1:
         raise WindowError(f"k is {k!r}; top_k keeps at least one row")
-    if ties not in ("first", "all"):
-        raise ExpressionTypeError(f"ties is {ties!r}; it is 'first' or 'all'")
+    if not one_of(ties, ("first", "all")):
+        raise ExpressionTypeError(f"ties is {shown(ties)}; it is 'first' or 'all'")
     if isinstance(by, Expr) and not isinstance(by.node, Column):
         return _top_by(plan, int(k), by, ties)
     name = column_name(by, "top_k")

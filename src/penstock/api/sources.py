@@ -68,6 +68,9 @@ def from_arrow(
 ) -> Stream:
     """Make a stream of Arrow data: a pyarrow table, batch or reader, or any data frame that exports Arrow.
 
+    A pandas or Polars frame is converted once, here: later changes to it are not seen. Other objects that export Arrow,
+    such as a relation of DuckDB, are asked for their rows in each run.
+
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 4, 5]}), time="t")
     >>> events.window(10).agg(total=pk.sum("v")).collect().to_pydict()

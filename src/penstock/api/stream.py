@@ -13,7 +13,7 @@ from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
-from penstock.api.later import collector
+from penstock.api.later import collector, optional_module
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
 from penstock.api.relations import fresh, fresh_columns, require_windows
@@ -317,14 +317,13 @@ class Stream(JoinVerbs):
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:
         """Run, and give the result as a Polars data frame."""
-        import polars as pl  # noqa: PLC0415 - an optional dependency
-
-        frame = pl.from_arrow(self.collect(data, **bindings))
-        assert isinstance(frame, pl.DataFrame)
+        polars = optional_module("polars", "to_polars")
+        frame: pl.DataFrame = polars.from_arrow(self.collect(data, **bindings))
         return frame
 
     def to_pandas(self, data: Any = None, /, **bindings: Any) -> pd.DataFrame:
         """Run, and give the result as a pandas data frame."""
+        optional_module("pandas", "to_pandas")  # before the query runs
         return self.collect(data, **bindings).to_pandas()
 
     def then(self, live: Stream, *, at: object) -> Stream:

@@ -58,7 +58,7 @@ def _object(this: Object, program: Program) -> str:
             return f"{name} = table {_quoted(table)} ({schema_line(this.schema)})"
         case Join() | Asof() | RollingJoin() as body:
             unit = program[body.left].time.unit or program[body.right].time.unit
-            return f"{name} = {join_text(body, lambda each: _domain(each, unit), lambda n: length_of(n, unit), _reduction)}"
+            return f"{name} = {join_text(body, lambda each: domain_text(each, unit), lambda n: length_of(n, unit), _reduction)}"
         case Merge(sources=sources):
             return f"{name} = {' ∪ '.join(f'~{each}[t]' for each in sources)}"
         case Distinct(source=source, subset=subset, keep=keep, within=within):
@@ -80,7 +80,7 @@ def _object(this: Object, program: Program) -> str:
             return _braced(f"{name} = intervals of {', '.join(taken)}", shown.split("\n"))
         case Apply() as body:
             unit = program[body.source].time.unit
-            return f"{name} @ {_domain(body.domain, unit)}{_by(body.keys)} = function(~{body.source}[window])"
+            return f"{name} @ {domain_text(body.domain, unit)}{_by(body.keys)} = function(~{body.source}[window])"
 
 
 def _input(body: Input, this: Object) -> str:
@@ -108,17 +108,18 @@ def _windowed(body: Reduce | Attach, source: Object) -> str:
     lines.append(_fields(body.fields))
     if isinstance(body, Reduce) and body.having is not None:
         lines.append(f"having {show_expr(body.having)}")
-    return _braced(f"{_domain(body.domain, unit)}{_by(body.keys)}", lines)
+    return _braced(f"{domain_text(body.domain, unit)}{_by(body.keys)}", lines)
 
 
 def _behind(body: Lookback, source: Object) -> str:
     lines = [] if body.where is None else [f"where {show_expr(body.where)}"]
-    spans = [f"~{body.source}[{_look(span, source.time.unit)}]" for span in body.spans]
+    spans = [f"~{body.source}[{look_text(span, source.time.unit)}]" for span in body.spans]
     lines += [f"#{i} = {_reduction(each, spans[each.span])}" for i, each in enumerate(body.reductions)]
     return _braced(_by(body.keys), [*lines, _fields(body.fields)])
 
 
-def _look(span: LookBack, unit: str | None) -> str:
+def look_text(span: LookBack, unit: str | None) -> str:
+    """Print what a look-back covers."""
     now = "t" if not span.delay else f"t - {length_of(span.delay, unit)}"
     closed = "" if span.closed == "right" else f", closed {span.closed}"
     if span.rows is not None:
@@ -135,7 +136,8 @@ def _braced(head: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{head} = {{", *(f"  {line}" for line in lines), "}"])
 
 
-def _domain(domain: Domain, unit: str | None) -> str:
+def domain_text(domain: Domain, unit: str | None) -> str:
+    """Print which windows there are."""
     match domain:
         case Grid(size=size, every=every, offset=offset):
             shifted = f" offset {length_of(offset, unit)}" if offset else ""

@@ -1,25 +1,45 @@
-"""Tell queries apart: what a program is made of, named so that a difference can be pointed at.
+r"""Tell queries apart: what a program is made of, named so that a difference can be pointed at.
 
-State that one query saved is of use only to a query with the same signature. Columns are spelled out; definitions,
-which may contain a user's literals, are digests.
+State that one query saved is of use only to a query with the same signature. Each object has one entry that identifies
+it, and further ones, `name + "\n" + part`, that describe its parts for people. Neither holds a user's constants, which may
+be secrets: descriptions have `?` in their place, identities a digest.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 
+from penstock.expr import nodes as ex
+from penstock.expr.show import show
+from penstock.ir import nodes as ir
+from penstock.ir.join_nodes import InWindow
 from penstock.ir.nodes import Input, Object, Program
-from penstock.ir.show import schema_line
+from penstock.ir.show import domain_text, look_text, schema_line
+from penstock.temporal import nodes as temporal
+from penstock.types.joins import Within
+from penstock.types.time import told_length
+from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+
+_PARTS = {
+    "domain": "window", "pairing": "window", "where": "filter", "fields": "results", "on": "keys",
+    "spans": "look-backs", "subset": "columns", "exact": "exact matches", "within": "window",
+}  # fmt: skip
+_LENGTHS = ("within", "tolerance")
+_CONSTANT = ex.Column("?")
 
 
 def signature(program: Program) -> dict[str, str]:
-    """Give the identity of each object of a program, by its name.
+    """Give the identity of each object of a program, by its name, and what it is made of.
 
     Equal programs have equal signatures, in any process; the code of a Python function is not looked into.
     """
-    return {_name(each): _identity(each) for each in program.objects} | {"the output": program.output}
+    found = {_name(each): _identity(each) for each in program.objects} | {"the output": program.output}
+    parts = (
+        (_name(each), part, text) for each in program.objects for part, text in _described(each, program)
+    )
+    return found | {f"{name}\n{part}": text for name, part, text in parts if text}
 
 
 def _name(this: Object) -> str:
@@ -46,3 +66,98 @@ def _text(node: object) -> str:
             return repr(node)
         case _:
             return f"{type(node).__name__}:{node!s}"
+
+
+# --- descriptions -----------------------------------------------------------------------------------------
+
+
+def _described(this: Object, program: Program) -> Iterator[tuple[str, str]]:
+    """Name the parts of an object, and print each."""
+    body = this.body
+    if isinstance(body, Input):
+        yield "columns", "; ".join(f"{each.name}: {each.type}" for each in this.schema)
+        yield "time", f"{this.time.column}, in {this.time.unit or 'ticks'}"
+        return
+    yield "types", "; ".join(f"{each.name}: {each.type}" for each in this.schema)
+    if isinstance(body, ir.Signals):
+        for each in body.program.objects:
+            yield f"signal {each.name}", _printed(each.body, body.program.time.unit)
+        return
+    unit = next((program[name].time.unit for name in ir.sources_of(body)), this.time.unit)
+    reductions = tuple(map(_aggregate, getattr(body, "reductions", ())))
+    for name in [part.name for part in fields(body) if part.name != "reductions"]:
+        value = getattr(body, name)
+        text = told_length(value, unit) if name in _LENGTHS and isinstance(value, int) else ""
+        yield _PARTS.get(name, name), text or _printed(value, unit, reductions)
+
+
+def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ...] = ()) -> str:
+    """Print a part of a definition without its constants."""
+    match value:
+        case None | ():
+            return ""
+        case (str(one), str(other)):
+            return one if one == other else f"{one} = {other}"
+        case tuple():
+            return "; ".join(_printed(each, unit, reductions) for each in value)
+        case ex.Field(name=name, expr=expr):
+            return name if expr == ex.Column(name) else f"{name}: {_expression(expr, reductions)}"
+        case temporal.Over(span=span, shift=shift):
+            moved = f" shifted by {told_length(shift, unit)}" if shift else ""
+            return f"{_expression(_aggregate(value), ())} over {_printed(span, unit)}{moved}"
+        case temporal.Last(rows=rows):
+            return f"the last {rows} samples"
+        case temporal.Rolling() | temporal.Window() | temporal.Per() | temporal.At() | temporal.Hold():
+            return _record(value, unit)
+        case ir.Grid() | ir.Carried() | Session() | Count() | Unbounded() | Calendar():
+            return domain_text(value, unit)
+        case LookBack():
+            return look_text(value, unit)
+        case Within(lo=low, hi=high):
+            return f"from {told_length(low, unit)} to {told_length(high, unit)}"
+        case InWindow(left=left, right=right):
+            sides = domain_text(left, unit), domain_text(right, unit)
+            return sides[0] if left == right else " and ".join(sides)
+        case _ if isinstance(value, ex.Expr):
+            return _expression(value, reductions)
+        case _ if is_dataclass(value):
+            return _record(value, unit)
+        case Callable():
+            return "a function"
+        case _:
+            return str(value)
+
+
+def _record(value: object, unit: str | None) -> str:
+    assert is_dataclass(value)
+    given = {each.name: getattr(value, each.name) for each in fields(value)}
+    lengths = {name: told_length(each, unit) for name, each in given.items() if type(each) is int}
+    texts = {name: lengths.get(name) or _printed(each, unit) for name, each in given.items()}
+    return f"{type(value).__name__.lower()}({', '.join(f'{name} {text}' for name, text in texts.items() if text)})"
+
+
+def _aggregate(reduction: ir.Reduction | temporal.Over) -> ex.Aggregate:
+    return ex.Aggregate(reduction.function, reduction.args, reduction.where, reduction.options)
+
+
+def _expression(expr: ex.Expr, reductions: tuple[ex.Aggregate, ...]) -> str:
+    """Print an expression with aggregates in place of their numbers, and `?` in place of constants."""
+    whole = ex.rewrite(
+        expr, lambda node: reductions[node.index] if isinstance(node, ex.Reduced) and reductions else node
+    )
+    return show(ex.rewrite(whole, _without_constants)).replace("`?`", "?")
+
+
+def _without_constants(node: ex.Expr) -> ex.Expr:
+    match node:
+        case ex.Literal():
+            return _CONSTANT
+        case ex.IsIn(arg=arg):
+            return ex.Call("is_in", (arg, _CONSTANT))
+        case ex.Call(function=function, args=args, options=options) if options:
+            return ex.Call(function, args, tuple(each for each in options if not isinstance(each[1], str)))
+        case ex.Aggregate(function=function, args=args, where=where, options=options):
+            plain = tuple(each for each in options if isinstance(each[1], bool | int | float))
+            return ex.Aggregate(function, args, where, plain)
+        case _:
+            return node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from penstock.programs.dense_signals import dense_stage
 from penstock.programs.joins import JoinProgram
 from penstock.programs.lane_reducers import sorter
 from penstock.programs.lanes import LaneProgram, distinct_runs
+from penstock.programs.overflows import overflow_message
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
 from penstock.programs.windows import CompiledWindow
@@ -51,7 +53,11 @@ class Wiring:
 
     def stages(self) -> list[StageSpec]:
         program = self.program
-        return [spec for each in program.objects for spec in self._stages_of(each, program)]
+        return [
+            replace(spec, overflow=partial(overflow_message, each, program))
+            for each in program.objects
+            for spec in self._stages_of(each, program)
+        ]
 
     def _stages_of(self, this: ir.Object, program: ir.Program) -> list[StageSpec]:
         match this.body:

@@ -8,16 +8,16 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
 from penstock.runtime.assembly import Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
 from penstock.runtime.extremes import does_not_fit
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.words import values_of
-from penstock.runtime.worker import OVERFLOW, Worker
+from penstock.runtime.worker import Worker
 
 MOST_ROWS = 1 << 20
 FEW_ROWS = 1 << 17  # for so many there is room without counting them
@@ -110,7 +110,7 @@ class Emission:
             outputs = self._outputs(capacity)
             lo = self.kernel.call({**arguments, **outputs, "lo": lo, "hi": hi})
             if head[ERRORS]:
-                raise OverflowError(OVERFLOW)
+                raise KernelOverflowError
             if head[OUTPUT]:
                 yield self._batch(self._cut(outputs, int(head[OUTPUT])))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from penstock.errors import EngineError, UnsupportedError
+from penstock.types.choices import one_of
 
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
@@ -45,17 +46,16 @@ class Engine:
             )
         if not _is_count(self.task_bytes):
             raise EngineError(f"task_bytes must be a whole number, at least 1, not {self.task_bytes!r}")
-        if self.devices != "cpu" and (
-            not isinstance(self.devices, (list, tuple)) or tuple(self.devices) != ("cpu",)
-        ):
-            raise UnsupportedError(f"devices={self.devices!r}: this version runs on ['cpu'] only")
-        if self.scheduler != "fcfs":
-            raise UnsupportedError(f"scheduler={self.scheduler!r}: this version has 'fcfs' only")
+        named = self.devices if isinstance(self.devices, (list, tuple)) else (self.devices,)
+        if len(named) != 1 or not one_of(named[0], ("cpu",)):
+            raise UnsupportedError(f"devices={self.devices!r:.60}: this version runs on ['cpu'] only")
+        if not one_of(self.scheduler, ("fcfs",)):
+            raise UnsupportedError(f"scheduler={self.scheduler!r:.60}: this version has 'fcfs' only")
         if not isinstance(self.adaptive, bool):
             raise EngineError(f"adaptive must be True or False, not {self.adaptive!r}")
-        if self.aggregator not in (None, *AGGREGATORS):
+        if self.aggregator is not None and not one_of(self.aggregator, AGGREGATORS):
             raise EngineError(f"aggregator must be one of {', '.join(AGGREGATORS)}, not {self.aggregator!r}")
-        if self.backend not in ("native", "interpret"):
+        if not one_of(self.backend, ("native", "interpret")):
             raise EngineError(f"backend must be 'native' or 'interpret', not {self.backend!r}")
 
     @property

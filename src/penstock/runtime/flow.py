@@ -9,11 +9,19 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from penstock.errors import OverflowError
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.kept import Kept
 
 NEVER = -(1 << 63)
 FOREVER = (1 << 63) - 1
+
+
+class KernelOverflowError(OverflowError):
+    """A kernel met an integer result that does not fit; the session, which knows the stage, says which one."""
+
+    def __init__(self) -> None:
+        super().__init__("an integer result does not fit its type; cast an operand to float64")
 
 
 @dataclass(frozen=True)

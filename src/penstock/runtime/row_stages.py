@@ -13,12 +13,11 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, Flow, Trace
+from penstock.runtime.flow import FOREVER, NEVER, Flow, KernelOverflowError, Trace
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
 from penstock.runtime.state.kept import Kept, marked, marks
-from penstock.runtime.worker import OVERFLOW
 from penstock.types.time import Time
 
 BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
@@ -217,7 +216,7 @@ class RowsStage:
         limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}
         kernel.call({**given, **outputs, **limits, "positions": self._positions})
         if head[ERRORS]:
-            raise OverflowError(OVERFLOW)
+            raise KernelOverflowError
         return outputs, int(head[ACCEPTED])
 
     def _arranged(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import BindingError, StateError
+from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.engine import Engine
-from penstock.runtime.flow import FOREVER, Flow, Stage
+from penstock.runtime.flow import FOREVER, Flow, KernelOverflowError, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
 from penstock.runtime.state.kept import Kept, marked, marks
@@ -30,13 +30,17 @@ class Context:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream or table if a source."""
+    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream or table if a source.
+
+    `overflow` says which of its integer results may not have fitted.
+    """
 
     name: str
     inputs: tuple[str, ...]
     make: Callable[[Context], Stage]
     stream: str | None = None
     table: str | None = None
+    overflow: Callable[[], str] = lambda: "an integer result does not fit its type"
 
 
 class Pipeline:
@@ -45,6 +49,7 @@ class Pipeline:
     def __init__(self, specs: Sequence[StageSpec], output: str, schema: pa.Schema) -> None:
         self.specs, self.output, self.schema = specs, output, schema
         self.streams = {spec.stream: spec.name for spec in specs if spec.stream is not None}
+        self.overflows = {spec.name: spec.overflow for spec in specs}
         self.tables = {spec.table: spec.name for spec in specs if spec.table is not None}
         self.readers: dict[str, list[tuple[str, int]]] = {spec.name: [] for spec in specs}
         for spec in specs:
@@ -197,9 +202,12 @@ class Session:
 
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
         """Move time at a stage, then behind it: results first, so that they are not late there."""
-        flows, ahead = self._stages[name].advance(port, watermark)
-        for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
-            self._spread(name, some)
+        try:
+            flows, ahead = self._stages[name].advance(port, watermark)
+            for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):
+                self._spread(name, some)
+        except KernelOverflowError:
+            raise OverflowError(self._pipeline.overflows[name]()) from None
         for reader, input_port in self._pipeline.readers[name]:
             self._advance(reader, ahead, input_port)
 
@@ -209,7 +217,13 @@ class Session:
         if name == self._pipeline.output:
             self._leave(flows)
         for reader, port in self._pipeline.readers[name]:
-            self._spread(reader, self._stages[reader].push(port, flows))
+            self._spread(reader, self._pushed(reader, port, flows))
+
+    def _pushed(self, name: str, port: int, flows: list[Flow]) -> list[Flow]:
+        try:
+            return self._stages[name].push(port, flows)
+        except KernelOverflowError:
+            raise OverflowError(self._pipeline.overflows[name]()) from None
 
     def _leave(self, flows: list[Flow]) -> None:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import (
     ACCEPTED,
     DONE,
@@ -26,6 +25,7 @@ from penstock.loop.abi import (
 from penstock.loop.shares import Shares, Went
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.blending import blend
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.fragments import Fragments, StateSpec, pane_count, widened
 from penstock.runtime.indexer import numbers_of
 from penstock.runtime.interner import Interner
@@ -41,7 +41,6 @@ CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to
 # The same for many keys, where it comes from the system untouched, and to copy it later would cost much.
 ZEROS_AHEAD = 1 << 26
 _POSITIONS = positions_table()
-OVERFLOW = "an integer result does not fit 64 bits; cast an operand to float64, or filter the rows that are too large"
 
 
 class Worker:
@@ -72,7 +71,7 @@ class Worker:
         if went.stop is not None:
             self._finish_share(arguments, task, *went.stop)
         if self.table is not None and self.table.head[ERRORS]:
-            raise OverflowError(OVERFLOW)
+            raise KernelOverflowError
 
     def _begin(self, arguments: BatchArguments) -> PaneTable:
         layout = self.program.layout(self.nullable, not self.adaptive)

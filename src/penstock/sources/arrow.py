@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,7 +40,7 @@ class InMemory:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An object that can export its data as an Arrow stream again and again (a data frame, a relation)."""
+    """An object that can export its data as an Arrow stream again and again (a relation of a database)."""
 
     origin: Any
     schema: pa.Schema
@@ -102,10 +102,16 @@ def bind(data: Any) -> Bound:
         raise SourceError(
             "the rows of a Spark DataFrame have no order; make the stream with pk.from_spark(frame, time=...)"
         )
+    if _in_memory(data):
+        return bind(_exported(data, _snapshot))
     if hasattr(data, "__arrow_c_stream__"):
         return Exported(data, checked(_exported_schema(data)))
     if hasattr(data, "__arrow_c_array__"):
         return bind(_exported(data, pa.record_batch))
+    if isinstance(data, Sequence) and data and isinstance(data[0], Mapping):
+        raise SourceError(
+            "a list of dicts is not Arrow data; write pa.Table.from_pylist(rows), with schema= for the stream's types"
+        )
     raise SourceError(
         f"a {type(data).__name__} is not Arrow data; give a pyarrow table, record batch or reader, "
         "or a data frame (anything with __arrow_c_stream__)"
@@ -126,7 +132,26 @@ def _several(batches: Sequence[Any]) -> InMemory:
 
 def is_frame(data: object) -> bool:
     """Tell whether data is a DataFrame of Spark, classic or Connect."""
-    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "mapInArrow")
+    # By its class: of a Column of Spark, any attribute can be had.
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(type(data), "mapInArrow")
+
+
+def _in_memory(data: object) -> bool:
+    """Tell whether this is a data frame of pandas or Polars, whose rows are all there."""
+    return any(
+        each.__name__ == "DataFrame" and each.__module__.partition(".")[0] in ("pandas", "polars")
+        for each in type(data).__mro__
+    )
+
+
+def _snapshot(frame: Any) -> pa.Table:
+    """Convert a data frame once, for all runs.
+
+    Arrow arrays share memory with pandas columns, which may be changed in place: the copy keeps what was bound.
+    Polars frames share memory with nobody who writes to it.
+    """
+    mutable = not hasattr(frame, "lazy")
+    return pa.RecordBatchReader.from_stream(frame.copy() if mutable else frame).read_all()
 
 
 def _exported_schema(data: Any) -> pa.Schema:

@@ -22,6 +22,7 @@ from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import json_checks
+from penstock.types.choices import one_of
 
 _AVRO = ("avro", "avro-registry")
 FORMATS = ("json", "arrow", *_AVRO)
@@ -67,7 +68,7 @@ class Decoder:
     value_schema: str | None = None
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
+        if not one_of(self.format, FORMATS):
             raise SourceError(f"values of Kafka are read as {' or '.join(FORMATS)}, not as {self.format!r}")
         if (self.format in _AVRO) != (self.value_schema is not None):
             raise SourceError(

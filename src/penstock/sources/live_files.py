@@ -22,6 +22,7 @@ from penstock.sources.fragment import Fragment
 from penstock.sources.paths import FORMATS, Found, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.types.arrow import checked
+from penstock.types.choices import one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def live_files(
     if schema is None or format is None:
         known = _first(where, format)
         schema, format = schema or known.schema, format or known.format
-    if format not in FORMATS:
+    if not one_of(format, FORMATS):
         raise SourceError(
             f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
         )

@@ -11,6 +11,7 @@ from penstock.sources.bound import Bound
 from penstock.sources.conform import check
 from penstock.sources.dataset import open_files
 from penstock.sources.paths import TABLES, Paths
+from penstock.types.choices import one_of
 
 
 def open_data(
@@ -21,7 +22,7 @@ def open_data(
     snapshot: int | None = None,
 ) -> Bound:
     """Find files or read a table's metadata; rows are read later."""
-    if format not in TABLES:
+    if not one_of(format, TABLES):
         _refuse(version=version, snapshot=snapshot)
         return open_files(paths, format, schema)
     if not isinstance(paths, (str, os.PathLike)):

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from penstock.errors import SourceError, redacted
+from penstock.types.choices import one_of
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 Partition = tuple[tuple[str, str | None], ...]
@@ -201,8 +202,8 @@ def _inferred(texts: Sequence[str | None]) -> pa.DataType:
 def format_of(found: Sequence[Found], given: str | None) -> str:
     """Tell the format of files, from their names unless it is given."""
     if given is not None:
-        if given not in FORMATS:
-            raise SourceError(f"there is no format {given!r}; there are {', '.join(FORMATS + TABLES)}")
+        if not one_of(given, FORMATS):
+            raise SourceError(f"there is no format {given!r:.60}; there are {', '.join(FORMATS + TABLES)}")
         return given
     first = _by_suffix(found[0].path)
     for each in found:

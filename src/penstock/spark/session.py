@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import penstock
 from penstock.api.arguments import flag, shown
 from penstock.errors import EngineError
+from penstock.spark.launch import launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,7 @@ def spark_session(
     It listens on the loopback address, asks for a secret, has no web page unless `ui=True`, keeps its files in a
     private folder, knows `spark.read.format("penstock")`, and runs this Python with this Penstock in its workers.
     Rows are shuffled to as many tasks as there are cores: more only cost, a stream's most of all, with every batch.
-    `config` adds settings, or overrides.
+    `config` adds settings, or overrides. No setting is on a command line, where other users could read secrets.
 
     >>> import penstock as pk                                        # doctest: +SKIP
     >>> spark = pk.spark_session()                                   # doctest: +SKIP
@@ -73,7 +74,7 @@ def spark_session(
     """
     _check_arguments(master, name, memory, ui, config)
     require_spark()
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - Spark loads when it is used
+    from pyspark.sql import SparkSession, is_remote  # noqa: PLC0415 - Spark loads when it is used
 
     # Settings alone do not reach what Spark starts before it has read them.
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
@@ -82,8 +83,12 @@ def spark_session(
     builder = SparkSession.builder.master(master).appName(name)
     runs = SparkSession.getActiveSession() is not None  # what it was told meanwhile stays
     own = {} if runs else _of_master(master)
-    for key, value in {**own, **safe_settings(memory, ui), **(config or {})}.items():
-        builder = builder.config(key, _text(value))
+    given = {**own, **safe_settings(memory, ui), **(config or {})}
+    settings = {key: _text(value) for key, value in given.items()}
+    if not is_remote():
+        launch({"spark.master": master, "spark.app.name": name, **settings}, _private_folder())
+    for key, value in settings.items():
+        builder = builder.config(key, value)
     spark = builder.getOrCreate()
     from penstock.spark.source import register  # noqa: PLC0415 - needs pyspark
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TASKS = 8  # a source is not told how many tasks run at once
+MOST_TASKS = 1_000_000
+OPTIONS = ("query", "path", "paths", "format", "strategy", "tasks")
 
 
 class PenstockSource(DataSource):
@@ -64,6 +66,11 @@ class PenstockSource(DataSource):
         return PenstockReader(replace(query, objects=shipped(compiled.plan)), parts)
 
     def _query(self) -> Query:
+        unknown = [name for name in self.options if name.lower() not in OPTIONS]
+        if unknown:
+            raise EngineError(
+                f"format('penstock') has no option {unknown[0]!r:.60}; there are {', '.join(OPTIONS)}"
+            )
         text = self.options.get("query")
         if text is None:
             raise PlanError("the option 'query' is missing; write .option('query', query.to_json())")
@@ -73,13 +80,22 @@ class PenstockSource(DataSource):
         wanted = self.options.get("strategy")
         if wanted not in (None, SLICES, ONE):
             raise EngineError(
-                f"a data source cannot run a query in {wanted}: it cannot shuffle; use query.to_spark(spark)"
+                f"the option 'strategy' is {wanted!r:.40}; a data source cannot shuffle, so there are {SLICES!r} and {ONE!r}: "
+                "use query.to_spark(spark) for others"
             )
-        tasks = int(self.options.get("tasks", TASKS))
+        tasks = self._tasks()
         physical = planned(compiled, bound, wanted, tasks)
         if physical.choice.strategy in (SLICES, ONE):
             return physical
         return planned(compiled, bound, ONE, tasks)
+
+    def _tasks(self) -> int:
+        given = str(self.options.get("tasks", TASKS))
+        if not (given.isascii() and given.isdigit() and 1 <= int(given[:10]) <= MOST_TASKS):
+            raise EngineError(
+                f"the option 'tasks' is {given!r:.40}; it is a whole number from 1 to {MOST_TASKS:,}"
+            )
+        return int(given)
 
 
 def bound_paths(compiled: Compiled, options: Mapping[str, Any]) -> dict[str, Bound]:

@@ -71,6 +71,17 @@ def test_a_changed_query_is_refused_in_words_of_ours(spark: Any, feed: Feed) -> 
     assert str(problem).endswith("go on with the query that wrote the checkpoint, or begin with a new one")
 
 
+def test_a_changed_query_is_refused_when_it_starts_though_no_file_comes(spark: Any, feed: Feed) -> None:
+    assert feed.run(spark, "tumbling", scanned=True).exception() is None
+    started = feed.start(feed.query(spark, "median", scanned=True).to_spark(spark))
+    with pytest.raises(Exception, match="was saved by another query"):
+        started.awaitTermination()
+    problem = pk.streaming_problem(started)
+    assert isinstance(problem, pk.StateError)
+    assert "had the results" in str(problem)
+    assert str(problem).endswith("go on with the query that wrote the checkpoint, or begin with a new one")
+
+
 def test_a_sink_refuses_batches_that_are_older_than_its_table(spark: Any, tmp_path: Path) -> None:
     sink = pk.delta_sink(tmp_path / "table", query_id="q")
     frame = spark.createDataFrame(pa.table({"t": [1], "n": [2]}))

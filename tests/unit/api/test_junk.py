@@ -7,6 +7,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -15,6 +17,8 @@ import penstock as pk
 TABLE = pa.table({"ts": pa.array([0, 1], pa.timestamp("us")), "k": ["a", "b"], "v": [1, 2]})
 E = pk.from_arrow(TABLE, time="ts", name="e")
 W = E.window("1s").agg(n=pk.count())
+E2 = pk.from_arrow(TABLE.rename_columns(["ts2", "k", "v2"]), time="ts2", name="e2")
+W2 = E2.window("1s").agg(n2=pk.count())
 S = pk.from_arrow(pa.table({"t": [0, 1], "v": [1, 2]}), time="t").signal("v")
 V, K, T = pk.col("v"), pk.col("k"), pk.col("ts")
 N = pk.count()
@@ -51,6 +55,10 @@ JUNK: dict[str, object] = {
     "NumPy's length": np.timedelta64(1, "s"),
     "Arrow's number": pa.scalar(3),
     "Arrow's column": pa.array([1]),
+    "NumPy's array": np.array([1, 2]),
+    "pandas' missing value": pd.NA,
+    "a pandas frame": pd.DataFrame({"a": [1]}),
+    "a Polars frame": pl.DataFrame({"a": [1]}),
 }
 
 VERBS: dict[str, Callable[[object], object]] = {
@@ -141,6 +149,29 @@ VERBS: dict[str, Callable[[object], object]] = {
     "threads": lambda j: pk.Engine(threads=j),
     "task_bytes": lambda j: pk.Engine(task_bytes=j),
     "devices": lambda j: pk.Engine(devices=j),
+    **{
+        f"Engine {name}": lambda j, name=name: pk.Engine(**{name: j})
+        for name in ("scheduler", "adaptive", "backend", "aggregator")
+    },
+    "explain": E.explain,
+    **{
+        f"join {name}": lambda j, name=name: E.join(E2, **{"on": "k", "window": pk.tumbling("1s"), name: j})
+        for name in ("how", "algorithm", "window", "on", "suffix", "where")
+    },
+    "join without a window": lambda j: W.join(W2, window=j),
+    "rolling closed": lambda j: E.rolling("1s", closed=j),
+    "distinct keep": lambda j: E.distinct("k", keep=j),
+    "top_k ties": lambda j: W.top_k(1, by="n", ties=j),
+    "windows by": lambda j: W.window(by=j),
+    "between closed": lambda j: V.between(1, 2, closed=j),
+    "scan format": lambda j: pk.scan(__file__, time="ts", format=j),
+    "resample method": lambda j: S.resample(every=1, method=j),
+    "signal resolve": lambda j: E.signal("v", resolve=j),
+    "a state's query": lambda j: pk.State(j, {}),
+    "changes of a state": lambda j: W.open().state().changes(j),
+    "push": lambda j: W.open().push(j),
+    "run": lambda j: list(W.run(j)),
+    "collect": W.collect,
     "state": lambda j: W.open(state=j),
     "interval": lambda j: E.signal("v", interval=("ts", j)),
     "scan_stream poll": lambda j: pk.scan_stream("*.csv", time="t", poll=j),

@@ -22,6 +22,7 @@ from penstock.errors import DurationError, ExpressionTypeError, SignalError, Unk
 from penstock.expr import nodes
 from penstock.plan.nodes import Intervals, Plan
 from penstock.temporal.nodes import VALUE, At, Chop, Resample, at
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks, week_begin
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class Signal(Operators):
         >>> level.resample(every=5).collect().to_pydict()
         {'start': [0, 5], 'end': [5, 10], 'value': [0.0, 7.0]}
         """
-        if method not in METHODS:
+        if not one_of(method, METHODS):
             raise ExpressionTypeError(f"method is {method!r}; it is one of {', '.join(map(repr, METHODS))}")
         ticks = _positive(every, self.graph, "every=")
         gap = None if max_gap is None else _positive(max_gap, self.graph, "max_gap=")

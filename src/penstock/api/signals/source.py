@@ -19,6 +19,7 @@ from penstock.expr.typing import column_type, type_of
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, time_of
 from penstock.temporal.nodes import DURATION, START, VALUE, Hold, Sampled
+from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
 
@@ -119,7 +120,7 @@ def _wide(fields: tuple[Field, ...], schema: pa.Schema, resolve: str | None) -> 
     """Bring values to the type that several of one time are resolved to: sums are wide, means are floats."""
     if resolve is None:
         return fields
-    if resolve not in RESOLVES:
+    if not one_of(resolve, RESOLVES):
         raise SignalError(f"resolve is {resolve!r}; it is one of {', '.join(map(repr, RESOLVES))}")
     values = _typed(fields, schema)
     made = [_resolved(resolve, each.name, values) for each in fields]

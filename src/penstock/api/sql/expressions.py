@@ -16,26 +16,11 @@ from penstock.api.sql.lengths import as_timedelta, interval
 from penstock.api.sql.patterns import like
 from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names
+from penstock.api.sql.types import CHOICES, type_named
+from penstock.expr.show import quoted
 from penstock.types.arrow import kind_of
 
 HEAVIEST = 5_000  # some translations name an operand several times: nested, they would grow without bound
-_TYPES = {
-    **dict.fromkeys(("BIGINT", "LONG"), pa.int64()),
-    **dict.fromkeys(("INT", "INTEGER"), pa.int32()),
-    "SMALLINT": pa.int16(),
-    "TINYINT": pa.int8(),
-    "UBIGINT": pa.uint64(),
-    "UINT": pa.uint32(),
-    "USMALLINT": pa.uint16(),
-    "UTINYINT": pa.uint8(),
-    "FLOAT": pa.float32(),
-    "DOUBLE": pa.float64(),
-    **dict.fromkeys(("TEXT", "VARCHAR", "CHAR"), pa.string()),
-    "BOOLEAN": pa.bool_(),
-    "DATE": pa.date32(),
-    "TIMESTAMP": pa.timestamp("us"),
-    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
-}
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
@@ -204,13 +189,13 @@ class Translator:
         return made if default is None else made.otherwise(self(default))
 
     def _cast(self, node: exp.Cast) -> Expr:
-        target = node.args["to"]
-        dtype = _TYPES.get(getattr(target.this, "name", ""))
+        name, dtype = type_named(node.args["to"])
         if dtype is None:
-            raise self.text.error(f"there is no cast to this type; there are {', '.join(_TYPES)}", node)
+            raise self.text.error(f"there is no cast to {quoted(name)}; {CHOICES}", node)
         if kind_of(dtype) in ("timestamp", "date") and _instant_text(node.this):
             instant = _instant(str(node.this.this), node, self.text, getattr(dtype, "tz", None) is not None)
-            return lit(instant.date() if pa.types.is_date(dtype) else instant)
+            exact = lit(instant.date() if pa.types.is_date(dtype) else instant)
+            return exact if pa.types.is_date(dtype) or dtype.unit == "us" else exact.cast(dtype)
         return self(node.this).cast(dtype)
 
     def _call(self, node: exp.Expression) -> Expr:

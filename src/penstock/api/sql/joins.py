@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
-from penstock.api.sql.meeting import Joining, Meeting, meeting_of, named_alike, split
+from penstock.api.sql.meeting import Joining, Meeting, check_keys, meeting_of, named_alike, split
 from penstock.api.sql.moments import within
 from penstock.api.sql.nearest import with_latest, with_nearest
 from penstock.api.sql.places import Text
@@ -36,6 +36,7 @@ def joined(
     for each in join.using:
         meeting.pairs.append(named_alike(each, left, right, text))
     with text.at(join.node):
+        check_keys(meeting.pairs, left, right, text)
         if join.nearest:
             made = with_nearest(left, right, meeting, join, text)
         elif right.window is not None and right.window.partition:

@@ -14,9 +14,12 @@ from penstock.api.sql.expressions import Translator
 from penstock.api.sql.moments import Bound, Clocks
 from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names, Relation
-from penstock.errors import PenstockError
+from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, columns_of
+from penstock.expr.rules import type_of_both
+from penstock.expr.show import show
+from penstock.types.arrow import kind_of
 from penstock.types.joins import left_column, right_column
 
 
@@ -126,6 +129,31 @@ def _sided(condition: Expr, left: set[str]) -> Expr:
         return Column(left_column(node.name) if node.name in left else right_column(node.name))
 
     return Expr(ex.rewrite(condition.node, rule))
+
+
+def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relation, text: Text) -> None:
+    """Refuse keys that cannot be equal, by the names that the text has for them."""
+    for pair in pairs:
+        types = [Names(side, text).type_of(each) for each, side in zip(pair, (left, right), strict=True)]
+        names = [_written(each, side) for each, side in zip(pair, (left, right), strict=True)]
+        for name, dtype in zip(names, types, strict=True):
+            if dtype is not None and kind_of(dtype) in ("other", "null"):
+                raise ExpressionTypeError(
+                    f"the key {name} of type {dtype} cannot be compared; derive a key from it"
+                )
+        if types[0] is not None and types[1] is not None and type_of_both(types[0], types[1]) is None:
+            raise SchemaMismatchError(
+                f"the keys {names[0]} of type {types[0]} and {names[1]} of type {types[1]} cannot be compared; cast one"
+            )
+
+
+def _written(expr: Expr, relation: Relation) -> str:
+    """Print a key with the columns' names of the text."""
+    names = {each.column: f"{each.source}.{each.name}" for each in relation.columns}
+    if isinstance(expr.node, Column):
+        return names.get(expr.node.name, expr.node.name)
+    shown = show(ex.substitute(expr.node, {old: Column(new) for old, new in names.items()}))
+    return shown.replace("`", "")
 
 
 def named_alike(name: exp.Identifier, left: Relation, right: Relation, text: Text) -> tuple[Expr, Expr]:

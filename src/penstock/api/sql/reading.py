@@ -36,7 +36,11 @@ class Streaming(Dialect):
         """Knows `//`, and names between backquotes as well, as Spark and Flink write them."""
 
         IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - how dialects are made
-        KEYWORDS = {**tokens.Tokenizer.KEYWORDS, "//": TokenType.DIV}  # noqa: RUF012
+        KEYWORDS = {  # noqa: RUF012
+            **tokens.Tokenizer.KEYWORDS,
+            "//": TokenType.DIV,
+            "INT8": TokenType.BIGINT,  # bytes, as in INT2 and INT4
+        }
 
     class Parser(parser.Parser):
         """Knows functions with a syntax of their own only."""

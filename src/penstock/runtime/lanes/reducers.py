@@ -20,12 +20,12 @@ from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, indices, numpy_type, plain, room, to_arrow
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.lanes.counting import Regular
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.worker import OVERFLOW
 
 # Fewer rows and frames than this are not worth a second thread.
 WORK_PER_THREAD = 1 << 16
@@ -182,7 +182,7 @@ def _sweep(
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "begin": 0, "end": count}
         kernel.output.call({**given, **scratch, **here, **bounds, "head": head, "first_row": 0})
     if head[ERRORS]:
-        raise OverflowError(OVERFLOW)
+        raise KernelOverflowError
 
 
 def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begin: int, end: int) -> None:
@@ -198,7 +198,7 @@ def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begi
         kernel.output.call({**given, **scratch, "begin": begin, "end": upto, "head": head, "first_row": 0})
         begin, many = upto, 2 * many
     if head[ERRORS]:
-        raise OverflowError(OVERFLOW)
+        raise KernelOverflowError
 
 
 @dataclass(frozen=True)

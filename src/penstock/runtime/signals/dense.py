@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import NEED_WIDE, Binding, Memory, Output, Scratch
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
@@ -26,9 +26,6 @@ Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
 LEAST_SLICE = 1 << 16  # positions: fewer cost more in Python than a thread waits for another's last slice
 HALOS = 4  # a slice is at least so many times as long as what is around it
-_FAILED = (
-    "a value of a signal does not fit its type; cast to a wider type or to float64 before computing with it"
-)
 
 
 @dataclass(frozen=True)
@@ -198,7 +195,7 @@ class DenseSignals:
                 break
             self.wide, self.histories = True, before
         if any(statuses):
-            raise OverflowError(_FAILED)
+            raise KernelOverflowError
         return call, [all(each) for each in zip(*(whole for _, whole in done), strict=True)]
 
     def _done(

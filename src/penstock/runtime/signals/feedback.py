@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, to_arrow
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.flow import FOREVER, KernelOverflowError
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import BEGINNING, Points
 from penstock.runtime.signals.reading import Objects, Walked
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.steps import Scope, located
 from penstock.runtime.state.kept import Kept, array_of, integers
-from penstock.runtime.worker import OVERFLOW
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ class FeedbackStep:
         defined = self._defined(whole, bounds, places)
         call({**given, **backs, **defined, **out, "rows": len(places), "first_row": 0})
         if head[ERRORS]:
-            raise OverflowError(OVERFLOW)
+            raise KernelOverflowError
 
     def _at(self, whole: Results, bounds: np.ndarray, shift: int) -> np.ndarray:
         return located(self.locate, bounds, whole.times, bounds, whole.times, shift)

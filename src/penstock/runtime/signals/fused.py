@@ -10,12 +10,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import OverflowError
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.flow import FOREVER, KernelOverflowError
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.signals.points import Points
 from penstock.runtime.signals.reading import (
@@ -30,7 +29,6 @@ from penstock.runtime.signals.reading import (
 )
 from penstock.runtime.signals.steps import Step
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.worker import OVERFLOW
 
 FEWEST_POINTS = 1 << 16  # of the first call of a kernel
 
@@ -257,7 +255,7 @@ class _Part:
             }  # fmt: skip
             self.found = kernel.output.call({**given, **limits})
         if head[ERRORS]:
-            raise OverflowError(OVERFLOW)
+            raise KernelOverflowError
 
 
 def _counted(parts: Sequence[_Part]) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from penstock.errors import StateError
 from penstock.runtime.state.chunks import MOST_BYTES, cut
+from penstock.runtime.state.differences import require_same
 from penstock.runtime.state.format import (
     INSTEAD,
     Manifest,
@@ -23,7 +24,6 @@ from penstock.runtime.state.kept import Kept
 from penstock.runtime.state.packing import pack, unpack
 
 MANIFEST = "manifest"
-_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,8 @@ class State:
 
     def __init__(self, query: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
         """`query` says what the state belongs to: an identity for each part of the query, by its name."""
+        if not isinstance(query, Mapping) or not isinstance(chunks, Mapping):
+            raise StateError("a pk.State is made by live.state(), State.load(path) or State.from_bytes(data)")
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
@@ -68,7 +70,7 @@ class State:
 
     def tables(self, query: Mapping[str, str]) -> dict[str, pa.Table]:
         """Give the rows of every table, provided that the state belongs to this query."""
-        _require_same(self._query, query)
+        require_same(self._query, query)
         parts: dict[str, list[pa.Table]] = {}
         for name, data in self._chunks.items():
             parts.setdefault(name.partition(":")[0], []).append(unpack(data, f"chunk {name!r}"))
@@ -145,6 +147,8 @@ class State:
         >>> sorted(changed.written), sorted(changed.deleted)
         (['manifest', 'w1/cells'], ['w1/rows'])
         """
+        if not isinstance(since, State | None):
+            raise StateError(f"changes takes an earlier pk.State, not a {type(since).__name__}")
         new, old = self.chunks(), {} if since is None else since.chunks()
         written = {name: data for name, data in new.items() if old.get(name) != data}
         return Changes(written, frozenset(old) - frozenset(new))
@@ -158,21 +162,6 @@ class State:
     def __repr__(self) -> str:
         size = sum(map(len, self._chunks.values()))
         return f"<State of {len(self._chunks)} chunks, {size} bytes>"
-
-
-def _require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
-    """Refuse the state of another query, and say where the two differ."""
-    names = [name for name in {**here, **saved} if saved.get(name) != here.get(name)]
-    if names:
-        shown = "; ".join(_difference(name, saved.get(name), here.get(name)) for name in names[:_SHOWN])
-        more = f"; and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        raise StateError(f"the state was saved by another query: {shown}{more}")
-
-
-def _difference(name: str, saved: str | None, here: str | None) -> str:
-    if saved is None or here is None:
-        return f"{name} {'is new' if saved is None else 'is gone'}"
-    return f"{name} was {saved} and is {here}"
 
 
 def _named(path: object) -> Path:

@@ -42,9 +42,8 @@ class BackfillSource(ParcelSource):
 
     FORMAT = "penstock_backfill"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
         scatter, stream = self.asked()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
@@ -204,7 +203,9 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(partition.upto + self.scatter.source(self.stream).lateness, FOREVER - 1)
 
 
-def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int) -> Any:
+def backfill_frame(
+    spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int, identity: str
+) -> Any:
     """Give the parcels of history and of what follows."""
     if not isinstance(data.history, Files):
         raise UnsupportedError(
@@ -230,4 +231,5 @@ def backfill_frame(spark: Any, scatter: Scatter, stream: str, data: Backfill, ta
                 "pk.scan_stream or pk.scan_kafka"
             )
     reader = spark.readStream.format(BackfillSource.FORMAT).option("scatter", scatter.to_json())
-    return reader.option("stream", stream).option("secret", json.dumps(given)).load()
+    reader = reader.option("stream", stream).option("identity", identity)
+    return reader.option("secret", json.dumps(given)).load()

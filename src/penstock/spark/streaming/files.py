@@ -43,9 +43,8 @@ class FileSource(ParcelSource):
 
     FORMAT = "penstock_files"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
         scatter, stream = self.asked()
         given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
         return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream))
@@ -164,13 +163,14 @@ def files_of(given: dict[str, str]) -> frozenset[str]:
     return frozenset(json.loads(zlib.decompress(base64.b64decode(given["files"]))))
 
 
-def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int) -> Any:
+def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, identity: str) -> Any:
     """Give the parcels of a stream of files."""
     spark.dataSource.register(FileSource)
     reader = (
         spark.readStream.format(FileSource.FORMAT)
         .option("scatter", scatter.to_json())
         .option("stream", stream)
+        .option("identity", identity)
     )
     return reader.option("files", json.dumps(file_options(files))).option("tasks", str(tasks)).load()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -120,28 +121,28 @@ class Topology:
         objects = tuple(sorted(objects_of(shard.compiled.program).items()))
         query = replace(shard.query, objects=objects, tables=self.tables)
         ready = replace(shard, query=query, updates=self.mode == UPDATE)
-        return self._assembled(self._sent(scatter), ready)
+        return self._assembled(self._sent(scatter, json.dumps(ready.identity)), ready)
 
-    def _sent(self, scatter: Scatter) -> DataFrame:
+    def _sent(self, scatter: Scatter, identity: str) -> DataFrame:
         """Send all columns that the query reads, and all rows: those it rejects tell the time too."""
-        sent = [self._sent_from(scatter, stream, bound) for stream, bound in self.bound.items()]
+        sent = [self._sent_from(scatter, stream, bound, identity) for stream, bound in self.bound.items()]
         return reduce(lambda one, other: one.union(other), sent)
 
-    def _sent_from(self, scatter: Scatter, stream: str, bound: Bound) -> DataFrame:
+    def _sent_from(self, scatter: Scatter, stream: str, bound: Bound, identity: str) -> DataFrame:
         if isinstance(bound, LiveFiles):
             from penstock.spark.streaming.files import file_frame  # noqa: PLC0415 - needs pyspark
 
-            made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks)
+            made: DataFrame = file_frame(self.spark, scatter, stream, bound, self.tasks, identity)
             return made
         if isinstance(bound, Backfill):
             from penstock.spark.streaming.backfill import backfill_frame  # noqa: PLC0415 - needs pyspark
 
-            both: DataFrame = backfill_frame(self.spark, scatter, stream, bound, self.tasks)
+            both: DataFrame = backfill_frame(self.spark, scatter, stream, bound, self.tasks, identity)
             return both
         if isinstance(bound, LiveTopic):
             from penstock.spark.streaming.kafka import topic_frame  # noqa: PLC0415 - needs pyspark
 
-            topic: DataFrame = topic_frame(self.spark, scatter, stream, bound)
+            topic: DataFrame = topic_frame(self.spark, scatter, stream, bound, identity)
             return topic
         assert isinstance(bound, Frame)
         rows = bound.frame.select(*map(quoted, scatter.columns(stream)))

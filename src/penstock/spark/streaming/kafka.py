@@ -32,9 +32,8 @@ class KafkaSource(ParcelSource):
 
     FORMAT = "penstock_kafka"
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def stream_reader(self) -> DataSourceStreamReader:
         """Plan on the driver, read in tasks."""
-        del schema
         return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]))
 
 
@@ -134,11 +133,12 @@ def _end(begin: int, high: int, share: int | None) -> int:
     return max(begin, high if share is None else min(high, begin + share))
 
 
-def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic) -> Any:
+def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic, identity: str) -> Any:
     """Give the parcels of a stream of messages. Spark hides what is named a secret from its logs and plans."""
     spark.dataSource.register(KafkaSource)
     reader = spark.readStream.format(KafkaSource.FORMAT).option("scatter", scatter.to_json())
-    return reader.option("stream", stream).option("secret", json.dumps(topic_options(live))).load()
+    reader = reader.option("stream", stream).option("identity", identity)
+    return reader.option("secret", json.dumps(topic_options(live))).load()
 
 
 def topic_options(live: LiveTopic) -> dict[str, Any]:

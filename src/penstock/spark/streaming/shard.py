@@ -66,6 +66,11 @@ class Shard:
     def compiled(self) -> Compiled:
         return counted(self.query, self.windows)
 
+    @property
+    def identity(self) -> dict[str, str]:
+        """What saved state, and offsets, must agree with to be taken up."""
+        return {**_signature(self.query, self.windows), _SHARDS: str(self.shards)}
+
     def step(self, label: int, saved: State | None, parcels: Iterable[Parcel], now: int = 0) -> Step:
         """Run one batch of a shard, `now` being its time by the clock on the wall, in microseconds."""
         run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
@@ -109,16 +114,12 @@ class _Run:
     compiled: Compiled
     session: Session
 
-    @property
-    def identity(self) -> dict[str, str]:
-        return {**_signature(self.shard.query, self.shard.windows), _SHARDS: str(self.shard.shards)}
-
     def tables(self, saved: State | None) -> dict[str, pa.Table]:
         """Give what was saved, or what a run that has seen nothing would save."""
         if saved is None:
             return {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
         try:
-            return saved.tables(self.identity)
+            return saved.tables(self.shard.identity)
         except StateError as error:
             raise unfit(error) from None
 
@@ -139,7 +140,7 @@ class _Run:
             for name, times in said.items()
             if times
         }
-        return State.of(self.identity, {**self.session.save(), **kept}, _WHOLE)
+        return State.of(self.shard.identity, {**self.session.save(), **kept}, _WHOLE)
 
     def push(self, parcels: Sequence[Parcel], aside: Aside) -> list[pa.RecordBatch]:
         """Push the rows of every stream, judged by how far time had come before this batch."""

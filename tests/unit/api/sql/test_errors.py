@@ -52,7 +52,7 @@ WRONG = {
     "select k from u where exists (select 1 from n)": (pk.SqlError, "stands in FROM only"),
     "select k like k from u": (pk.SqlError, "a pattern in quotes"),
     "select k like 'a\\_c' from u": (pk.SqlError, "no escapes"),
-    "select cast(v as geometry) from u": (pk.SqlError, "there is no cast to this type"),
+    "select cast(v as geometry) from u": (pk.SqlError, "int1, int2, int4 and int8 count bytes"),
     "select try_cast(v as int) from u": (pk.SqlError, ""),
     "select extract(epoch from ts) from s": (pk.SqlError, "EXTRACT knows"),
     "select date_trunc('century', ts) from s": (pk.SqlError, "date_trunc knows"),
@@ -190,3 +190,27 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
         query("select v" + " + v" * 3000 + " from u")
     with pytest.raises(pk.SqlError, match="characters"):
         query("select " + " " * 1_000_000)
+
+
+A = pk.stream("a", {"t": "int64", "k": "int64", "l": "list<int64>", "s": "string"}, time="t")
+B = pk.stream("b", {"t": "int64", "k": "string", "l": "list<int64>", "s": "string"}, time="t")
+KEYS = {
+    "on a.k = b.k": r"the keys a\.k of type int64 and b\.k of type string cannot be compared",
+    "using (k)": r"the keys a\.k of type int64 and b\.k of type string cannot be compared",
+    "on b.s = a.k + 1": r"the keys a\.k \+ 1 of type int64 and b\.s of type string cannot be compared",
+    "on a.l = b.l": r"the key a\.l of type list<item: int64> cannot be compared",
+}
+
+
+@pytest.mark.parametrize("condition", KEYS)
+@pytest.mark.parametrize("how", ["join", "left join"])
+def test_keys_of_a_join_are_called_as_the_text_calls_them(condition: str, how: str) -> None:
+    with pytest.raises(pk.PenstockError, match=KEYS[condition]):
+        pk.sql(f"select a.s from a [range 10] {how} b [range 10] {condition}", a=A, b=B)
+
+
+def test_keys_of_an_asof_join_are_called_as_the_text_calls_them() -> None:
+    for condition, message in KEYS.items():
+        if condition.startswith("on"):
+            with pytest.raises(pk.PenstockError, match=message):
+                pk.sql(f"select a.s from a asof join b {condition} and a.t >= b.t", a=A, b=B)

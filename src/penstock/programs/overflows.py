@@ -1,0 +1,237 @@
+"""Name the integer results of a stage that may not fit their type: kernels only tell that one did not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from penstock.errors import PenstockError
+from penstock.expr import nodes as ex
+from penstock.expr.arithmetic import bounds
+from penstock.expr.show import show
+from penstock.expr.typing import type_of
+from penstock.ir import join_nodes as jn
+from penstock.ir import nodes as ir
+from penstock.plan.nodes import WINDOW_END, WINDOW_START
+from penstock.temporal import nodes as temporal
+from penstock.types.arrow import kind_of
+from penstock.types.joins import JOIN_TIME, left_column, right_column
+
+_OPERATORS = {"add", "sub", "mul", "neg", "abs", "floordiv", "mod", "quotient", "remainder"}
+_SUMS = {"sum", "product", "custom"}
+_INTEGERS = ("int", "uint", "timestamp", "date", "duration")
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """What expressions of one definition refer to: columns, and the reductions that `Reduced` stands for."""
+
+    schema: pa.Schema
+    reductions: tuple[ex.Aggregate, ...] = ()
+    types: tuple[pa.DataType, ...] = ()
+
+    def type_of(self, expr: ex.Expr) -> pa.DataType:
+        return type_of(expr, self.schema, self.types)
+
+    def shown(self, expr: ex.Expr) -> str:
+        """Print an expression as the user wrote it: with aggregates, and without the numbers of accesses."""
+
+        def rule(node: ex.Expr) -> ex.Expr:
+            match node:
+                case ex.Reduced(index=index) if index < len(self.reductions):
+                    return self.reductions[index]
+                case ex.Column(name=name) if name.partition(".")[0].isdigit():
+                    return ex.Column(name.partition(".")[2])
+            return node
+
+        return show(ex.rewrite(expr, rule))
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """An expression whose result may not fit its type."""
+
+    text: str
+    type: pa.DataType
+    reason: str
+    remedy: str
+
+
+def overflow_message(this: ir.Object, program: ir.Program) -> str:
+    """Say which integer results of an object did not fit, as narrowly as that is known.
+
+    A kernel tells that one of its results did not fit, not which one.
+    """
+    found = list(dict.fromkeys(_suspects(this, program)))
+    if not found:
+        return "an integer result does not fit its type; cast an operand to float64, or filter such rows out"
+    if len(found) == 1:
+        only = found[0]
+        return f"{only.text} does not fit {only.type}{only.reason}; {only.remedy}, or filter such rows out"
+    names = ", ".join(f"{each.text} ({each.type})" for each in found[:_SHOWN])
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return (
+        f"one of these results does not fit its type: {names}{more}; cast to a wider type, such as float64, "
+        "or filter such rows out"
+    )
+
+
+def _suspects(this: ir.Object, program: ir.Program) -> Iterator[_Suspect]:
+    for expr, scope in _expressions(this, program):
+        for node in ex.walk(expr):
+            with suppress(
+                PenstockError
+            ):  # a column that a pass renamed: the other expressions are still named
+                yield from _suspect(node, scope)
+
+
+def _suspect(node: ex.Expr, scope: _Scope) -> Iterator[_Suspect]:
+    dtype = scope.type_of(node)
+    if kind_of(dtype) not in _INTEGERS:
+        return
+    match node:
+        case ex.Call(function=function) if function in _OPERATORS:
+            reach = _reach(node, scope)
+            low, high = bounds(dtype)
+            if reach is None or reach[0] < low or reach[1] > high:
+                yield _operator(node, scope, dtype)
+        case ex.Cast(arg=arg):
+            source = scope.type_of(arg)
+            if kind_of(source) != "string" and not _embeds(source, dtype):
+                yield _cast(node, scope, source)
+        case ex.Aggregate(function=function) if function in _SUMS:
+            yield _Suspect(scope.shown(node), dtype, "", "cast its argument to float64")
+
+
+def _operator(node: ex.Call, scope: _Scope, dtype: pa.DataType) -> _Suspect:
+    below = kind_of(dtype) == "uint" and node.function == "sub"
+    reason = ", which has no numbers below zero" if below else ""
+    remedy = f"cast an operand to {'int64' if below else 'float64'}"
+    return _Suspect(scope.shown(node), dtype, reason, remedy)
+
+
+def _cast(node: ex.Cast, scope: _Scope, source: pa.DataType) -> _Suspect:
+    low, high = bounds(node.type)
+    whole = kind_of(node.type) in ("int", "uint")
+    reason = f" ({low} to {high})" if whole else ""
+    if kind_of(source) == "float":
+        reason += ": a value is NaN, infinite or beyond"
+    return _Suspect(scope.shown(node), node.type, reason, "cast to a wider type")
+
+
+def _embeds(source: pa.DataType, target: pa.DataType) -> bool:
+    if kind_of(source) not in ("int", "uint", "bool") or kind_of(target) not in ("int", "uint"):
+        return False
+    low, high = (0, 1) if kind_of(source) == "bool" else bounds(source)
+    return bounds(target)[0] <= low and high <= bounds(target)[1]
+
+
+def _reach(node: ex.Call, scope: _Scope) -> tuple[int, int] | None:
+    """The least and greatest exact result of a sum, difference or product; None if that is not known."""
+    sides = [_range(arg, scope) for arg in node.args]
+    if len(sides) != 2 or None in sides or node.function not in ("add", "sub", "mul"):
+        return None
+    operation = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}[node.function]
+    corners = [operation(a, b) for a in sides[0] or () for b in sides[1] or ()]
+    return min(corners), max(corners)
+
+
+def _range(arg: ex.Expr, scope: _Scope) -> tuple[int, int] | None:
+    dtype = scope.type_of(arg)
+    if isinstance(arg, ex.Literal) and isinstance(arg.value, int):
+        return arg.value, arg.value
+    return bounds(dtype) if kind_of(dtype) in ("int", "uint") else None
+
+
+# --- where expressions stand ------------------------------------------------------------------------------
+
+
+def _expressions(this: ir.Object, program: ir.Program) -> Iterator[tuple[ex.Expr, _Scope]]:
+    match this.body:
+        case ir.Signals(sources=sources, program=signals):
+            inputs = {
+                name: program[source].schema for name, source in zip(signals.inputs, sources, strict=True)
+            }
+            for each in signals.objects:
+                yield from _of_signal(each, signals, inputs)
+        case jn.Join() | jn.Asof() | jn.RollingJoin() as body:
+            yield from _of_join(body, program)
+        case ir.Samples() | ir.Reduce() | ir.Attach() | ir.Lookback() as body:
+            yield from _of_rows(body, program[body.source])
+        case _:
+            return
+
+
+def _of_rows(
+    body: ir.Samples | ir.Reduce | ir.Attach | ir.Lookback, source: ir.Object
+) -> Iterator[tuple[ex.Expr, _Scope]]:
+    rows = _Scope(_with(source.schema, source.time.column, source.time.type))
+    keys = () if isinstance(body, ir.Samples) else body.keys
+    reductions = () if isinstance(body, ir.Samples) else body.reductions
+    results = _reducing(rows, reductions, source.time.type, keys)
+    having = body.having if isinstance(body, ir.Reduce) else None
+    yield from ((each, rows) for each in (body.where,) if each is not None)
+    yield from ((each.expr, rows) for each in keys)
+    yield from ((each, rows) for each in results.reductions)
+    yield from ((each.expr, results) for each in body.fields)
+    yield from ((each, results) for each in (having,) if each is not None)
+
+
+def _of_join(body: jn.Joined, program: ir.Program) -> Iterator[tuple[ex.Expr, _Scope]]:
+    left, right = program[body.left], program[body.right]
+    pair = [each.with_name(left_column(each.name)) for each in left.schema]
+    pair += [each.with_name(right_column(each.name)) for each in right.schema]
+    times = [pa.field(name, left.time.type) for name in (JOIN_TIME, WINDOW_START, WINDOW_END)]
+    both = _Scope(pa.schema([*pair, *times]))
+    if isinstance(body, jn.RollingJoin):
+        results = _reducing(_Scope(right.schema), body.reductions, left.time.type, ())
+        yield from ((each, _Scope(right.schema)) for each in results.reductions)
+        both = _Scope(left.schema, results.reductions, results.types)
+    if isinstance(body, jn.Join) and body.where is not None:
+        yield body.where, both
+    yield from ((each.expr, both) for each in body.fields)
+
+
+def _of_signal(
+    this: temporal.Object, signals: temporal.Program, inputs: Mapping[str, pa.Schema]
+) -> Iterator[tuple[ex.Expr, _Scope]]:
+    match this.body:
+        case temporal.Sampled(input=name, fields=fields):
+            yield from ((each.expr, _Scope(inputs[name])) for each in fields)
+        case temporal.Expression() | temporal.Feedback() as body:
+            over = [(each, _Scope(signals[each.source].schema)) for each in body.reductions]
+            made = [
+                (ex.Aggregate(each.function, each.args, each.where, each.options), scope)
+                for each, scope in over
+            ]
+            yield from made
+            columns = [
+                field.with_name(temporal.at(place, field.name))
+                for place, each in enumerate(body.accesses)
+                for field in signals[each.source].schema
+            ]
+            own = [pa.field(temporal.past(place), this.schema.field(0).type) for place in range(9)]
+            types = tuple(scope.type_of(each) for each, scope in made)
+            scope = _Scope(pa.schema([*columns, *own]), tuple(each for each, _ in made), types)
+            yield from ((each.expr, scope) for each in body.fields)
+
+
+def _reducing(
+    rows: _Scope, reductions: tuple[ir.Reduction, ...], time: pa.DataType, keys: tuple[ex.Field, ...]
+) -> _Scope:
+    """What results are made of: rows, the keys, the bounds of windows, and reductions."""
+    made = tuple(ex.Aggregate(each.function, each.args, each.where, each.options) for each in reductions)
+    schema = rows.schema
+    for each in keys:
+        schema = _with(schema, each.name, rows.type_of(each.expr))
+    for name in (WINDOW_START, WINDOW_END):
+        schema = _with(schema, name, time)
+    return _Scope(schema, made, tuple(rows.type_of(each) for each in made))
+
+
+def _with(schema: pa.Schema, name: str, dtype: pa.DataType) -> pa.Schema:
+    return schema if name in schema.names else schema.append(pa.field(name, dtype))
