@@ -38,5 +38,10 @@ class Lounge:
         with self._lock:
             self._waiting.extend(workers)
 
+    def clear(self) -> None:
+        """Send all away."""
+        with self._lock:
+            self._waiting.clear()
+
 
 LOUNGE = Lounge()
