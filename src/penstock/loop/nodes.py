@@ -1,6 +1,6 @@
 """The loop IR: the one language every kernel is written in.
 
-    kernel ::= name (params) locals body            returns i64: a status or a position
+    kernel ::= name (params) locals body literals   returns i64: a status or a position
     param  ::= Var | Buffer                         buffers are indexed, never pointers
     stmt   ::= Declare(var, value)                  a new mutable scalar
              | Assign(var, value)
@@ -12,7 +12,8 @@
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
-    value  ::= Const | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
+    value  ::= Const | Literal(name, value, type)   a constant of the query; kernels that differ in literals alone share code
+             | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
              | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer; a bool: at an offset in bits
              | Unary(op, a) | Binary(op, a, b) | Overflows(op, a, b) | Select(condition, a, b)
              | Cast(a, type)                        numeric conversion; float → int saturates, NaN → 0
@@ -151,6 +152,15 @@ class Const(Value):
 
 
 @dataclass(frozen=True, slots=True)
+class Literal(Value):
+    """A constant of the query, which compiled code is given: builders may look at its properties, such as its sign, alone."""
+
+    name: str
+    value: int | float
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
 class Var(Value):
     name: str
     type: Type
@@ -191,14 +201,21 @@ class Peek(Value):
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Unary(Value):
-    op: str
+class _Alike(Value):
+    """A value of the type of its operand."""
+
+    __slots__ = ()
     a: Value
 
     @property
     def type(self) -> Type:  # type: ignore[override]
         return self.a.type
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(_Alike):
+    op: str
+    a: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +240,10 @@ class Overflows(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Value):
+class Select(_Alike):
     condition: Value
     a: Value
     b: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,23 +259,15 @@ class Bitcast(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupReduce(Value):
+class GroupReduce(_Alike):
     op: str
     a: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)
-class GroupScan(Value):
+class GroupScan(_Alike):
     op: str
     a: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +338,7 @@ class Kernel:
     params: tuple[Var | Buffer, ...]
     locals: tuple[Buffer, ...]
     body: Block
+    literals: tuple[Literal, ...] = ()
 
 
 def as_value(operand: Operand, like: Type) -> Value:
