@@ -29,7 +29,7 @@ from penstock.runtime.signals.intervals import (
     merged_batch,
     no_runs,
 )
-from penstock.runtime.signals.points import Points
+from penstock.runtime.signals.points import BEGINNING, Points
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling
 from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
@@ -136,7 +136,7 @@ class SignalStage:
             taker.name: taker.sampling.points(rows, number, lanes, self.watermark)
             for taker, rows, number in zip(self.takers, released, numbers, strict=True)
         }
-        objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), lanes)
+        objects[BEGINNING_OF_KEYS] = _beginning(list(objects.values()), lanes, self.watermark)
         for name, step in self.steps.items():
             if isinstance(step, FusedStep) and name == self.layout.output and not self.layout.pieces:
                 objects[name] = step.joined(objects, self.emitted)
@@ -283,16 +283,19 @@ class SignalStage:
         self.runs = Runs(lanes, start, np.full(len(lanes), FOREVER, np.int64), columns)
 
 
-def _beginning(samples: Sequence[Points], lanes: int) -> Points:
-    """The first instant of each lane, as points without marks or values."""
+def _beginning(samples: Sequence[Points], lanes: int, watermark: int) -> Points:
+    """The first instant of each lane, as points without marks or values.
+
+    A lane without samples may begin at any time from the watermark on; one that has begun does not begin again.
+    """
     first = np.full(lanes, FOREVER, np.int64)
     for each in samples:
         some = np.diff(each.bounds) > 0
         first[some] = np.minimum(first[some], each.times[each.bounds[:-1][some]])
     some = first != FOREVER
     bounds = np.concatenate([[0], np.cumsum(some)])
-    never = np.full(lanes, FOREVER, np.int64)
-    return Points(bounds, first[some], np.zeros(int(some.sum()), np.uint8), {}, never)
+    until = np.where(some, FOREVER, max(watermark, BEGINNING))
+    return Points(bounds, first[some], np.zeros(int(some.sum()), np.uint8), {}, until)
 
 
 def _or_null(places: np.ndarray) -> pa.Array:
