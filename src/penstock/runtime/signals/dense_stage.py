@@ -49,12 +49,13 @@ class Open:
 class DenseStage:
     """Holds the samples that results to come depend on, and the run that is still open.
 
-    `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
+    Intervals have the columns of `whole`, of which `schema` are asked for. `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
     """
 
     signals: DenseSignals
     clock: Clock
     schemas: Sequence[pa.Schema]
+    whole: pa.Schema
     schema: pa.Schema
     metrics: Metrics
     kernels: Kernels
@@ -67,7 +68,7 @@ class DenseStage:
     types: list[pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.types = [each.type for each in self.schema]
+        self.types = [each.type for each in self.whole]
         self.samples = [Samples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
         self.ports = [NEVER] * len(self.schemas)
@@ -228,7 +229,7 @@ class DenseStage:
         arrays = [time_array(starts, types[0]), until]
         for each, flags, dtype in zip(values, valid, types[2:], strict=True):
             arrays.append(to_arrow(np.ascontiguousarray(each), flags, dtype))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.whole).select(self.schema.names)
 
     def _run_few(self) -> list[Flow]:
         stage = self.few()
@@ -282,7 +283,7 @@ class DenseStage:
                 rows = rows_of(in_order(tables[f"rows_{port}"]), schema)
             self.samples[port] = Samples(rows, saved[f"base_{port}"])
         if "run" in tables:
-            self.run = _loaded_run(tables["run"], len(self.schema) - 2)
+            self.run = _loaded_run(tables["run"], len(self.whole) - 2)
         histories = sorted((name for name in tables if name.startswith("history_")), key=lambda n: int(n[8:]))
         self.signals.histories = [_loaded_history(tables[name]) for name in histories]
 
