@@ -13,11 +13,11 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments, known
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, Flow, Trace
+from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, Trace
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
-from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, require
 from penstock.runtime.worker import OVERFLOW
 from penstock.types.time import Time
 
@@ -69,6 +69,7 @@ class SourceStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         saved = marked(tables["marks"])
         self.rows, self.watermark = saved["rows"], saved["watermark"]
+        require(0 <= self.rows < ROWS_EVER, "the number of rows read")
 
     def _admit(self, batch: pa.RecordBatch) -> Flow:
         self.metrics.read += batch.num_rows * self.readers

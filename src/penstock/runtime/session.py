@@ -13,7 +13,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.flow import FOREVER, Flow, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
-from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, require
 from penstock.runtime.window_stage import WindowStage
 
 METRICS = "metrics"
@@ -150,6 +150,7 @@ class Session:
         self._begin()
         try:
             self.metrics.load(marked(tables[METRICS]))
+            require(self.metrics.balanced, "its counts of rows")
             for name, table in tables.items():
                 owner, _, part = name.rpartition("/")
                 parts.get(owner, {})[part] = table

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import StateError
 from penstock.runtime.buffers import indices, to_arrow, values_view
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.partition import dense_numbers
 from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.state.kept import require
 
 FEW_ROWS = 1 << 12  # below this, a table of keys is not worth making
 
@@ -72,8 +72,7 @@ class LaneKeys:
         """Go on from keys that were saved, one for each lane."""
         if self.index is not None:
             self.index.number(columns)
-        if len(self) != lanes:
-            raise StateError("two lanes of a saved signal have the same key")
+        require(len(self) == lanes, "the keys of a signal")
 
 
 def as_type(column: pa.Array, dtype: pa.DataType) -> pa.Array:

@@ -33,7 +33,15 @@ from penstock.runtime.signals.points import BEGINNING, Points
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling
 from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
-from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
+from penstock.runtime.state.kept import (
+    Kept,
+    array_of,
+    integers,
+    marked,
+    marks,
+    numbered_from_zero,
+    require,
+)
 from penstock.types.time import Time
 
 FEW_LANES = 1 << 8  # so many that are not used any more are not worth renumbering the others
@@ -271,12 +279,11 @@ class SignalStage:
         for place, taker in enumerate(self.takers):
             if f"rows_{place}" in tables:
                 taker.load(tables[f"rows_{place}"])
+        if "lanes" in tables:
+            self._load_lanes(numbered_from_zero(tables["lanes"], "lane"))
         for name, step in self._filters.items():
             if f"filter_{name}" in tables:
-                step.load(tables[f"filter_{name}"])
-        if "lanes" in tables:
-            table = tables["lanes"]
-            self._load_lanes(table.take(indices(np.argsort(integers(table, "lane")))))
+                step.load(tables[f"filter_{name}"], len(self.emitted))
 
     def _load_lanes(self, table: pa.Table) -> None:
         self.keys.load([array_of(table, f"key:{name}") for name in self.layout.keys], table.num_rows)
@@ -288,6 +295,7 @@ class SignalStage:
             for each in self.layout.values
         }
         start = integers(table, "start")[lanes]
+        require((start < self.emitted[lanes]).all(), "the open intervals of a signal")
         self.runs = Runs(lanes, start, np.full(len(lanes), FOREVER, np.int64), columns)
 
 
