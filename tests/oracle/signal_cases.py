@@ -83,7 +83,8 @@ def regular_cases(draw: st.DrawFn) -> Case:
         name = f"s{place}"
         bound[name] = pa.table({"v": pa.array(values, pa.float64())})
         signals.append(pk.from_arrow(bound[name], time=every, name=name).signal("v"))
-    made, text = draw(trees(signals, list(bound), depth=draw(st.integers(0, 3))))
+    programs = draw(st.sampled_from([trees, moved]))
+    made, text = draw(programs(signals, list(bound), depth=draw(st.integers(0, 3))))
     read = made.to_stream().names
     return Case({name: bound[name] for name in read}, made, f"{every} {text}")
 
