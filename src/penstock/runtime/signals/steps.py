@@ -173,7 +173,8 @@ def multiples(marked: Points, every: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _next_multiple(times: np.ndarray, every: int) -> np.ndarray:
-    return times - times % every + every
+    found: np.ndarray = times - times % every + every
+    return found
 
 
 def _closed(
