@@ -17,6 +17,7 @@ from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.plan_to_ir import to_ir
+from tests.oracle.effort import effort
 from tests.oracle.signal_cases import Case, cases, moved_cases, regular_cases
 
 
@@ -100,7 +101,7 @@ def test_any_batching_gives_the_same(case: Case, data: st.DataObject) -> None:
 
 
 @given(moved_cases(), st.data())
-@settings(max_examples=300)
+@effort(300)
 def test_a_run_begins_where_collect_does(case: Case, data: st.DataObject) -> None:
     """Any lateness and any batching, row by row too: run = collect = the interpreter."""
     note(case.text)
@@ -118,7 +119,7 @@ def test_a_run_begins_where_collect_does(case: Case, data: st.DataObject) -> Non
 
 
 @given(moved_cases(), st.data())
-@settings(max_examples=100)
+@effort(120)
 def test_a_run_of_samples_gives_those_of_collect(case: Case, data: st.DataObject) -> None:
     """The same of samples, behind which a window reads no ends: they leave as soon as they begin."""
     note(case.text)
