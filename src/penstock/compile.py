@@ -165,7 +165,7 @@ def offer_objects(objects: Mapping[str, bytes]) -> None:
 
 
 def forget(files: bool = False) -> None:
-    """Forget compiled queries, workers that wait for them, and their code; delete code in files if asked to."""
+    """Forget compiled queries and their code; delete code in files if asked to."""
     compile_plan.cache_clear()
     kernel_cache().clear(files)
 

@@ -83,7 +83,8 @@ def regular_cases(draw: st.DrawFn) -> Case:
         name = f"s{place}"
         bound[name] = pa.table({"v": pa.array(values, pa.float64())})
         signals.append(pk.from_arrow(bound[name], time=every, name=name).signal("v"))
-    made, text = draw(trees(signals, list(bound), depth=draw(st.integers(0, 3))))
+    programs = draw(st.sampled_from([trees, moved]))
+    made, text = draw(programs(signals, list(bound), depth=draw(st.integers(0, 3))))
     read = made.to_stream().names
     return Case({name: bound[name] for name in read}, made, f"{every} {text}")
 
@@ -137,6 +138,65 @@ def trees(draw: st.DrawFn, leaves: list[pk.Signal], texts: list[str], depth: int
     floating = made if pa.types.is_float64(made.values.types[0]) else made.cast("float64")
     return floating, f"{kind} {size} {step} {function}({text})"
 
+
+@st.composite
+def moved_cases(draw: st.DrawFn) -> Case:
+    """Signals that begin before or after what they are made of, from streams of any lateness."""
+    keyed, lateness = draw(st.booleans()), draw(st.sampled_from([None, 0, 1, 5, 100]))
+    bound: dict[str, pa.Table] = {}
+    signals: list[pk.Signal] = []
+    texts: list[str] = []
+    for place in range(draw(st.integers(1, 2))):
+        how = draw(st.sampled_from(["next", "lasting", "interval"]))
+        name = f"s{place}"
+        bound[name] = draw(tables(keyed, how == "interval"))
+        options: dict[str, object] = {"by": "k"} if keyed else {}
+        if how == "lasting":
+            options["lasting"] = draw(st.integers(1, 6))
+        if how == "interval":
+            options |= {"interval": ("t", "e"), "resolve": "last"}
+        stream = pk.from_arrow(bound[name], time="t", name=name, lateness=lateness)
+        signals.append(stream.signal("v", **options))
+        texts.append(f"{name}.signal{options}")
+    made, text = draw(moved(signals, texts, depth=draw(st.integers(1, 4))))
+    read = made.to_stream().names
+    return Case({name: bound[name] for name in read}, made, f"lateness {lateness}: {text}")
+
+
+@st.composite
+def moved(draw: st.DrawFn, leaves: list[pk.Signal], texts: list[str], depth: int) -> tuple[pk.Signal, str]:
+    """Operators that move the beginning or the end of a signal, one behind the other."""
+    if depth == 0:
+        place = draw(st.integers(0, len(leaves) - 1))
+        return leaves[place], texts[place]
+    inner, text = draw(moved(leaves, texts, depth - 1))
+    if draw(st.integers(0, 5)) == 0:
+        other, other_text = draw(moved(leaves, texts, draw(st.integers(0, depth - 1))))
+        name, combine = draw(st.sampled_from(BINARY))
+        return combine(inner, other), f"{name}({text}, {other_text})"
+    name, build = draw(st.sampled_from(MOVING))
+    number = draw(st.integers(1, 8))
+    return build(inner, number), f"{name} {number}({text})"
+
+
+MOVING: list[tuple[str, Callable[[pk.Signal, int], pk.Signal]]] = [
+    ("later", lambda s, n: s.shift(n)),
+    ("earlier", lambda s, n: s.shift(-n)),
+    ("or", lambda s, n: s.or_else(float(n))),
+    ("or later", lambda s, n: s.shift(n).or_else(7.0)),
+    ("positive", lambda s, n: s.where(lambda v: v > 0)),
+    ("const", lambda s, n: s.map(lambda v: pk.when(v.is_null()).then(1.0).otherwise(2.0))),
+    ("linear", lambda s, n: s.resample(every=n)),
+    ("linear max_gap", lambda s, n: s.resample(every=n, max_gap=2 * n)),
+    ("last", lambda s, n: s.resample(every=n, method="last")),
+    ("chop", lambda s, n: s.chop(n)),
+    ("per", lambda s, n: s.per(n).sum()),
+    ("per time", lambda s, n: s.per(n).time_mean()),
+    ("window", lambda s, n: s.window(2 * n, every=n).sum()),
+    ("rolling", lambda s, n: s.rolling(n).count().cast("float64")),
+    ("rows", lambda s, n: s.rolling(pk.rows(n)).sum()),
+    ("smooth", lambda s, n: pk.feedback(lambda y: y * 0.5 + s)),
+]
 
 REDUCTIONS = ["sum", "mean", "min", "max", "count", "std", "first", "last", "median", "count_distinct"]
 

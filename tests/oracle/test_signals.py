@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
@@ -15,7 +17,8 @@ from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.plan_to_ir import to_ir
-from tests.oracle.signal_cases import Case, cases, regular_cases
+from tests.oracle.effort import effort
+from tests.oracle.signal_cases import Case, cases, moved_cases, regular_cases
 
 
 def interpreted(case: Case, *, pieces: bool = False) -> list[dict[str, Any]]:
@@ -95,6 +98,62 @@ def test_any_batching_gives_the_same(case: Case, data: st.DataObject) -> None:
             found += live.push(**{name: batch})
         found += live.finish()
     assert_same(pa.Table.from_batches(found, schema=case.signal.schema), wanted)
+
+
+@given(moved_cases(), st.data())
+@effort(300)
+def test_a_run_begins_where_collect_does(case: Case, data: st.DataObject) -> None:
+    """Any lateness and any batching, row by row too: run = collect = the interpreter."""
+    note(case.text)
+    wanted = interpreted(case)
+    assert_same(case.signal.collect(), wanted)
+    tables = {name: table.sort_by("t") for name, table in case.tables.items()}
+    found = []
+    with case.signal.open() as live:
+        for name, batch in _pushes(tables, data):
+            found += live.push(**{name: batch})
+            if data.draw(st.integers(0, 9)) == 0:
+                live = case.signal.open(state=live.state())
+        found += live.finish()
+    assert_same(pa.Table.from_batches(found, schema=case.signal.schema), wanted)
+
+
+@given(moved_cases(), st.data())
+@effort(120)
+def test_a_run_of_samples_gives_those_of_collect(case: Case, data: st.DataObject) -> None:
+    """The same of samples, behind which a window reads no ends: they leave as soon as they begin."""
+    note(case.text)
+    counts = case.signal.to_stream().window(5).agg(n=pk.count(), total=pk.count("value"))
+    tables = {name: table.sort_by("t") for name, table in case.tables.items()}
+    found = []
+    with counts.open() as live:
+        for name, batch in _pushes(tables, data):
+            found += live.push(**{name: batch})
+        found += live.finish()
+        assert live.metrics.late == 0
+    order = [("window_start", "ascending")]
+    got = pa.Table.from_batches(found, schema=counts.schema).sort_by(order)
+    assert got.to_pylist() == counts.collect().sort_by(order).to_pylist()
+
+
+SHIFTED: dict[str, Callable[[pk.Signal], pk.Signal]] = {
+    "shifted": lambda x: x.shift(7).or_else(0.0),
+    "shifted where it is not defined": lambda x: x.where(lambda v: v > 5).shift(7).or_else(0.0),
+    "interpolated between windows": lambda x: x.per(10).sum().resample(every=5),
+    "interpolated between means": lambda x: x.per(10).time_mean().resample(every=3),
+}
+
+
+@pytest.mark.parametrize("lateness", [None, 0, 1, 50])
+@pytest.mark.parametrize("which", SHIFTED)
+def test_a_run_row_by_row_is_collect(which: str, lateness: int | None) -> None:
+    table = pa.table({"t": [2, 20, 22, 25, 30, 41], "v": [3.0, 1.0, 4.0, 1.0, 2.0, 5.0]})
+    stream = pk.from_arrow(table, time="t", name="s", lateness=lateness)
+    signal = SHIFTED[which](stream.signal("v"))
+    found = [
+        row for batch in signal.run(iter(table.to_batches(max_chunksize=1))) for row in batch.to_pylist()
+    ]
+    assert found == signal.collect().to_pylist()
 
 
 @given(regular_cases())

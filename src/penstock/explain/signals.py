@@ -36,7 +36,38 @@ def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
         f"the value at an instant needs of ~{source.name}: {_reach(signal_reach(body, source), source.time.unit)}"
         for source in sources
     ]
-    return [*lines, f"memory: {_memory(body.program)}"]
+    return [*lines, *_release_reasons(this, body.program), f"memory: {_memory(body.program)}"]
+
+
+def _release_reasons(this: ir.Object, program: temporal.Program) -> list[str]:
+    """Say when intervals leave, and what a key without further samples delays."""
+    waiting = [each.name for each in program.objects if _needs_the_next(each.body)]
+    lines = [
+        f"~{name} is final up to each key's last sample: a key without further samples delays what follows"
+        for name in waiting
+    ]
+    if temporal.END not in this.schema.names:
+        return ["an interval leaves when it begins, as nothing reads its end", *lines]
+    lasts = all(
+        each.body.hold != temporal.Hold()
+        for each in program.objects
+        if isinstance(each.body, temporal.Sampled)
+    )
+    delay = (
+        "" if lasts else "; a key without further samples delays what follows, unless the signal has lasting="
+    )
+    return [f"an interval leaves when it ends{delay}", *lines]
+
+
+def _needs_the_next(body: temporal.Body) -> bool:
+    """Tell whether the value behind a sample depends on the next one."""
+    match body:
+        case temporal.Resample():
+            return True
+        case temporal.Chop(every=every, durations=durations):
+            return every is not None or durations
+        case _:
+            return False
 
 
 def _dense_reasons(body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
@@ -101,10 +132,12 @@ def _memory(program: temporal.Program) -> str:
     if held.sequential:
         return "all samples, as a result depends on all before it"
     span = held.past - MARGIN
+    holds = ", while it holds" if held.forgets else ""
     if not span:
-        return f"the last {f'{held.samples} samples' if held.samples > 1 else 'sample'} of each key"
+        return f"the last {f'{held.samples} samples' if held.samples > 1 else 'sample'} of each key{holds}"
     past = told_length(span, program.time.unit)
-    return f"the samples of {past}, and {held.samples} before them, for each key"
+    before = "what held before them" if held.forgets else f"{held.samples} before them"
+    return f"the samples of {past}, and {before}, for each key"
 
 
 def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> Iterator[Kernel]:

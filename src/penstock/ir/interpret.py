@@ -85,7 +85,11 @@ def _value(
             return _top(body, values[body.source], program[body.source].time)
         case Signals() as body:
             taken = [(_in_order(values[name], program[name].time), program[name]) for name in body.sources]
-            return [Sample(row, ((), place)) for place, row in enumerate(signal_rows(body.program, taken))]
+            rows = signal_rows(body.program, taken)
+            return [
+                Sample({name: row[name] for name in this.schema.names}, ((), place))
+                for place, row in enumerate(rows)
+            ]
 
 
 # --- samples one by one -----------------------------------------------------------------------------

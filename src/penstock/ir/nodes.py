@@ -22,6 +22,7 @@
                  | Top(source, k, by, ties)           the k largest samples that share a window
                  | Signals(sources, program)          the intervals on which a signal has one value; the program,
                                                       in the language of `temporal/nodes.py`, samples sources "0", "1", …
+                                                      The column of ends is left out where nothing reads it
                  | Table | Join | Asof | RollingJoin  samples of two objects that meet (`join_nodes.py`)
     reduction  ::= function(args) [where predicate]   over one window's samples
     domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)

@@ -38,6 +38,7 @@ from penstock.ir.nodes import (
     Signals,
     Top,
 )
+from penstock.temporal.nodes import END
 from penstock.temporal.show import show_program
 from penstock.types.time import Time, length_of
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
@@ -77,7 +78,8 @@ def _object(this: Object, program: Program) -> str:
         case Signals(sources=sources, program=signals):
             shown = show_program(signals, lambda count: length_of(count, signals.time.unit))
             taken = [f"input {place} = ~{source}" for place, source in enumerate(sources)]
-            return _braced(f"{name} = intervals of {', '.join(taken)}", shown.split("\n"))
+            intervals = "intervals" if END in this.schema.names else "intervals without ends"
+            return _braced(f"{name} = {intervals} of {', '.join(taken)}", shown.split("\n"))
         case Apply() as body:
             unit = program[body.source].time.unit
             return f"{name} @ {domain_text(body.domain, unit)}{_by(body.keys)} = function(~{body.source}[window])"

@@ -33,6 +33,7 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.scope import result_scope, result_types
+from penstock.temporal.nodes import END
 from penstock.temporal.verify import misplaced
 from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
@@ -97,7 +98,9 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
             )
         case Signals() as body:
             verify_signals(body.program, [(each.schema, each.time) for each in sources])
-            _require(this.schema.equals(body.program.schema), this, "has other columns than its signal")
+            whole = body.program.schema
+            schemas = [whole, whole.remove(whole.get_field_index(END))]  # ends may be left out
+            _require(any(map(this.schema.equals, schemas)), this, "has other columns than its signal")
         case Distinct() as body:
             _verify_chosen(this, sources[0], body.subset)
             _has_time(this, sources[0])

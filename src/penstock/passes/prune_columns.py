@@ -40,7 +40,7 @@ from penstock.ir.nodes import (
 from penstock.passes.graph import without_unread
 from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
-from penstock.temporal.nodes import Sampled, read_columns
+from penstock.temporal.nodes import END, Sampled, read_columns
 from penstock.types.joins import left_column, right_column
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
@@ -89,10 +89,10 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
             return frozenset({this.time.column, *subset})
         case Top(by=by):
             return frozenset({this.time.column, by}) | _BOUNDS
-        case (
-            Apply() | Signals()
-        ):  # what a function gives is not known to be narrower, and intervals are all of a value
+        case Apply():  # what a function gives is not known to be narrower
             return frozenset(this.schema.names)
+        case Signals():  # an interval without its end need not wait for it; the rest is all of a value
+            return frozenset(this.schema.names) - {END}
         case _:
             return frozenset({this.time.column})
 

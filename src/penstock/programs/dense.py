@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from penstock.loop.abi import Output
+from penstock.loop.abi import Memory, Output
 from penstock.lower.signals.dense import Dense, DenseKernel
 from penstock.programs.workshop import Workshop
 from penstock.runtime.signals.dense import DenseCall, Nullable
@@ -26,9 +26,9 @@ class CompiledDense:
     def outputs(self) -> tuple[Output, ...]:
         return self._edge.outputs
 
-    @cached_property
-    def kept(self) -> tuple[int, ...]:
-        return tuple(each.kept for each in self._edge.memories)
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        return self._edge.memories
 
     @cached_property
     def _edge(self) -> DenseKernel:

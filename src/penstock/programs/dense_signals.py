@@ -40,6 +40,7 @@ def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | Non
             _clock(found),
             [without_column(schema, time.column) for schema, time in inputs],
             signals.program.schema,
+            signals.this.schema,
             context.metrics,
             kernels,
             partial(few, context),

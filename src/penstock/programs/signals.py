@@ -54,7 +54,7 @@ from penstock.runtime.signals.steps import (
 from penstock.temporal import nodes as temporal
 from penstock.temporal.lenient import is_lenient
 from penstock.temporal.nodes import at
-from penstock.temporal.reach import FOREVER, reach
+from penstock.temporal.reach import FOREVER, lag, reach
 from penstock.temporal.scope import reduced_type, scope
 from penstock.types.time import Time
 
@@ -96,15 +96,16 @@ class SignalProgram:
 
     def _layout(self) -> Layout:
         program = self.program
-        values = program[program.output].schema
+        values, schema = program[program.output].schema, self.this.schema
         return Layout(
             tuple(program.keys.names),
             tuple(program.keys.types),
             values,
-            program.schema,
+            schema,
             program.output,
-            reach(program),
+            lag(program),
             program.pieces,
+            temporal.END in schema.names,
         )
 
     # -- samples -------------------------------------------------------------------------------------
@@ -372,7 +373,8 @@ def _is_accessed(name: str, program: temporal.Program) -> bool:
 
 def retention(program: temporal.Program) -> Retention:
     """Tell how far back the points of a program reach."""
-    samples, levels, sequential = 1, 1, False
+    samples, levels, sequential, forgets = 1, 1, False, True
+    schemas = {each.name: each.schema for each in program.objects}
     for each in program.objects:
         match each.body:
             case temporal.Expression(reductions=reductions) | temporal.Feedback(reductions=reductions):
@@ -389,4 +391,7 @@ def retention(program: temporal.Program) -> Retention:
                 levels += 1
         if isinstance(each.body, temporal.Feedback):
             samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1
-    return Retention(reach(program), samples, levels, sequential)
+        # What has a value of its own has it for as long as its key is known.
+        forgets &= not (isinstance(each.body, temporal.Expression) and is_lenient(each.body, schemas))
+    forgets &= samples == levels == 1 and not sequential
+    return Retention(reach(program), samples, levels, sequential, forgets)

@@ -15,6 +15,7 @@ from penstock.runtime.state.kept import Kept
 
 NEVER = -(1 << 63)
 FOREVER = (1 << 63) - 1
+ROWS_EVER = 1 << 62  # no stream has so many rows, so their numbers fit 64 bits
 
 
 class KernelOverflowError(OverflowError):

@@ -13,11 +13,11 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, Flow, KernelOverflowError, Trace
+from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, KernelOverflowError, Trace
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
-from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, require
 from penstock.types.time import Time
 
 BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
@@ -68,6 +68,7 @@ class SourceStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         saved = marked(tables["marks"])
         self.rows, self.watermark = saved["rows"], saved["watermark"]
+        require(0 <= self.rows < ROWS_EVER, "the number of rows read")
 
     def _admit(self, batch: pa.RecordBatch) -> Flow:
         self.metrics.read += batch.num_rows * self.readers

@@ -13,7 +13,7 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.flow import FOREVER, Flow, KernelOverflowError, Stage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
-from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, require
 from penstock.runtime.steps import Step
 
 METRICS = "metrics"
@@ -169,6 +169,7 @@ class Session:
     def _load(self, tables: Mapping[str, pa.Table]) -> None:
         parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
         self.metrics.load(marked(tables[METRICS]))
+        require(self.metrics.balanced, "its counts of rows")
         for name, table in tables.items():
             owner, _, part = name.rpartition("/")
             parts.get(owner, {})[part] = table

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from penstock.temporal.nodes import (
     Chop,
     Expression,
     Feedback,
+    Held,
     Over,
     Per,
     Program,
@@ -27,6 +30,48 @@ def reach(program: Program) -> int:
     Lengths are simply added up: the bound is for looking far enough, not for cutting time.
     """
     return MARGIN + sum(_length(each.body) for each in program.objects)
+
+
+def lag(program: Program) -> int:
+    """Bound how long before its first sample a key's output begins, in ticks.
+
+    >>> import pyarrow as pa
+    >>> from penstock.temporal.nodes import At, Object
+    >>> from penstock.types.time import Time
+    >>> values = pa.schema({"v": pa.float64()})
+    >>> x = Object("x", Sampled("0", (), ()), values)
+    >>> y = Object("y", Expression((At("x", -7), At("x", 2)), (), ()), values)
+    >>> lag(Program((x, y), "y", pa.schema([]), Time("t", pa.int64(), None)))
+    7
+    """
+    lags: dict[str, int] = {}
+    for each in program.objects:
+        lags[each.name] = _lag(each.body, lags)
+    return lags[program.output]
+
+
+def _lag(body: object, lags: Mapping[str, int]) -> int:
+    match body:
+        case (
+            Expression(accesses=accesses, reductions=reductions)
+            | Feedback(accesses=accesses, reductions=reductions)
+        ):
+            found = [lags[each.source] - each.shift for each in accesses]
+            found += [lags[each.source] - each.shift + _ahead(each) for each in reductions]
+            return max([0, *found])  # an object with a value of its own begins with its key
+        case Chop(source=source, marks=marks):
+            return max(lags[source], 0 if marks is None else lags[marks.source] - marks.shift)
+        case Held(source=source, clock=clock):
+            return max(lags[source], lags[clock])
+        case Resample(source=source):
+            return lags[source]
+        case _:
+            return 0
+
+
+def _ahead(over: Over) -> int:
+    """How long before a sample the first span that holds it may begin."""
+    return over.span.size - 1 if isinstance(over.span, Per) else 0
 
 
 def _length(body: object) -> int:

@@ -10,7 +10,7 @@ from penstock.plan import nodes as pl
 from penstock.types.time import Time
 from penstock.types.windows import Unbounded
 from tests.unit.passes.join_cases import FUSE_JOINS
-from tests.unit.passes.signal_cases import FUSE_SIGNALS, SHARE_SIGNALS
+from tests.unit.passes.signal_cases import FUSE_SIGNALS, PRUNE_SIGNALS, SHARE_SIGNALS
 
 INT, FLOAT, BOOL, TEXT = pa.int64(), pa.float64(), pa.bool_(), pa.string()
 CLOCK = Time("ts", pa.timestamp("us"), "us")
@@ -208,7 +208,7 @@ ALL = {
     "push_filter": PUSH_FILTER,
     "share_reductions": SHARE_REDUCTIONS,
     "close_unbounded": CLOSE_UNBOUNDED,
-    "prune_columns": PRUNE_COLUMNS,
+    "prune_columns": {**PRUNE_COLUMNS, **PRUNE_SIGNALS},
     "fuse_joins": FUSE_JOINS,
     "fuse_signals": FUSE_SIGNALS,
     "share_signals": SHARE_SIGNALS,

@@ -14,6 +14,10 @@ def _plan(signal: pk.Signal) -> pl.Plan:
     return signal.plan
 
 
+def _rows(stream: pk.Stream) -> pl.Plan:
+    return stream.raw_plan
+
+
 FUSE_SIGNALS = {
     "the trend is one loop": _plan(PRICE.rolling("20s").mean() > PRICE.rolling("50s").mean()),
     "a window, a join and a filter": _plan(
@@ -30,6 +34,12 @@ FUSE_SIGNALS = {
     ),
     "what has a value of its own stays": _plan(PRICE.shift("10s").or_else(0.0) + PRICE),
     "samples of a difference are its own": _plan(CHANGE.rolling("14s").sum()),
+}
+PRUNE_SIGNALS = {
+    "ends of intervals that nothing reads": _rows(
+        PRICE.to_stream("price").window("10s", by="symbol").agg(most=pk.max("price"))
+    ),
+    "ends of intervals that are read": _rows(PRICE.to_stream("price").window("10s").agg(last=pk.max("end"))),
 }
 SHARE_SIGNALS = {
     "fused alike": _plan(CHANGE.rolling("5s").sum() / CHANGE.rolling("9s").sum()),

@@ -18,7 +18,7 @@ from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lanes.waiting import Waiting
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.kept import Kept, marked, marks
+from penstock.runtime.state.kept import Kept, marked, marks, require
 from penstock.types.time import Time
 
 
@@ -163,6 +163,7 @@ class JoinStage:
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         saved = marked(tables["marks"])
         self.watermark = saved["both"]
+        require(self.watermark == min(saved["left"], saved["right"]), "the watermarks of a join")
         for name, side in self._sides():
             side.watermark = saved[name]
             if name in tables:

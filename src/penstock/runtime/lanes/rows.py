@@ -15,7 +15,7 @@ from penstock.runtime.buffers import flags, indices, plain, room, ticks_of
 from penstock.runtime.flow import Flow
 from penstock.runtime.lanes.ranks import ranked
 from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.state.kept import Kept, array_of, complete, integers
+from penstock.runtime.state.kept import Kept, array_of, complete, integers, without_nulls
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 from penstock.runtime.threads import run_on_threads
 from penstock.types.time import Time
@@ -181,7 +181,7 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
     branch = integers(table, "branch")
     return Rows(
         batch,
-        ticks_of(batch.column(time.column), time.shift),
+        ticks_of(without_nulls(batch.column(time.column), time.column), time.shift),
         array_of(table, "sequence") if "sequence" in table.column_names else None,
         branch if branch.any() else None,
         complete(table, "fresh", pa.bool_()).to_numpy(zero_copy_only=False),

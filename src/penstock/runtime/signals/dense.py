@@ -47,8 +47,8 @@ class DenseProgram(Protocol):
     def outputs(self) -> tuple[Output, ...]: ...
 
     @property
-    def kept(self) -> tuple[int, ...]:
-        """How many past results each feedback remembers."""
+    def memories(self) -> tuple[Memory, ...]:
+        """What each feedback remembers."""
 
     past: int  # positions before the windows, and after those, that results depend on
     future: int
@@ -268,7 +268,7 @@ class DenseSignals:
         return any(not valid[: self._kept(place)].all() for place, (_, valid) in enumerate(self.histories))
 
     def _kept(self, place: int) -> int:
-        return self.program.kept[place]
+        return self.program.memories[place].kept
 
 
 def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool]:

@@ -8,14 +8,24 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.buffers import indices, room, time_array, to_arrow
-from penstock.runtime.flow import FOREVER, NEVER, Flow
+from penstock.loop.abi import Memory, Output
+from penstock.loop.nodes import U8, Type
+from penstock.runtime.buffers import indices, numpy_type, room, time_array, to_arrow
+from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow
 from penstock.runtime.lanes.rows import joined
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples
 from penstock.runtime.signals.stage import SignalStage
-from penstock.runtime.state.kept import Kept, array_of, integers, marked, marks
+from penstock.runtime.state.kept import (
+    Kept,
+    complete,
+    integers,
+    marked,
+    marks,
+    numbered_from_zero,
+    require,
+)
 from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 
 Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and whether some may be null
@@ -49,12 +59,13 @@ class Open:
 class DenseStage:
     """Holds the samples that results to come depend on, and the run that is still open.
 
-    `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
+    Intervals have the columns of `whole`, of which `schema` are asked for. `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
     """
 
     signals: DenseSignals
     clock: Clock
     schemas: Sequence[pa.Schema]
+    whole: pa.Schema
     schema: pa.Schema
     metrics: Metrics
     kernels: Kernels
@@ -67,7 +78,7 @@ class DenseStage:
     types: list[pa.DataType] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.types = [each.type for each in self.schema]
+        self.types = [each.type for each in self.whole]
         self.samples = [Samples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
         self.ports = [NEVER] * len(self.schemas)
@@ -114,11 +125,16 @@ class DenseStage:
         return [Flow(batch, counted=True)] if batch.num_rows else []
 
     def _forget(self) -> None:
-        since = max(self.done - self.signals.program.past - self.signals.program.lasting - 1, 0)
+        since = max(self._needed, 0)
         for port, each in enumerate(self.samples):
             drop = min(max(since - each.base, 0), each.rows.num_rows)
             if drop:
                 self.samples[port] = Samples(each.rows.slice(drop), each.base + drop)
+
+    @property
+    def _needed(self) -> int:
+        """The first position whose sample results to come may depend on."""
+        return self.done - self.signals.program.past - self.signals.program.lasting - 1
 
     def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
         """Cut results where they change, and at marks if asked to; the last run stays open."""
@@ -228,7 +244,7 @@ class DenseStage:
         arrays = [time_array(starts, types[0]), until]
         for each, flags, dtype in zip(values, valid, types[2:], strict=True):
             arrays.append(to_arrow(np.ascontiguousarray(each), flags, dtype))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.whole).select(self.schema.names)
 
     def _run_few(self) -> list[Flow]:
         stage = self.few()
@@ -281,10 +297,25 @@ class DenseStage:
             if f"rows_{port}" in tables:
                 rows = rows_of(in_order(tables[f"rows_{port}"]), schema)
             self.samples[port] = Samples(rows, saved[f"base_{port}"])
+        self._check_places()
         if "run" in tables:
-            self.run = _loaded_run(tables["run"], len(self.schema) - 2)
-        histories = sorted((name for name in tables if name.startswith("history_")), key=lambda n: int(n[8:]))
-        self.signals.histories = [_loaded_history(tables[name]) for name in histories]
+            self.run = _loaded_run(tables["run"], self.signals.program.outputs)
+        memories = self.signals.program.memories
+        histories = [tables[name] for place in range(len(memories)) if (name := f"history_{place}") in tables]
+        require(len(histories) in (0, len(memories)), "the filters of a signal")
+        self.signals.histories = [
+            _loaded_history(table, memory) for table, memory in zip(histories, memories, strict=False)
+        ]
+
+    def _check_places(self) -> None:
+        """Refuse places that no run comes to: results are final up to the last that samples allow."""
+        signals, total = self.signals, min(each.total for each in self.samples)
+        done = signals.ready(total) if total >= signals.program.shortest else signals.span(0)[0]
+        require(self.done == done, "the place of a signal")
+        require(
+            all(0 <= each.base <= max(self._needed, 0) < ROWS_EVER for each in self.samples),
+            "the samples of a signal",
+        )
 
 
 def _flags(column: Column) -> np.ndarray:
@@ -300,17 +331,21 @@ def _stored(values: np.ndarray) -> pa.Array:
     return to_arrow(np.ascontiguousarray(values), None, dtype() if callable(dtype) else dtype)
 
 
-def _loaded_run(table: pa.Table, columns: int) -> Open:
-    values = [_view(array_of(table, f"value_{place}")) for place in range(columns)]
-    valid = [_view(array_of(table, f"valid_{place}")) for place in range(columns)]
+def _loaded_run(table: pa.Table, outputs: Sequence[Output]) -> Open:
+    values = [_loaded(table, f"value_{place}", each.type) for place, each in enumerate(outputs)]
+    valid = [_loaded(table, f"valid_{place}", U8) for place in range(len(outputs))]
+    require(table.num_rows == 1, "the open interval of a signal")
     return Open(int(integers(table, "start")[0]), values, valid)
 
 
-def _loaded_history(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    ordered = table.take(indices(np.argsort(integers(table, "place"))))
-    return _view(array_of(ordered, "value")), _view(array_of(ordered, "valid"))
+def _loaded_history(table: pa.Table, memory: Memory) -> tuple[np.ndarray, np.ndarray]:
+    require(table.num_rows >= memory.kept, "the results of a filter")
+    ordered = numbered_from_zero(table, "place")
+    return _loaded(ordered, "value", memory.type), _loaded(ordered, "valid", U8)
 
 
-def _view(array: pa.Array) -> np.ndarray:
-    values: np.ndarray = array.to_numpy(zero_copy_only=False)
+def _loaded(table: pa.Table, name: str, type: Type) -> np.ndarray:
+    """A column that was `_stored`, as a kernel reads it."""
+    dtype = _stored(np.empty(0, numpy_type(type))).type
+    values: np.ndarray = complete(table, name, dtype).to_numpy(zero_copy_only=False)
     return values.copy()

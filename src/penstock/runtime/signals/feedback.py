@@ -11,13 +11,13 @@ import pyarrow as pa
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, to_arrow
-from penstock.runtime.flow import FOREVER, KernelOverflowError
+from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import BEGINNING, Points
 from penstock.runtime.signals.reading import Objects, Walked
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.steps import Scope, located
-from penstock.runtime.state.kept import Kept, array_of, integers
+from penstock.runtime.state.kept import Kept, integers, numbered_from_zero, require, typed
 
 
 @dataclass(frozen=True)
@@ -152,12 +152,22 @@ class FeedbackStep:
         }
         return Kept(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
 
-    def load(self, table: pa.Table) -> None:
-        table = table.take(indices(np.argsort(integers(table, "place"))))
+    def load(self, table: pa.Table, lanes: int) -> None:
+        """Go on from results that were saved, in so many lanes."""
+        table = numbered_from_zero(table, "place")
         is_mark = integers(table, "kind") == 1
         lane, time = integers(table, "lane"), integers(table, "time")
-        value = array_of(table, "value")
+        value = typed(table, "value", self.type)
         valid = value.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         values = value.fill_null(0).to_numpy(zero_copy_only=False).astype(self.dtype)
         self.known = Results(lane, time, values, valid).chosen(~is_mark)
-        self.done = np.minimum(time[is_mark], FOREVER)
+        self.done = time[is_mark]
+        require(np.array_equal(lane[is_mark], np.arange(lanes)), "the lanes of a filter")
+        require(_in_order(self.known, lanes), "the results of a filter")
+
+
+def _in_order(known: Results, lanes: int) -> bool:
+    """Tell whether results lie lane by lane, in order of time, no two of one time."""
+    lane, time = known.lane, known.times
+    later = (lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & (time[1:] > time[:-1]))
+    return bool(later.all() and ((lane >= 0) & (lane < lanes)).all())

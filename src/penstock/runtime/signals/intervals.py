@@ -44,9 +44,11 @@ def no_runs(schema: pa.Schema) -> Runs:
 
 
 def advance(
-    open_runs: Runs, points: Points, emitted: np.ndarray, pieces: bool, finish: Call
+    open_runs: Runs, points: Points, emitted: np.ndarray, finish: Call, *, pieces: bool, ends: bool
 ) -> tuple[Runs, Runs]:
     """Follow open runs by the points that have become final; give the runs that ended, and those still open.
+
+    Where nobody asks for `ends`, give the runs that have begun instead.
 
     Neighbours of one value are one run, but in pieces, where each mark begins another. Points before `emitted` have been seen, in full knowledge of the past.
     """
@@ -65,14 +67,13 @@ def advance(
     starts = starts[first]
     last = np.zeros(len(first), np.bool_)
     last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
-    ends = np.append(starts[1:], FOREVER)[: len(starts)]
-    ends[last] = FOREVER
-    runs = Runs(lanes, starts, ends, columns)
+    end = np.append(starts[1:], FOREVER)[: len(starts)]
+    end[last] = FOREVER
+    runs = Runs(lanes, starts, end, columns)
     known = defined(columns, len(first))
     final = last & (points.until[lanes] == FOREVER)
-    return runs.chosen(np.flatnonzero(known & (~last | final))), runs.chosen(
-        np.flatnonzero(known & last & ~final)
-    )
+    given = ~last | final if ends else starts >= emitted[lanes]
+    return runs.chosen(np.flatnonzero(known & given)), runs.chosen(np.flatnonzero(known & last & ~final))
 
 
 def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
@@ -137,10 +138,9 @@ def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _batch(start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
-    moments = [
-        _moments(start, None, schema.field(0).type),
-        _moments(end, end != FOREVER, schema.field(1).type),
-    ]
+    moments = [_moments(start, None, schema.field(0).type)]
+    if len(schema) > 1 + len(rest):
+        moments.append(_moments(end, end != FOREVER, schema.field(1).type))
     return pa.RecordBatch.from_arrays([*moments, *rest], schema=schema)
 
 

@@ -84,12 +84,21 @@ class Points:
         """Some of the points, in order."""
         return Points(*_chosen(self, places), self.until)
 
-    def last_marks(self) -> np.ndarray:
-        """The time of each lane's last mark; a lane without marks has none, and the beginning of time."""
-        marked = self.marked
-        found = np.full(self.lanes, BEGINNING, np.int64)
-        some = np.diff(marked.bounds) > 0
-        found[some] = marked.times[marked.bounds[1:][some] - 1]
+    def last_final(self) -> np.ndarray:
+        """The time of each lane's last final point; `until` in a lane that has none."""
+        lane = np.repeat(np.arange(self.lanes), np.diff(self.bounds))
+        known = np.concatenate([[0], np.cumsum(self.times < self.until[lane])])
+        last = self.bounds[:-1] + np.diff(known[self.bounds]) - 1
+        some = last >= self.bounds[:-1]
+        found = self.until.copy()
+        found[some] = self.times[last[some]]
+        return found
+
+    def first(self) -> np.ndarray:
+        """The time of each lane's first point; `until` in a lane that has none, or none before."""
+        found = self.until.copy()
+        some = np.diff(self.bounds) > 0
+        found[some] = np.minimum(self.times[self.bounds[:-1][some]], found[some])
         return found
 
 

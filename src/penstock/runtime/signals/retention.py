@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.runtime.flow import NEVER
+from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.rows import Rows
-from penstock.runtime.signals.sampling import stored
+from penstock.runtime.signals.points import defined
+from penstock.runtime.signals.sampling import Sampling, stored
 
 
 @dataclass(frozen=True)
@@ -16,18 +17,23 @@ class Retention:
     """How far back a result reaches: `levels` times, so many ticks and then so many samples.
 
     `samples` is at least one: what holds at an instant began before it. What is reduced over all time needs
-    everything: `sequential`.
+    everything: `sequential`. A program `forgets` if a sample matters for so many ticks after it has ceased to hold,
+    and no longer: then the last one of a key need not be kept.
     """
 
     past: int
     samples: int
     levels: int
     sequential: bool
+    forgets: bool
 
-    def needed(
-        self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, ends: np.ndarray | None
-    ) -> np.ndarray:
-        """Tell which rows to keep, `emitted` being how far each lane is; `ends` are when rows cease to hold."""
+    def needed(self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, sampling: Sampling) -> np.ndarray:
+        """Tell which rows to keep, `emitted` being how far each lane is."""
+        ends = sampling.ends(rows)
+        if self.forgets:
+            until = _held_until(rows, lanes, sampling.lasting) if ends is None else ends
+            since = self._back(emitted)[lanes]
+            return np.asarray((rows.times >= since) | (until > since))
         there = _there(rows) if self.samples > 1 else None
         return self.needed_times(rows.times, lanes, emitted, ends, there)
 
@@ -62,7 +68,7 @@ class Retention:
         single: np.ndarray | None,
     ) -> np.ndarray:
         """Go back so many ticks, then to the sample so many before that."""
-        back = np.where(since <= NEVER + self.past, NEVER, since - self.past)
+        back = self._back(since)
         earlier = np.concatenate([[0], np.cumsum(times < back[lanes])])
         behind = np.diff(earlier[bounds]) + bounds[:-1]  # of each lane, the first row that is not behind it
         place = np.maximum(behind - self.samples, bounds[:-1])
@@ -72,6 +78,33 @@ class Retention:
         found = back.copy()
         found[some] = np.minimum(times[np.minimum(place, bounds[1:] - 1)[some]], back[some])
         return found
+
+    def _back(self, since: np.ndarray) -> np.ndarray:
+        return np.where(since <= NEVER + self.past, NEVER, since - self.past)
+
+
+def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarray:
+    """When each sample ceases to hold: at the next of its lane, or after `lasting`; at once if it has no value."""
+    order = np.lexsort((rows.times, lanes))
+    times, own = rows.times[order], lanes[order]
+    begins = np.ones(len(times), np.bool_)
+    begins[1:] = (times[1:] != times[:-1]) | (own[1:] != own[:-1])
+    first = np.flatnonzero(begins)
+    following = np.full(len(first), FOREVER, np.int64)
+    same = own[first[1:]] == own[first[:-1]]
+    following[:-1][same] = times[first[1:]][same]
+    if lasting is not None:
+        following = np.minimum(following, times[first] + lasting)
+    valued = np.logical_or.reduceat(_defined(rows)[order], first) if len(first) else begins
+    found = np.empty(len(times), np.int64)
+    found[order] = np.where(valued, following, times[first])[np.cumsum(begins) - 1]
+    return found
+
+
+def _defined(rows: Rows) -> np.ndarray:
+    """Which rows have one of their values."""
+    names = [name for name in rows.batch.schema.names if name.startswith(stored(""))]
+    return defined({name: rows.batch.column(name) for name in names}, len(rows))
 
 
 def _there(rows: Rows) -> np.ndarray:

@@ -140,10 +140,7 @@ class Sampling:
         columns: Mapping[str, pa.Array],
         final: np.ndarray,
     ) -> Points:
-        """Samples that hold until a time of their own; those that never hold are none."""
-        places = np.flatnonzero(ends > times)
-        bounds, times, ends = np.searchsorted(places, bounds), times[places], ends[places]
-        columns = {name: taken(each, places) for name, each in columns.items()}
+        """Samples that hold until a time of their own."""
         if (ends <= _following(bounds, times)).all():
             return _ended(bounds, times, ends, columns, final)
         if self.resolve is not None or not self.single:

@@ -15,7 +15,7 @@ from penstock.runtime.flow import FOREVER
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
-from penstock.runtime.signals.points import BEGINNING, Points, changes, only_where, taken
+from penstock.runtime.signals.points import Points, changes, only_where, taken
 from penstock.runtime.signals.reading import Objects, Reading, Walked
 
 MOST_POINTS = 1 << 33  # a grid this fine over times this far apart would not fit in memory
@@ -122,11 +122,9 @@ class ResampleStep:
         bounds, instants = multiples(marked, self.every)
         before = located(self.locate, bounds, instants, marked.bounds, marked.times)
         columns = (self._between if self.linear else self._last)(source, bounds, instants, before)
-        until = np.where(
-            source.until == FOREVER,
-            FOREVER,
-            np.minimum(source.until, _next_multiple(source.last_marks(), self.every)),
-        )
+        # What lies behind the last final mark depends on the next one, whose value may still change.
+        following = _next_multiple(marked.last_final(), self.every)
+        until = np.where(source.until == FOREVER, FOREVER, np.minimum(source.until, following))
         return _closed(bounds, instants, columns, self.every, until)
 
     def _between(
@@ -175,7 +173,8 @@ def multiples(marked: Points, every: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _next_multiple(times: np.ndarray, every: int) -> np.ndarray:
-    return np.where(times == BEGINNING, times, times - times % every + every)
+    found: np.ndarray = times - times % every + every
+    return found
 
 
 def _closed(
@@ -222,11 +221,17 @@ class ChopStep:
         walked = self.reading.walk(read)
         until = walked.until
         if self.every is not None:
-            passed = np.where(source.until == FOREVER, FOREVER, source.last_marks() + 1)
-            until = np.minimum(until, passed)
+            until = np.minimum(until, self._marked_until(source))
         columns = {name: taken(each, walked.places[0]) for name, each in source.columns.items()}
         made = Points(walked.bounds, walked.times, walked.marks, columns, until)
         return made if self.duration is None else self._timed(made)
+
+    @staticmethod
+    def _marked_until(source: Points) -> np.ndarray:
+        """Up to when the multiples are known to be marks: to the last final mark, or where a lane begins without one."""
+        last = source.marked.last_final()
+        passed = np.where(last == source.until, source.first(), last + 1)
+        return np.where(source.until == FOREVER, FOREVER, passed)
 
     def _grid(self, source: Points) -> Points:
         """The multiples of the step, as marks and nothing else."""
@@ -246,19 +251,8 @@ class ChopStep:
         known[ends] = False
         assert self.duration is not None
         columns = {**points.columns, self.duration: to_arrow(lasting, known, pa.int64())}
-        until = _last_before(points)
+        until = np.where(points.until == FOREVER, FOREVER, points.last_final())
         return Points(points.bounds, points.times, np.ones(len(points), np.uint8), columns, until)
-
-
-def _last_before(points: Points) -> np.ndarray:
-    """When the last final point of each lane begins: how long it lasts is not known, unless all is."""
-    lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
-    known = np.concatenate([[0], np.cumsum(points.times < points.until[lane])])
-    last = points.bounds[:-1] + np.diff(known[points.bounds]) - 1
-    some = last >= points.bounds[:-1]
-    until = points.until.copy()
-    until[some] = points.times[last[some]]
-    return np.where(points.until == FOREVER, FOREVER, until)
 
 
 def _from_first(source: Points) -> Points:

@@ -37,6 +37,7 @@ def marks(**numbers: int) -> Kept:
 
 def marked(table: pa.Table) -> dict[str, int]:
     """Read what `marks` wrote."""
+    require(table.num_rows == 1, "a row of numbers")
     return {name: int(integers(table, name)[0]) for name in table.column_names}
 
 
@@ -63,6 +64,20 @@ def of_type(array: pa.Array, name: str, dtype: pa.DataType) -> pa.Array:
 def without_nulls(array: pa.Array, name: str) -> pa.Array:
     """Refuse a column with nulls."""
     return _refuse(name) if array.null_count else array
+
+
+def require(holds: bool | np.bool_, what: str) -> None:
+    """Refuse a saved table in which something does not hold that holds whenever a state is saved."""
+    if not holds:
+        raise StateError(f"the saved state is inconsistent in {what}; start the query anew")
+
+
+def numbered_from_zero(table: pa.Table, name: str) -> pa.Table:
+    """Put rows in the order of a column that numbers them, and refuse numbers that are missing or double."""
+    numbers = integers(table, name)
+    order = np.argsort(numbers, kind="stable")
+    require((numbers[order] == np.arange(len(order))).all(), f"the numbers of column {name!r}")
+    return table.take(indices(order)).combine_chunks()
 
 
 def _refuse(name: str) -> NoReturn:

@@ -118,7 +118,8 @@ def _packed(lane: np.ndarray) -> tuple[pa.Array, int]:
 
 def _unpacked(array: pa.Array, base: int) -> np.ndarray:
     if pa.types.is_run_end_encoded(array.type):
-        lengths = np.diff(values_view(array.run_ends), prepend=0)
+        # The last run may be said to go on behind the end.
+        lengths = np.diff(np.minimum(values_view(array.run_ends), len(array)), prepend=0)
         return np.repeat(values_view(array.values), lengths)
     if array.type == pa.int64():
         return values_view(array)

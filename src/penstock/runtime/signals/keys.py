@@ -1,0 +1,85 @@
+"""The keys of a signal's lanes: numbered as they come, renumbered when some are forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import indices, to_arrow, values_view
+from penstock.runtime.indexer import Indexer
+from penstock.runtime.lanes.partition import dense_numbers
+from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.state.kept import require
+
+FEW_ROWS = 1 << 12  # below this, a table of keys is not worth making
+
+
+@dataclass
+class LaneKeys:
+    """The key of each lane. A signal without keys has a single lane."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    new_index: Callable[[], Indexer]
+    threads: int
+    index: Indexer | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.index = self.new_index() if self.names else None
+
+    def __len__(self) -> int:
+        return 1 if self.index is None else len(self.index)
+
+    def number(self, rows: Rows) -> np.ndarray:
+        """The lane of each row; new keys get new lanes."""
+        if self.index is None:
+            return np.zeros(len(rows), np.int64)
+        columns = [rows.batch.column(name) for name in self.names]
+        dense = (
+            dense_numbers(columns[0], self.threads) if len(columns) == 1 and len(rows) > FEW_ROWS else None
+        )
+        return self.index.number(columns) if dense is None else self._by_table(columns[0], dense)
+
+    def _by_table(self, column: pa.Array, dense: np.ndarray) -> np.ndarray:
+        """Number the few values of many rows, and look the rows up."""
+        assert self.index is not None
+        seen = np.bincount(dense)
+        some = np.flatnonzero(seen)
+        values = values_view(column)
+        own = some + (int(values[0]) - int(dense[0]))
+        table = np.zeros(len(seen), np.int64)
+        table[some] = self.index.number([to_arrow(own.astype(values.dtype), None, column.type)])
+        return dense if (table[some] == some).all() else table[dense]
+
+    def values(self) -> list[pa.Array]:
+        """The keys of all lanes, a column for each component."""
+        if self.index is None:
+            return []
+        found = self.index.values(self.types)
+        return [as_type(key, dtype) for key, dtype in zip(found, self.types, strict=True)]
+
+    def keep(self, lanes: np.ndarray) -> None:
+        """Forget the keys of all lanes but some, which are numbered anew in their order."""
+        if self.index is not None:
+            kept = [key.take(indices(lanes)) for key in self.index.values(self.types)]
+            self.index = self.new_index()
+            self.index.number(kept)
+
+    def load(self, columns: Sequence[pa.Array], lanes: int) -> None:
+        """Go on from keys that were saved, one for each lane."""
+        if self.index is not None:
+            self.index.number(columns)
+        require(len(self) == lanes, "the keys of a signal")
+
+
+def as_type(column: pa.Array, dtype: pa.DataType) -> pa.Array:
+    """The same values as another type that has them, encoded where that is a dictionary."""
+    if column.type == dtype:
+        return column
+    if pa.types.is_dictionary(dtype):
+        encoded = column.cast(dtype.value_type).dictionary_encode()
+        return pa.DictionaryArray.from_arrays(encoded.indices.cast(dtype.index_type), encoded.dictionary)
+    return column.cast(dtype)
