@@ -15,7 +15,6 @@ import hashlib
 import os
 import stat
 import struct
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from penstock.codegen.native import NativeKernel
 from penstock.errors import StateError
 from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
+from penstock.replacing import replace_file
 
 # Raise it whenever the same kernel would be compiled to other code, or called in another way.
 CODEGEN_VERSION = 2
@@ -147,14 +147,7 @@ class KernelCache:
 
 def save(path: Path, key: str, code: bytes) -> None:
     """Write an object file in one step: readers see the old one, the new one or none."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_encode(key, code))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, lambda file: file.write(_encode(key, code)))
 
 
 def load(path: Path, key: str) -> bytes:
