@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: help setup demo test check format bench fuzz spark fault soak kafka lock clean
+.PHONY: help setup demo test check format bench fuzz spark fault damage soak kafka lock clean
 .DEFAULT_GOAL := help
 
 help:  ## say what each target does
@@ -57,6 +57,9 @@ spark: setup  ## every test on Spark, of which `make test` runs a slice
 fault: setup  ## kill drivers, JVMs and workers of streaming queries (KILLS=200, SEED=0, MINUTES=600); goes on where it was
 	$(PYTEST) -q --campaign tests/fault
 	$(BIN)/python -m tests.fault.campaign --kills $(or $(KILLS),200) --seed $(or $(SEED),0) --minutes $(or $(MINUTES),600)
+
+damage: setup  ## damage files of every format and scan them: read or refused by name, never a crash (FILES=10000, SEED=0)
+	$(BIN)/python -m tests.security.damage.campaign --files $(or $(FILES),10000) --seed $(or $(SEED),0)
 
 soak: setup  ## let queries run for two hours while keys come and go: memory, state, files flat (SOAK_MINUTES=120)
 	$(BIN)/python -m tests.fault.soak --minutes $(or $(SOAK_MINUTES),120)

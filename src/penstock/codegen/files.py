@@ -15,7 +15,6 @@ import hashlib
 import hmac
 import os
 import struct
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from pathlib import Path
 
 from penstock.codegen.private import private_directory, secret_in
 from penstock.errors import StateError
+from penstock.replacing import replace_file
 
 # Raise it whenever the same kernel would be compiled to other code, or called in another way.
 CODEGEN_VERSION = 3
@@ -115,14 +115,7 @@ class ObjectFiles:
 
 def save(path: Path, key: str, code: bytes, secret: bytes) -> None:
     """Write an object file in one step: readers see the old one, the new one or none."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_encode(key, code, secret))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    replace_file(path, lambda file: file.write(_encode(key, code, secret)))
 
 
 def load(path: Path, key: str, secret: bytes) -> bytes:

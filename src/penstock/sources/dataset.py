@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.errors import SchemaMismatchError
 from penstock.expr.nodes import Expr
 from penstock.sources import footers, readers
 from penstock.sources.ahead import read_ahead
@@ -121,15 +122,18 @@ def open_files(paths: Paths, given: str | None = None, schema: pa.Schema | None 
     """Find the files, and learn their schema from the first of them unless it is declared."""
     found = find(paths)
     format = format_of(found, given)
-    declared = schema if schema is not None else with_partitions(_first_schema(found, format), found)
-    return Files(found, format, checked(declared))
+    return Files(found, format, checked(schema) if schema is not None else _first_schema(found, format))
 
 
 def _first_schema(found: Sequence[Found], format: str) -> pa.Schema:
     """Learn the schema from the first file that has one."""
     text = format in readers.TEXT
     first = next((each.path for each in found if not (text and reading(each.path, _is_empty))), found[0].path)
-    return reading(first, lambda path: readers.stored_schema(path, format, None))
+    stored = reading(first, lambda path: readers.stored_schema(path, format, None))
+    try:
+        return checked(with_partitions(stored, found))
+    except SchemaMismatchError as error:
+        raise SchemaMismatchError(f"the file {first!r} cannot be read: {error}") from None
 
 
 def _is_empty(path: str) -> bool:

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sources.footers import legacy_times, open_parquet
+from penstock.sources.footers import leaf_of, legacy_times, open_parquet
+from penstock.sources.valid_values import with_valid_values
 from penstock.types.arrow import kind_of, width_of
 
 RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
@@ -25,6 +26,17 @@ WORTH_ALONE = 1 << 17  # rows of a fragment that is likely one of many
 
 _TEXT = 32  # bytes a value of no fixed width is taken to have
 
+_ENCODINGS = frozenset(
+    {
+        "PLAIN",
+        "PLAIN_DICTIONARY",
+        "RLE",
+        "RLE_DICTIONARY",
+        "BIT_PACKED",
+        "BYTE_STREAM_SPLIT",
+        "DELTA_BINARY_PACKED",
+    }
+)
 _NUMBERS = frozenset({"bool", "int", "uint", "float"})
 
 
@@ -39,7 +51,7 @@ def decode(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Read columns of some row groups, in order, at most so many rows at a time, each with its first row's number."""
     starts = starts_of(metadata)
-    polars = decoder == "polars" and _readable(metadata, columns)
+    polars = decoder == "polars" and _readable(metadata, columns, numbers)
     with open_parquet(path, metadata, legacy_unit) as file:
         for run in _runs(metadata, numbers, min(RUN, most)):
             start, rows = starts[run[0]], starts[run[-1] + 1] - starts[run[0]]
@@ -57,7 +69,7 @@ def stretch_of(path: str, metadata: Any, column: str, begin: int, end: int) -> p
     starts = starts_of(metadata)
     number = bisect_right(starts, begin) - 1
     with open_parquet(path, metadata) as file:
-        fast = find_spec("polars") is not None and _readable(metadata, [column])
+        fast = find_spec("polars") is not None and _readable(metadata, [column], [number])
         made = _by_polars(path, begin, end - begin, file.schema_arrow, [column]) if fast else None
         if made is not None:
             return pa.Table.from_batches(made).column(0).combine_chunks()
@@ -70,9 +82,10 @@ def _by_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """Read a run at once, or so many rows at a time."""
     if most is not None:
-        yield from file.iter_batches(most, row_groups=run, columns=columns, use_threads=False)
+        parts = file.iter_batches(most, row_groups=run, columns=columns, use_threads=False)
     else:
-        yield from file.read_row_groups(run, columns=columns, use_threads=False).to_batches()
+        parts = iter(file.read_row_groups(run, columns=columns, use_threads=False).to_batches())
+    return with_valid_values(parts)
 
 
 def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
@@ -117,13 +130,27 @@ def _runs(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int
 # --- Polars ---------------------------------------------------------------------------------------------
 
 
-def _readable(metadata: Any, columns: Sequence[str]) -> bool:
-    """Tell whether Polars reads all columns exactly as Arrow does."""
+def _readable(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> bool:
+    """Tell whether Polars reads all columns of some row groups exactly as Arrow does."""
     stored = metadata.schema.to_arrow_schema()
     legacy = legacy_times(metadata)
-    return bool(columns) and all(
-        _plain_name(name) and name not in legacy and _same_in_both(stored.field(name).type)
-        for name in columns
+    return (
+        bool(columns)
+        and all(
+            _plain_name(name) and name not in legacy and _same_in_both(stored.field(name).type)
+            for name in columns
+        )
+        and _plainly_encoded(metadata, columns, numbers)
+    )
+
+
+def _plainly_encoded(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> bool:
+    """Tell whether no lengths are written as differences: Polars ends the process if damaged ones ask for too much memory."""
+    leaves = [leaf for name in columns if (leaf := leaf_of(metadata, name)) is not None]
+    return all(
+        _ENCODINGS.issuperset(metadata.row_group(number).column(leaf).encodings)
+        for number in numbers
+        for leaf in leaves
     )
 
 

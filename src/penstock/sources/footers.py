@@ -2,37 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from penstock.errors import SourceError
+from penstock.sources.footer_check import Leaf, checked_footer
 from penstock.sources.fragment import Fragment
 from penstock.sources.paths import Found
 from penstock.sources.ranges import Range
+from penstock.sources.thrift import DamagedError
 from penstock.types.arrow import kind_of, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_TAIL = 1 << 16  # bytes read at first
 _WHOLE = ("int", "date", "timestamp", "duration")
 
 
 def open_parquet(path: str, metadata: Any = None, legacy_unit: str | None = None) -> Any:
-    """Open a file. Its pages are mapped, not copied; threads read different row groups, not one together.
+    """Open a file whose footer is checked first, unless it is given. Threads read different row groups, not one together.
 
-    Timestamps of 96 bits are read in `legacy_unit`, nanoseconds by default.
+    Pages are read, not mapped: whoever shortens a file that is mapped ends the process. Timestamps of 96 bits are read in
+    `legacy_unit`, nanoseconds by default.
     """
     whole = str(Path(path).absolute())  # a relative one may be taken for an address: "s3:a.parquet"
     return parquet.ParquetFile(
-        whole, metadata=metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit=legacy_unit
+        whole,
+        metadata=footer(path) if metadata is None else metadata,
+        memory_map=False,
+        pre_buffer=False,
+        coerce_int96_timestamp_unit=legacy_unit,
     )
 
 
 def footer(path: str) -> Any:
-    """Read a file's footer."""
-    with open_parquet(path) as file:
-        return file.metadata
+    """Read a file's footer, once it is known that Arrow can be asked about it."""
+    data = _footer_bytes(path)
+    try:
+        leaves = checked_footer(data)
+    except DamagedError as reason:
+        raise SourceError(f"the file {path!r} cannot be read: its footer is damaged: {reason}") from None
+    # Arrow is given what was checked, whatever has become of the file since.
+    whole = b"".join([_MAGIC, data, len(data).to_bytes(4, "little"), _MAGIC])
+    metadata = parquet.read_metadata(pa.BufferReader(whole))
+    _check_agreement(path, metadata, leaves)
+    return metadata
+
+
+def _footer_bytes(path: str) -> bytes:
+    """Read the end of a file, mostly in one piece."""
+    with Path(path).open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        tail = os.pread(file.fileno(), min(size, _TAIL), max(size - _TAIL, 0))
+        length = int.from_bytes(tail[-8:-4], "little")
+        if tail[-4:] != _MAGIC or not 0 < length <= size - 12:
+            raise SourceError(f"the file {path!r} cannot be read: {_no_parquet(tail)}")
+        if length + 8 > len(tail):
+            tail = os.pread(file.fileno(), length + 8, size - length - 8)
+    if len(tail) < length + 8:
+        raise SourceError(f"the file {path!r} cannot be read: it has become shorter meanwhile")
+    return tail[-length - 8 : -8]
+
+
+def _no_parquet(tail: bytes) -> str:
+    if tail[-4:] == _ENCRYPTED:
+        return "it is encrypted, which this version cannot read"
+    return "it does not end as Parquet files do: it is none, or was cut short"
+
+
+def _check_agreement(path: str, metadata: Any, leaves: Sequence[Leaf]) -> None:
+    """Make sure that Arrow takes the footer for what was checked."""
+    columns = [metadata.schema.column(place) for place in range(len(metadata.schema))]
+    same = len(columns) == len(leaves) and all(map(_is_leaf, columns, leaves))
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    if not same or not all(group.num_rows >= 0 for group in groups):
+        raise SourceError(f"the file {path!r} cannot be read: its footer is damaged")
+
+
+def _is_leaf(column: Any, leaf: Leaf) -> bool:
+    levels = column.max_repetition_level, column.max_definition_level
+    return column.physical_type == leaf.name and levels == (leaf.repeated, leaf.optional)
 
 
 def legacy_times(metadata: Any) -> list[str]:

@@ -8,9 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import SourceError
+from penstock.sources.conform import check
 from penstock.sources.footers import footer
 from penstock.sources.infer_text import csv_schema, json_schema
 from penstock.types.arrow import names_of
+
+_MARK = b"\xff\xff\xff\xff"  # before each message of IPC streams, since 2019
+_ZERO = b"\x00\x00\x00\x00"  # the length of the message that ends them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +30,49 @@ class Reader:
     batches: Callable[[str, Sequence[str], pa.Schema], Iterator[pa.RecordBatch]]
 
 
-def _ipc(path: str) -> Any:
-    """Map an IPC file into memory, or read it as an IPC stream if it is one."""
-    source = pa.memory_map(path)
+def _ipc(path: str, source: Any, wanted: pa.Schema | None = None) -> Any:
+    """Open an IPC file, or an IPC stream, for some columns or all."""
     try:
-        return pa.ipc.open_file(source)
+        opened, reader = pa.ipc.open_file, pa.ipc.open_file(source)
     except pa.ArrowInvalid:
         source.seek(0)
-        return pa.ipc.open_stream(source)
+        opened, reader = pa.ipc.open_stream, pa.ipc.open_stream(source)
+    if wanted is None:
+        return reader
+    check(reader.schema, wanted, f"the file {path!r}")
+    places = sorted(reader.schema.get_field_index(name) for name in wanted.names)
+    source.seek(0)
+    return opened(source, options=pa.ipc.IpcReadOptions(included_fields=places))
 
 
 def _ipc_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    with _ipc(path) as file:
+    with pa.OSFile(path) as source, _ipc(path, source) as file:
         return file.schema
 
 
 def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with _ipc(path) as file:
+    """Read batches. Nothing is mapped: whoever shortens a file that is mapped ends the process."""
+    wanted = pa.schema([schema.field(name) for name in columns])
+    with pa.OSFile(path) as source, _ipc(path, source, wanted) as file:
         whole = isinstance(file, pa.ipc.RecordBatchFileReader)
-        parts = map(file.get_batch, range(file.num_record_batches)) if whole else file
-        for part in parts:
+        for part in map(file.get_batch, range(file.num_record_batches)) if whole else file:
             needed = part.select(list(columns))
             needed.validate(full=True)  # a file may lie about its offsets, and kernels believe them
             yield needed
+        if not whole:
+            _check_end(path, source)
+
+
+def _check_end(path: str, source: Any) -> None:
+    """Refuse a stream that was cut between two batches: Arrow takes that for its end."""
+    size, end = source.size(), source.tell()
+    source.seek(0)
+    expected = _MARK + _ZERO if source.read(len(_MARK)) == _MARK else _ZERO
+    source.seek(max(size - len(expected), 0))
+    if end != size or source.read() != expected:
+        raise SourceError(
+            f"the file {path!r} cannot be read: it does not end as Arrow streams do, so rows may be missing"
+        )
 
 
 TEXT = ("csv", "json")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -18,13 +19,14 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from penstock.errors import SourceError
+from penstock.replacing import draft
 
 
 def put(folder: str, name: str, table: pa.Table) -> None:
     """Write a file under a name of its own; one that is there was written with the same rows."""
     try:
-        hidden = _hidden(folder, name, table)
-        hidden.replace(Path(folder, f"{name}.parquet"))
+        with _hidden(folder, name, table) as hidden:
+            hidden.replace(Path(folder, f"{name}.parquet"))
     except OSError as error:
         raise _refused(folder, error) from None
 
@@ -32,14 +34,13 @@ def put(folder: str, name: str, table: pa.Table) -> None:
 def put_next(folder: str, stem: str, table: pa.Table) -> None:
     """Write a file under the next number that is free."""
     try:
-        hidden = _hidden(folder, stem, table)
-        for number in itertools.count(_files(folder, stem)):
-            try:
-                Path(folder, f"{stem}-{number:06}.parquet").hardlink_to(hidden)
-            except FileExistsError:
-                continue
-            break
-        hidden.unlink()
+        with _hidden(folder, stem, table) as hidden:
+            for number in itertools.count(_files(folder, stem)):
+                try:
+                    Path(folder, f"{stem}-{number:06}.parquet").hardlink_to(hidden)
+                except FileExistsError:
+                    continue
+                break
     except OSError as error:
         raise _refused(folder, error) from None
 
@@ -67,18 +68,15 @@ def make_private(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
 
-def _hidden(folder: str, name: str, table: pa.Table) -> Path:
+@contextmanager
+def _hidden(folder: str, name: str, table: pa.Table) -> Iterator[Path]:
     import pyarrow.parquet as pq  # noqa: PLC0415 - loads when there is something to write
 
     make_private(Path(folder))
-    descriptor, hidden = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            pq.write_table(table, file)
-    except BaseException:
-        Path(hidden).unlink(missing_ok=True)
-        raise
-    return Path(hidden)
+    with draft(Path(folder, name)) as (file, hidden):
+        pq.write_table(table, file)
+        file.flush()
+        yield hidden
 
 
 def _files(folder: str, stem: str) -> int:

@@ -9,6 +9,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
+import penstock as pk
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.dataset import open_files
 from penstock.sources.paths import Found, format_of
@@ -177,3 +178,41 @@ def test_a_path_with_glob_characters_of_its_own_is_found(tmp_path):
     path = tmp_path / "day[1].csv"
     WRITERS["csv"](path, pa.table({"t": [1]}))
     assert all_of(open_files(path))["t"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["a column", "inside of a column"])
+def test_a_name_of_a_column_that_is_no_utf8_is_an_error_that_names_the_file(tmp_path, inside):
+    path = tmp_path / "a.arrow"
+    column = pa.array([{"wxyz": 1}]) if inside else pa.array([1])
+    data = pa.table({"t": [1], "s" if inside else "wxyz": column})
+    with pa.ipc.new_file(path, data.schema) as writer:
+        writer.write_table(data)
+    path.write_bytes(path.read_bytes().replace(b"wxyz", b"wx\xff\xff"))
+    with pytest.raises(SchemaMismatchError, match=r"a\.arrow.*not valid UTF-8"):
+        pk.scan(path, time="t")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json"])
+def test_a_text_that_is_no_utf8_is_an_error_that_names_the_file(tmp_path, suffix):
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "parquet":
+        data = pa.table({"t": [1, 2], "k": ["é", "wxyz"]})
+        pq.write_table(data, path, compression="none", use_dictionary=False, write_statistics=False)
+    else:
+        path.write_text('{"t": 1, "k": "é"}\n{"t": 2, "k": "wxyz"}\n', encoding="utf-8")
+    assert pk.scan(path, time="t").collect()["k"].to_pylist() == ["é", "wxyz"]
+    path.write_bytes(path.read_bytes().replace(b"wxyz", b"wx\xff\xff"))
+    with pytest.raises(SourceError, match=rf"a\.{suffix}"):
+        pk.scan(path, time="t", on_bad="fail").collect()
+
+
+def test_a_decimal_of_too_many_digits_is_an_error_that_names_the_file(tmp_path):
+    path = tmp_path / "a.parquet"
+    price = pa.array([1234], pa.int64()).cast(pa.decimal128(38, 0)).cast(pa.decimal128(4, 0))
+    data = pa.table({"t": [1], "d": price})
+    pq.write_table(data, path, compression="none", use_dictionary=False, write_statistics=False)
+    stored = (1234).to_bytes(2, "big")
+    assert path.read_bytes().count(stored) == 1
+    path.write_bytes(path.read_bytes().replace(stored, b"\x7f\xff"))
+    with pytest.raises(SourceError, match=r"a\.parquet"):
+        pk.scan(path, time="t").collect()

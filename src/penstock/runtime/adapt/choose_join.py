@@ -9,13 +9,12 @@ one that is damaged, or was measured on another machine, is not used.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.errors import EngineError, StateError
+from penstock.replacing import replace_file
 from penstock.runtime.adapt.observe import Seen
 from penstock.runtime.adapt.supplied import SUPPLIED
 from penstock.runtime.adapt.tree import TARGETS, TREES, Chosen, Tree, decide, from_json, show, to_json
@@ -59,10 +58,9 @@ def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path
         "machine": machine,
         "trees": {target: to_json(tree) for target, tree in trees.items()},
     }
-    descriptor, temporary = tempfile.mkstemp(dir=directory, prefix=".", suffix=".tmp")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(document, file, indent=1)
-    return Path(temporary).replace(directory / FILE)
+    data = json.dumps(document, indent=1).encode()
+    replace_file(directory / FILE, lambda file: file.write(data))
+    return directory / FILE
 
 
 def load_trees(directory: Path, machine: str) -> JoinChooser:

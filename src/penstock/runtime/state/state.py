@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import StateError
+from penstock.replacing import replace_file
 from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.differences import require_same
 from penstock.runtime.state.format import (
@@ -98,7 +98,8 @@ class State:
         """Write a file in one step, readable by its owner alone: after a crash it is the old one or the new."""
         target = _named(path)
         try:
-            _replace(target, self.to_bytes())
+            data = self.to_bytes()
+            replace_file(target, lambda file: file.write(data), lasting=True)
         except (OSError, ValueError) as error:
             raise StateError(f"cannot save the state to {str(target)!r}: {_reason(error)}") from None
 
@@ -175,27 +176,3 @@ def _named(path: object) -> Path:
 def _reason(error: OSError | ValueError) -> str:
     """Say why a file could not be had; a name that no file can have is a ValueError."""
     return str(getattr(error, "strerror", None) or error)
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """Write beside the target, make it last, then take the target's place."""
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name last too."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from penstock.errors import SourceError, UnsupportedError
+from penstock.errors import PenstockError, SourceError, UnsupportedError
 from penstock.sources.deletes import Numbers
 from penstock.sources.lake.table import DataFile, LakeTable, by_name, local_path
 from penstock.sources.paths import Partition
@@ -27,6 +27,15 @@ _PHYSICAL = "delta.columnMapping.physicalName"
 
 def open_delta(path: str, version: int | None = None) -> LakeTable:
     """Read a table's log up to a version, the newest by default."""
+    try:
+        return _opened(path, version)
+    except PenstockError:
+        raise
+    except Exception as reason:  # noqa: BLE001 - of a damaged log anything may be missing, or of another type
+        raise _unreadable(path, version, reason) from None
+
+
+def _opened(path: str, version: int | None) -> LakeTable:
     table = _loaded(path, version)
     _refuse_features(path, table)
     schema = checked(pa.schema(table.schema().to_arrow()))
@@ -42,20 +51,20 @@ def open_delta(path: str, version: int | None = None) -> LakeTable:
 def _loaded(path: str, version: int | None) -> Any:
     try:
         import deltalake  # noqa: PLC0415 - an optional dependency
-        from deltalake.exceptions import DeltaError  # noqa: PLC0415
     except ImportError:
         raise UnsupportedError(
             "format='delta' needs the package deltalake; install penstock[delta]"
         ) from None
     if not Path(path).is_dir():
         raise SourceError(f"there is no folder {path!r}; give the folder of a Delta table")
-    try:
-        return deltalake.DeltaTable(str(Path(path).absolute()), version=version)
-    except (DeltaError, OSError, ValueError) as reason:
-        at = "" if version is None else f" at version {version}"
-        raise SourceError(
-            f"{path!r} cannot be read as a Delta table{at}: {_first_line(reason)}; check the path and the version"
-        ) from None
+    return deltalake.DeltaTable(str(Path(path).absolute()), version=version)
+
+
+def _unreadable(path: str, version: int | None, reason: Exception) -> SourceError:
+    at = "" if version is None else f" at version {version}"
+    return SourceError(
+        f"{path!r} cannot be read as a Delta table{at}: {_first_line(reason)}; check the path and the version"
+    )
 
 
 def _first_line(reason: Exception) -> str:

@@ -22,6 +22,7 @@ from penstock.sources.lake.table import DataFile, LakeTable, Resolve, local_path
 from penstock.types.arrow import checked
 
 _ID = b"PARQUET:field_id"
+_DATA_FILE = "referenced-data-file"
 _VERSION = re.compile(r"(?:v(\d+)|(\d+)-.*)(?:\.gz)?\.metadata\.json")
 
 
@@ -45,9 +46,7 @@ def open_iceberg(path: str, snapshot: int | None = None) -> LakeTable:
 
 
 def _opened(path: str, snapshot: int | None) -> LakeTable:
-    from pyiceberg.table import StaticTable  # noqa: PLC0415 - an optional dependency
-
-    table = StaticTable.from_metadata(_metadata_file(path))
+    table = _table(path, _metadata_file(path))
     if snapshot is not None and table.metadata.snapshot_by_id(snapshot) is None:
         raise SourceError(
             f"the Iceberg table {path!r} has no snapshot {snapshot}; leave out snapshot= for the newest"
@@ -56,6 +55,20 @@ def _opened(path: str, snapshot: int | None) -> LakeTable:
     fields = scan.projection()
     files = tuple(sorted((_file(task, path) for task in _tasks(scan, path)), key=lambda each: each.path))
     return LakeTable(_schema(fields), files, _by_id(fields))
+
+
+def _table(path: str, metadata_file: str) -> Any:
+    """Open a table. (pyiceberg would import and call what the table's properties name to read files.)"""
+    from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415 - an optional dependency
+    from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
+    from pyiceberg.table import StaticTable  # noqa: PLC0415
+
+    from penstock.sources.lake.checked_io import CheckedIO  # noqa: PLC0415 - loads pyiceberg
+
+    files = CheckedIO(path)
+    metadata = FromInputFile.table_metadata(files.new_input(metadata_file))
+    name = ("static-table", metadata_file)
+    return StaticTable(name, metadata, metadata_file, files, NoopCatalog("static-table"))
 
 
 def _metadata_file(path: str) -> str:
@@ -138,11 +151,13 @@ def _listed(where: str, file: str) -> Numbers:
 
 
 def _vector(where: str, file: str) -> Numbers:
-    from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file  # noqa: PLC0415
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
 
-    vectors = deletion_vectors_from_puffin_file(PuffinFile(Path(where).read_bytes()))
-    parts = [each.to_vector().to_numpy() for each in vectors if each.referenced_data_file == file]
+    from penstock.sources.lake.vectors import rows_of  # noqa: PLC0415 - loads what pyiceberg brings
+
+    puffin = PuffinFile(Path(where).read_bytes())
+    blobs = [each for each in puffin.footer.blobs if each.properties.get(_DATA_FILE) == file]
+    parts = [rows_of(where, puffin.get_blob_payload(each)) for each in blobs]
     return np.concatenate([*parts, np.zeros(0, np.int64)]).astype(np.int64)
 
 

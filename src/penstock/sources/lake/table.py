@@ -114,6 +114,10 @@ def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:
 
 def local_path(uri: str, table: str) -> str:
     """Read where a file of a table lies, relative to the table or as an address of this machine."""
+    if "\0" in uri:
+        raise SourceError(
+            f"the metadata of the table {table!r} is damaged: it names a file as none can be named"
+        )
     scheme, sign, rest = uri.partition("://")
     if not sign:
         return str(Path(table).absolute() / uri)

@@ -273,3 +273,22 @@ def test_a_file_of_the_log_that_is_not_there_is_named(tmp_path):
     Path(tmp_path / "a.parquet").unlink()
     with pytest.raises(SourceError, match=r"a\.parquet"):
         rows_of(tmp_path)
+
+
+def test_a_damaged_deletion_vector_is_an_error_that_names_the_table(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(many(20), path)
+    mark = in_a_file(tmp_path, [0, 5])
+    write_log(tmp_path, [{**add(path, 20), "deletionVector": mark}], ["deletionVectors"])
+    (vector_file,) = tmp_path.glob("*.bin")
+    vector_file.write_bytes(vector_file.read_bytes()[:-3])
+    with pytest.raises(SourceError, match="Delta table"):
+        rows_of(tmp_path)
+
+
+def test_a_name_that_no_file_can_have_is_an_error_that_names_the_table(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(many(20), path)
+    write_log(tmp_path, [{**add(path, 20), "path": "a%00.parquet"}])
+    with pytest.raises(SourceError, match="metadata of the table"):
+        rows_of(tmp_path)

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg import manifest as m
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.expressions import GreaterThan
 from pyiceberg.io.pyarrow import PyArrowFileIO
@@ -23,7 +25,9 @@ from pyroaring import BitMap
 
 import penstock as pk
 from penstock.errors import SourceError, UnsupportedError
+from penstock.sources.lake.checked_io import CheckedDecoder, check_avro
 from penstock.sources.lake.iceberg import open_iceberg
+from penstock.sources.lake.vectors import rows_of as rows_of_vector
 
 TABLE = pa.table(
     {"t": pa.array([1, 2, 3, 4], pa.timestamp("us")), "k": ["a", "b", "é", None], "v": [1, 2, 3, 4]}
@@ -216,6 +220,30 @@ def test_rows_that_a_deletion_vector_marks_are_gone(catalog, tmp_path):
     assert rows_of(table) == [1, 3]
 
 
+def vector(places, upper):
+    bitmap = b"\xd1\xd3\x39\x64" + struct.pack("<qi", 1, upper) + BitMap(places).serialize()
+    return struct.pack(">i", len(bitmap)) + bitmap + struct.pack(">I", zlib.crc32(bitmap))
+
+
+def test_row_numbers_of_a_vector_may_be_large():
+    assert rows_of_vector("a", vector([1, 5], 2**31 - 1)).tolist() == [(2**31 - 1 << 32) + n for n in (1, 5)]
+
+
+@pytest.mark.parametrize("place", [0, 5, 9, 17, 25, -1])
+def test_a_vector_of_which_a_byte_has_changed_is_an_error_that_names_its_file(place):
+    damaged = bytearray(vector([1, 5], 0))
+    damaged[place] ^= 64
+    with pytest.raises(SourceError, match=r"'a'.*vector"):
+        rows_of_vector("a", bytes(damaged))
+
+
+def test_a_vector_that_is_cut_short_is_an_error():
+    whole = vector([1, 5], 0)
+    for size in range(len(whole)):
+        with pytest.raises(SourceError, match="vector"):
+            rows_of_vector("a", whole[:size])
+
+
 def test_deletes_by_equality_are_refused_before_any_row_is_read(catalog, tmp_path):
     table = catalog.create_table("n.t", TABLE.schema)
     table.append(TABLE)
@@ -264,4 +292,57 @@ def test_two_newest_metadata_files_are_an_error_unless_the_hint_names_one(catalo
     with pytest.raises(SourceError, match="several newest"):
         scan(table)
     (folder / "version-hint.text").write_text(newest.name.removesuffix(".metadata.json"), encoding="utf-8")
+    assert rows_of(table) == [1, 2, 3, 4]
+
+
+def manifests(table):
+    return [Path(each.manifest_path.removeprefix("file://")) for each in table.current_snapshot().manifests(table.io)]  # fmt: skip
+
+
+def test_a_manifest_with_a_length_beyond_its_end_is_an_error_that_names_it(catalog):
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    (manifest,) = manifests(table)
+    whole = manifest.read_bytes()
+    rewritten = uncompressed(whole)
+    check_avro("good", rewritten)
+    name = next(iter(table.scan().plan_files())).file.file_path.encode()
+    length = encoded(len(name))
+    assert length + name in rewritten
+    with pytest.raises(SourceError, match="damaged"):
+        check_avro("bad", rewritten.replace(length + name, encoded(1 << 40) + name))
+    manifest.write_bytes(whole[:-20])
+    with pytest.raises(SourceError, match=manifest.name):
+        scan(table)
+
+
+def encoded(number):
+    """Write a number as Avro does."""
+    number, found = number << 1, b""
+    while number > 127:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def uncompressed(data):
+    """Write the one block of an Avro file without compression."""
+    decoder = CheckedDecoder(data)
+    header = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+    begin = decoder.tell()
+    records, block = decoder.read_int(), decoder.read_bytes()
+    plain = header.compression_codec().decompress(block)
+    codec = encoded(len(header.meta["avro.codec"])) + header.meta["avro.codec"].encode()
+    head = data[:begin].replace(codec, encoded(4) + b"null")
+    return head + encoded(records) + encoded(len(plain)) + plain + header.sync
+
+
+def test_code_that_a_tables_properties_name_is_not_run(catalog, tmp_path, monkeypatch):
+    (tmp_path / "planted_code.py").write_text("raise SystemExit('it ran')")
+    monkeypatch.syspath_prepend(tmp_path)
+    table = catalog.create_table("n.t", TABLE.schema)
+    table.append(TABLE)
+    path = Path(table.metadata_location.removeprefix("file://"))
+    metadata = json.loads(path.read_text(encoding="utf-8"))
+    metadata["properties"]["py-io-impl"] = "planted_code.IO"
+    path.write_text(json.dumps(metadata), encoding="utf-8")
     assert rows_of(table) == [1, 2, 3, 4]

@@ -1,0 +1,310 @@
+"""Parquet footers, checked before Arrow reads them: some of what it is asked about a damaged one ends the process.
+
+Arrow's Python layer lets C++ exceptions of these through, and nothing can catch them: a row group with fewer column chunks
+than the schema has leaves, chunks that are encrypted or of another type than the schema says, statistics shorter than a
+value of their type, sizes of other levels than the schema's, and codecs that there are not. Lists that claim more elements than there are bytes cost memory, groups that lie too deep in each other the stack.
+
+Column chunks of a type are written alike but for their numbers. What was once read field by field is therefore learnt as a
+regular expression, which accepts nothing else that is not as good, in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+
+from penstock.sources.thrift import (
+    BINARY,
+    I16,
+    I32,
+    I64,
+    LIST,
+    LONGEST_NUMBER,
+    SET,
+    STRUCT,
+    DamagedError,
+    Struct,
+    element,
+    head,
+    list_head,
+    struct,
+    value,
+    varint,
+)
+
+# Numbers of fields and values in the format's own description, parquet.thrift.
+_SCHEMA, _GROUPS = 2, 4
+_TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5
+_OPTIONAL, _REPEATED = 1, 2
+_COLUMNS, _ROWS = 1, 3
+_ABOUT, _CRYPTO, _ENCRYPTED = 3, 8, 9
+_CODEC, _CODECS = 4, range(8)
+_STATISTICS, _BOUNDS = 12, (1, 2, 5, 6)
+_SIZES, _TEXT_BYTES, _REPEATS, _OPTIONS = 16, 1, 2, 3
+_BYTES, _FIXED = 6, 7
+_NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
+_WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTES: 0}
+
+_DEEPEST = 64  # groups within groups of a schema
+_MOST_SHAPES = 8  # of one type
+_WORTH = 8  # chunks of a type read field by field until a pattern is learnt, which takes as long as reading dozens of them
+_LONGEST_CHUNK = 1024  # bytes of a chunk that is learnt
+_LONGEST_TEXT = 64  # bytes of a name or a bound of texts in a pattern
+_NUMBERS = (I16, I32, I64)
+_NUMBER = rb"[\x80-\xff]{0,%d}+[\x00-\x7f]" % (LONGEST_NUMBER - 1)
+_TEXT = rb"(?:" + b"|".join(rb"\x%02x.{%d}" % (size, size) for size in range(_LONGEST_TEXT + 1)) + rb")"
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column of the schema: its type, the bytes a value takes, 0 if that differs from value to value, and its levels.
+
+    Levels count the groups around it, and itself, that may be `repeated` or absent (`optional`).
+    """
+
+    type: int
+    width: int
+    repeated: int
+    optional: int
+
+    @property
+    def name(self) -> str:
+        """What Arrow calls the type."""
+        return _NAMES[self.type]
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Patterns of good column chunks of a type, the newest first, and how many chunks fitted none."""
+
+    patterns: tuple[re.Pattern[bytes], ...] = ()
+    strange: int = 0
+
+    def learn(self, pattern: bytes) -> None:
+        # A new tuple: other threads go through the old one.
+        self.patterns = (re.compile(pattern, re.DOTALL), *self.patterns[: _MOST_SHAPES - 1])
+        self.strange = 0
+
+
+# Footers found good, by their digests: planning and reading look at the same ones.
+_GOOD: dict[bytes, tuple[Leaf, ...]] = {}
+_MOST_GOOD = 4096
+
+
+def checked_footer(data: bytes) -> tuple[Leaf, ...]:
+    """Check a footer, unless it was found good before."""
+    digest = blake2b(data, digest_size=16).digest()
+    found = _GOOD.get(digest)
+    if found is None:
+        found = check_footer(data)
+        if len(_GOOD) >= _MOST_GOOD:
+            _GOOD.clear()
+        _GOOD[digest] = found
+    return found
+
+
+def check_footer(data: bytes) -> tuple[Leaf, ...]:
+    """Raise `DamagedError` if a footer is not one that Arrow can be asked about; give the columns of its schema."""
+    leaves: tuple[Leaf, ...] | None = None
+    seen: set[int] = set()
+    kind, number, at = head(data, 0, 0)
+    while kind:
+        if number in seen:
+            raise DamagedError("a field comes twice")
+        seen.add(number)
+        if number == _SCHEMA:
+            leaves, at = _schema(data, at, kind)
+        elif number == _GROUPS:
+            at = _row_groups(data, at, kind, leaves)
+        else:
+            _, at = value(data, at, kind, 1)
+        kind, number, at = head(data, at, number)
+    if leaves is None or _GROUPS not in seen:
+        raise DamagedError("there is no schema, or there are no row groups")
+    return leaves
+
+
+# --- the schema -----------------------------------------------------------------------------------------
+
+
+def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
+    elements, at = value(data, at, kind, 1)
+    if kind != LIST or not elements or not all(isinstance(each, dict) for each in elements):
+        raise DamagedError("the schema is no list of columns")
+    return tuple(_leaf(each, *levels) for each, levels in _levels(elements)), at
+
+
+def _levels(elements: Sequence[Struct]) -> Iterator[tuple[Struct, tuple[int, int]]]:
+    """Walk a tree given by its nodes in order, and find the levels of its leaves."""
+    open_groups = [(1, 0, 0)]  # how many nodes are to come, and the levels so far
+    for each in elements:
+        while open_groups and not open_groups[-1][0]:
+            open_groups.pop()
+        if not open_groups or len(open_groups) > _DEEPEST:
+            raise DamagedError("the schema is no tree, or groups lie too deep in each other")
+        left, repeated, optional = open_groups.pop()
+        open_groups.append((left - 1, repeated, optional))
+        kind = each.get(_REPETITION, 0) if len(open_groups) > 1 else 0  # the root has none
+        inside = repeated + (kind == _REPEATED), optional + (kind in (_OPTIONAL, _REPEATED))
+        children = _count(each)
+        open_groups.append((children, *inside))
+        if not children and len(open_groups) > 2:
+            yield each, inside
+    if any(left for left, _, _ in open_groups):
+        raise DamagedError("columns of the schema are missing")
+
+
+def _count(element: Struct) -> int:
+    """How many columns lie in a group; none in a column."""
+    count = element.get(_CHILDREN, 0)
+    if not isinstance(count, int) or count < 0:
+        raise DamagedError("a group has no number of columns")
+    return count
+
+
+def _leaf(element: Struct, repeated: int, optional: int) -> Leaf:
+    kind, length = element.get(_TYPE), element.get(_LENGTH, 0)
+    if kind == _FIXED and isinstance(length, int) and length > 0:
+        return Leaf(_FIXED, length, repeated, optional)
+    if not isinstance(kind, int) or kind not in _WIDTHS:
+        raise DamagedError("a column has no type that there is")
+    return Leaf(kind, _WIDTHS[kind], repeated, optional)
+
+
+# --- row groups -----------------------------------------------------------------------------------------
+
+
+def _row_groups(data: bytes, at: int, kind: int, leaves: Sequence[Leaf] | None) -> int:
+    elements, size, at = list_head(data, at)
+    if kind != LIST or leaves is None or (size and elements != STRUCT):
+        raise DamagedError("row groups do not follow the schema")
+    shapes = [_shapes(leaf) for leaf in leaves]
+    for _ in range(size):
+        at = _row_group(data, at, leaves, shapes)
+    return at
+
+
+def _row_group(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shapes]) -> int:
+    """Check a row group, and find where it ends."""
+    seen: dict[int, int] = {}
+    kind, number, at = head(data, at, 0)
+    while kind:
+        if number in seen:
+            raise DamagedError("a field of a row group comes twice")
+        seen[number] = kind
+        if number == _COLUMNS:
+            at = _chunks(data, at, leaves, shapes)
+        else:
+            _, at = value(data, at, kind, 2)
+        kind, number, at = head(data, at, number)
+    if seen.get(_COLUMNS) != LIST or seen.get(_ROWS) != I64:
+        raise DamagedError("a row group has no columns, or no number of rows")
+    return at
+
+
+def _chunks(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shapes]) -> int:
+    kind, size, at = list_head(data, at)
+    if size != len(leaves) or (size and kind != STRUCT):
+        raise DamagedError("a row group has other columns than the schema")
+    for leaf, known in zip(leaves, shapes, strict=True):
+        for shape in known.patterns:
+            if found := shape.match(data, at):
+                at = found.end()
+                break
+        else:
+            at = _chunk(data, at, leaf, known)
+    return at
+
+
+def _chunk(data: bytes, at: int, leaf: Leaf, known: Shapes) -> int:
+    """Check a column chunk field by field, and learn what it looks like."""
+    found, end = struct(data, at, 3)
+    about = found.get(_ABOUT)
+    if _CRYPTO in found or _ENCRYPTED in found:
+        raise DamagedError("a column is encrypted, which this version cannot read")
+    if not isinstance(about, dict) or about.get(_TYPE) != leaf.type:
+        raise DamagedError("a column has another type than the schema says")
+    if about.get(_CODEC) not in _CODECS:
+        raise DamagedError("a column is compressed in no way that there is")
+    _check_statistics(about.get(_STATISTICS, {}), leaf)
+    _check_sizes(about.get(_SIZES, {}), leaf)
+    known.strange += 1
+    if known.strange >= _WORTH and end - at <= _LONGEST_CHUNK:
+        known.learn(_pattern(data, at, leaf, ())[0])
+    return end
+
+
+def _check_statistics(told: object, leaf: Leaf) -> None:
+    if not isinstance(told, dict):
+        raise DamagedError("a column has no statistics where they should be")
+    for bound in (told[number] for number in _BOUNDS if number in told):
+        if not isinstance(bound, bytes) or len(bound) < leaf.width:
+            raise DamagedError("a statistic is shorter than a value of its column")
+
+
+def _check_sizes(told: object, leaf: Leaf) -> None:
+    """Levels are counted for each that a column has, or not at all; bytes of texts for texts alone."""
+    if not isinstance(told, dict) or (_TEXT_BYTES in told and leaf.type != _BYTES):
+        raise DamagedError("a column has no sizes where they should be")
+    for number, levels in ((_REPEATS, leaf.repeated), (_OPTIONS, leaf.optional)):
+        counts = told.get(number, [])
+        if not isinstance(counts, list) or len(counts) not in (0, levels + 1):
+            raise DamagedError("a column has sizes of other levels than the schema says")
+
+
+# --- what column chunks look like ---------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _shapes(leaf: Leaf) -> Shapes:
+    """What was learnt of columns of a type, from all files: few programs write them."""
+    return Shapes()
+
+
+def _pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+    """Write a pattern of a good struct: any number may differ but type and codec, any text but a bound of values of one width."""
+    parts: list[bytes] = []
+    kind, number, after = head(data, at, 0)
+    while kind:
+        parts.append(re.escape(data[at:after]) if kind > 2 else b"[%s]" % _either(data[at]))
+        part, at = _value_pattern(data, after, kind, leaf, (*path, number))
+        parts.append(part)
+        kind, number, after = head(data, at, number)
+    return b"".join([*parts, rb"\x00"]), after
+
+
+def _either(byte: int) -> bytes:
+    """A truth value lies in the head of its field."""
+    return rb"\x%02x\x%02x" % (byte & 0xF0 | 1, byte & 0xF0 | 2)
+
+
+def _value_pattern(data: bytes, at: int, kind: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+    if kind == STRUCT:
+        return _pattern(data, at, leaf, path)
+    if kind in (LIST, SET):
+        return _list_pattern(data, at, leaf, path)
+    _, end = value(data, at, kind, len(path))
+    if kind in _NUMBERS and path not in ((_ABOUT, _TYPE), (_ABOUT, _CODEC)):
+        return _NUMBER, end
+    if kind == BINARY:
+        begin = varint(data, at)[1]
+        bound = path[:-1] == (_ABOUT, _STATISTICS) and leaf.width
+        long = end - begin > _LONGEST_TEXT
+        return (re.escape(data[at:begin]) + b".{%d}" % (end - begin) if bound or long else _TEXT), end
+    return re.escape(data[at:end]), end
+
+
+def _list_pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
+    kind, size, after = list_head(data, at)
+    parts = [re.escape(data[at:after])]
+    at = after
+    for _ in range(size):
+        if kind <= 2:
+            part, at = b".", element(data, at, kind, len(path))[1]
+        else:
+            part, at = _value_pattern(data, at, kind, leaf, path)
+        parts.append(part)
+    return b"".join(parts), at
