@@ -1,6 +1,6 @@
-"""Every error a user can meet, each saying what, where and what to do.
+"""Every error and warning a user can meet, each saying what, where and what to do.
 
-All derive from `PenstockError`, so one `except pk.PenstockError` catches them all. Each also derives
+All errors derive from `PenstockError`, so one `except pk.PenstockError` catches them all. Each also derives
 from the built-in exception a Python user would expect (`TypeError`, `ValueError`, …).
 """
 
@@ -29,6 +29,10 @@ class PenstockError(Exception):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(redacted(each) if isinstance(each, str) else each for each in args))
+
+
+class LateRowsWarning(UserWarning):
+    """Rows of a run came too late, and nobody said how late rows may be: `lateness=`, or where they go: `late_to=`."""
 
 
 class UnknownColumnError(PenstockError, KeyError):

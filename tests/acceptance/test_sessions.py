@@ -86,13 +86,52 @@ def test_a_session_leaves_once_no_row_can_join_it_any_more() -> None:
         assert live.metrics.late == 0
 
 
-def test_a_row_behind_the_watermark_is_late_even_if_its_session_is_open() -> None:
+def test_a_row_behind_the_watermark_joins_an_open_session_within_the_gap() -> None:
     stream = pk.stream("clicks", CLICKS, time="t")
     with sessions(stream).open() as live:
-        pushed(live, (0, "a", 1), (5, "a", 2))
-        pushed(live, (4, "a", 4))
-        assert finished(live) == [(0, 15, "a", 2, 3)]
-        assert (live.metrics.accepted, live.metrics.late) == (2, 1)
+        pushed(live, (0, "a", 1), (9, "a", 2))
+        pushed(live, (5, "a", 4))
+        assert finished(live) == [(0, 19, "a", 3, 7)]
+        assert (live.metrics.accepted, live.metrics.late) == (3, 0)
+
+
+def test_a_row_behind_the_watermark_may_begin_an_open_session_earlier() -> None:
+    stream = pk.stream("clicks", CLICKS, time="t")
+    with sessions(stream).open() as live:
+        pushed(live, (30, "a", 1), (20, "a", 2), (10, "a", 4))
+        assert finished(live) == [(10, 40, "a", 3, 7)]
+        assert live.metrics.late == 0
+
+
+def test_a_row_behind_the_watermark_without_an_open_session_of_its_key_is_late() -> None:
+    stream = pk.stream("clicks", CLICKS, time="t")
+    with sessions(stream).open() as live:
+        pushed(live, (30, "a", 1), (19, "a", 2), (25, "b", 4))
+        assert finished(live) == [(30, 40, "a", 1, 1)]
+        assert (live.metrics.accepted, live.metrics.late) == (1, 2)
+
+
+def test_a_row_within_the_gap_of_an_emitted_session_is_late_though_an_open_one_is_near() -> None:
+    stream = pk.stream("clicks", CLICKS, time="t")
+    for batches in ([1, 1, 1, 1, 1], [5], [2, 3]):
+        rows = [(0, "a", 1), (11, "b", 2), (12, "a", 4), (10, "a", 8), (11, "a", 16)]
+        with sessions(stream).open() as live:
+            made = []
+            for size in batches:
+                made += pushed(live, *rows[:size])
+                rows = rows[size:]
+            made += finished(live)
+        assert sorted(made) == [(0, 10, "a", 1, 1), (11, 21, "b", 1, 2), (11, 22, "a", 2, 20)]
+        assert (live.metrics.accepted, live.metrics.late) == (4, 1)
+
+
+def test_the_end_of_an_emitted_session_is_part_of_the_saved_state() -> None:
+    stream = pk.stream("clicks", CLICKS, time="t")
+    live = sessions(stream).open()
+    pushed(live, (0, "a", 1), (11, "b", 2))
+    live = sessions(stream).open(state=live.state().to_bytes())
+    pushed(live, (12, "a", 4), (10, "a", 8))
+    assert (live.metrics.accepted, live.metrics.late) == (3, 1)
 
 
 def test_telling_the_time_ends_sessions_without_a_row() -> None:

@@ -212,6 +212,7 @@ def test_counts_of_a_union_say_what_became_of_the_rows_of_each_input() -> None:
         "emitted": 3,
         "batches": 2,
         "ties": 0,
+        "partly_late": 0,
     }
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from penstock.types.time import Time
 LateTo = str | os.PathLike[str] | Callable[[pa.RecordBatch], object]
 Folder = str | os.PathLike[str]
 
+_PACKAGE = __name__.partition(".")[0]
 _WALL = "the clock on the wall"
 QUARANTINE = "quarantine"  # where malformed records go if nobody says where
 
@@ -59,6 +61,32 @@ def _late_to(given: object) -> str | Callable[[pa.RecordBatch], object] | None:
 def _whole(folder: str) -> str:
     """Name a folder as it is called everywhere: tasks of Spark run in folders of their own."""
     return os.path.abspath(folder)  # noqa: PTH100 - resolving links is not asked for
+
+
+def late_rows_message(late: Mapping[str, int], read: int) -> str:
+    """Say how many rows of which streams came too late, and what to do.
+
+    >>> late_rows_message({"clicks": 3}, 10).split(";")[0]
+    "3 of the 10 rows read so far came too late and are left out (stream 'clicks')"
+    """
+    streams = ", ".join(repr(name) for name in late)
+    return (
+        f"{sum(late.values()):,} of the {read:,} rows read so far came too late and are left out "
+        f"(stream{'s' * (len(late) > 1)} {streams}); give lateness= how far out of order rows may come, or late_to= "
+        "where late ones go; metrics.late counts them"
+    )
+
+
+def outside_level() -> int:
+    """The `stacklevel` at which a warning names the line outside of this package that led to the caller.
+
+    >>> outside_level()
+    2
+    """
+    frame, level = sys._getframe(1), 1  # noqa: SLF001 - warnings.warn reads the stack in the same way
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def seconds(duration: Duration, what: str) -> float:

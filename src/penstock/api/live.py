@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -13,11 +14,12 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.backfill import Backfill
+from penstock.api.edges import late_rows_message, outside_level
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
-from penstock.errors import BindingError, StateError
+from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.flow import NEVER
 from penstock.runtime.state.state import State
@@ -41,7 +43,9 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
 
     @wraps(method)
     def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._step.run(method.__name__, lambda: method(self, *args, **kwargs))
+        result = self._step.run(method.__name__, lambda: method(self, *args, **kwargs))
+        self._warn_of_late_rows()  # behind the call: where warnings are errors, it has completed
+        return result
 
     return call
 
@@ -79,6 +83,7 @@ class Live:
         }
         self._histories: dict[str, Backfill] = {}
         self._owed: list[pa.RecordBatch] = []
+        self._warned = False
 
     @property
     def metrics(self) -> Metrics:
@@ -106,6 +111,16 @@ class Live:
         made = [made for name, each in given.items() for made in self._push(name, each)]
         made += self._moved()
         return self._taken() + made
+
+    def _warn_of_late_rows(self) -> None:
+        """Warn once if rows of a stream came too late about whose late rows nothing was said."""
+        if self._warned or not self._session.metrics.late:
+            return
+        unsaid = [name for name, source in self._sources.items() if not source.edges.expects_late_rows]
+        late = {name: count for name in unsaid if (count := self._session.late_count(name))}
+        if late:
+            self._warned = True
+            warnings.warn(late_rows_message(late, self.metrics.read), LateRowsWarning, outside_level())
 
     def _push(self, name: str, data: Any) -> list[pa.RecordBatch]:
         gate, history, now = self._gates[name], self._histories.get(name), self._now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -156,7 +157,8 @@ def stream_of(
     if late < 0:
         raise DurationError(f"lateness is {lateness!r}; it must not be negative")
     known = Unnamed("stream") if name is None else _checked_name(name)
-    source = Source(known, readable, clock, sequence, late, on_bad, edges or edges_of(on_bad))
+    said = replace(edges or edges_of(on_bad), lateness_given=lateness is not None)
+    source = Source(known, readable, clock, sequence, late, on_bad, said)
     return Stream(source, {} if data is None else {known: data})
 
 

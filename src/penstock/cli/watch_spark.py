@@ -58,7 +58,7 @@ class SparkWatch:
     def glance(self) -> Glance:
         """Look once."""
         found = self.heard.totals(str(self.query.id))
-        names = ("read", "accepted", "late", "malformed", "filtered", "emitted", "batches")
+        names = ("read", "accepted", "late", "malformed", "filtered", "emitted", "batches", "partly_late")
         counts = pk.Metrics(**{name: found.get(name, 0) for name in names})
         (before, read), now = self._seen, self.now()
         self._seen = now, counts.read

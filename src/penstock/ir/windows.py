@@ -75,6 +75,24 @@ def _sessions(rows: Sequence[Timed], gap: int) -> Members:
     return [((run[0][0], run[-1][0] + gap), run) for run in runs]
 
 
+def sessions_of(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
+    """List the first and the last time of each session, of times in order.
+
+    >>> sessions_of([0, 9, 30], 10)
+    [(0, 9), (30, 30)]
+    """
+    return [(run[0][0], run[-1][0]) for _, run in _sessions([(time, None) for time in times], gap)]
+
+
+def placed_windows(domain: Grid | Calendar, time: int) -> list[Window]:
+    """List the windows that hold a time, where the time alone decides.
+
+    >>> sorted(placed_windows(Grid(10, 5), 7))
+    [(0, 10), (5, 15)]
+    """
+    return _covering(domain, time, None)
+
+
 def _counted(rows: Sequence[Timed], count: Count) -> Members:
     found: Members = []
     for first in range(0, len(rows), count.every):

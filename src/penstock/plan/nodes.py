@@ -62,12 +62,19 @@ Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 class Edges:
     """What becomes of rows that take no part, and for how many microseconds a silent split holds time up.
 
-    Late rows go to a folder or a function, malformed ones to a folder.
+    Late rows go to a folder or a function, malformed ones to a folder. `lateness_given` says that the lateness is the
+    user's choice, not the default.
     """
 
     late_to: str | Callable[[pa.RecordBatch], object] | None = None
     quarantine_to: str | None = None
     idle_after: int | None = None
+    lateness_given: bool = False
+
+    @property
+    def expects_late_rows(self) -> bool:
+        """Whether something was said about late rows."""
+        return self.lateness_given or self.late_to is not None
 
 
 @dataclass(frozen=True, slots=True)

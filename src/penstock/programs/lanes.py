@@ -18,6 +18,7 @@ from penstock.kernels.frames import (
     look_back_frames,
     run_starts,
 )
+from penstock.kernels.session_lateness import session_lateness
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
 from penstock.programs.lane_reducers import LaneReducers, partitioner, shape_of, sorter
@@ -32,7 +33,6 @@ from penstock.runtime.lanes.framing import (
     CarriedFraming,
     Framing,
     GridFraming,
-    SessionFraming,
     UnboundedFraming,
 )
 from penstock.runtime.lanes.lanes import Lanes, Layout
@@ -44,6 +44,9 @@ from penstock.runtime.lanes.results import (
     RowResults,
     WindowResults,
 )
+from penstock.runtime.lanes.session_framing import SessionFraming
+from penstock.runtime.lanes.session_lateness import SessionLateness
+from penstock.runtime.lanes.session_stage import SessionStage
 from penstock.runtime.lanes.stage import LaneStage
 from penstock.runtime.programs import Call, Grid
 from penstock.runtime.row_stages import RowsStage
@@ -57,7 +60,8 @@ from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 class LaneProgram:
     """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results.
 
-    `by_key` asks for the results of a window in the order of their keys.
+    `by_key` asks for the results of a window in the order of their keys. `read_on` says that a later stage reads
+    the results by their times.
     """
 
     this: ir.Object
@@ -66,6 +70,7 @@ class LaneProgram:
     workshop: Workshop
     algorithms: tuple[str, ...] = ()
     by_key: bool = False
+    read_on: bool = False
 
     def stages(self) -> list[StageSpec]:
         """Three stages: rows made ready, frames, fields over both."""
@@ -91,18 +96,23 @@ class LaneProgram:
 
     def _stage(self, schema: pa.Schema) -> Callable[[Context], LaneStage]:
         def make(context: Context) -> LaneStage:
-            gate, emission = self._emission(schema, context.engine.workers)
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.workshop, context.engine.workers)
-            repeats_rows = isinstance(self.this.body, ir.Attach)
+            gate, emission = self._emission(schema, layout)
             time, release = self._clocks
-            return LaneStage(
-                gate, layout, emission, repeats_rows, self.made.ready.schema, time, release, context.metrics
+            rows = self.made.ready.schema, time, release, context.metrics
+            given = gate, layout, emission, self._repeats_rows, *rows
+            return (
+                SessionStage(*given, gate.lateness) if isinstance(gate, SessionFraming) else LaneStage(*given)
             )
 
         return make
 
     # -- where windows lie ---------------------------------------------------------------------------
+
+    @property
+    def _repeats_rows(self) -> bool:
+        return isinstance(self.this.body, ir.Attach)
 
     @property
     def _carried(self) -> bool:
@@ -138,14 +148,14 @@ class LaneProgram:
         return (time if time.column in self.made.ready.schema.names else release), release
 
     def _emission(
-        self, schema: pa.Schema, threads: int
+        self, schema: pa.Schema, layout: Layout
     ) -> tuple[Framing | LookBackFraming, Callable[[Lanes, int], list[pa.RecordBatch]]]:
-        body, made = self.this.body, self.made
+        body, made, threads = self.this.body, self.made, layout.threads
         if isinstance(body, ir.Lookback):
             behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
             return behind, LookBackResults(behind, self._reductions(threads), schema, sorter(self.workshop))
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
-        framing, sort = self._framing(body.domain, threads), sorter(self.workshop)
+        framing, sort = self._framing(body.domain, layout), sorter(self.workshop)
         match body:
             case ir.Reduce():
                 reductions = self._reductions(threads)
@@ -162,12 +172,12 @@ class LaneProgram:
                 columns = tuple(self.source.schema.names)
                 return framing, AppliedResults(framing, applied, columns, made.keys, schema, sort)
 
-    def _framing(self, domain: ir.Domain, threads: int) -> Framing:
+    def _framing(self, domain: ir.Domain, layout: Layout) -> Framing:
         match domain:
             case Session(gap=gap):
                 count = self.workshop.call("count_sessions", count_sessions)
                 listed = self.workshop.call("list_sessions", list_sessions)
-                return SessionFraming(gap, count, listed, threads)
+                return SessionFraming(gap, count, listed, layout.threads, self._lateness(gap, layout))
             case Count(size=size, every=every, partial=tail):
                 return CountFraming(size, every, tail)
             case Unbounded():
@@ -180,6 +190,13 @@ class LaneProgram:
             case ir.Grid(size=size, every=every, offset=offset):
                 grid = Windows(Grid(size, every, offset))
                 return GridFraming(grid, self.workshop.call("grid_frames", grid_frames))
+
+    def _lateness(self, gap: int, layout: Layout) -> SessionLateness:
+        """Decide which rows are late. Rows that are read on by their times must not begin a session earlier."""
+        begin_earlier = not (self.read_on and self._repeats_rows)
+        name = ("session_lateness", begin_earlier)
+        build = partial(session_lateness, begin_earlier)
+        return SessionLateness(gap, layout, lambda: self.workshop.call(name, build))
 
     def _look_back(self, span: LookBack) -> Call:
         oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")

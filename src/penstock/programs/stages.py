@@ -23,6 +23,7 @@ from penstock.programs.joins import JoinProgram
 from penstock.programs.lane_reducers import sorter
 from penstock.programs.lanes import LaneProgram, distinct_runs
 from penstock.programs.overflows import overflow_message
+from penstock.programs.readers import needs_arrival, read_by_time
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
 from penstock.programs.windows import CompiledWindow
@@ -127,7 +128,7 @@ class Wiring:
         )
         readers = paths(this.name, program)
         assert isinstance(this.body, ir.Input)
-        sequence = this.body.sequence
+        sequence, numbered = this.body.sequence, needs_arrival(stream, program)
         return lambda context: SourceStage(
             this.time,
             source.lateness,
@@ -137,6 +138,7 @@ class Wiring:
             context.bounded,
             context.metrics,
             sequence,
+            numbered,
         )
 
     def _rows(self, rows: CompiledRows, this: ir.Object, computes_time: bool) -> Callable[[Context], Stage]:
@@ -170,7 +172,8 @@ class Wiring:
         chosen = choices(program, self.aggregator).get(this.name, ())
         algorithms = tuple(each.algorithm for each in chosen)
         by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
-        lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key)
+        read_on = read_by_time(this.name, program)
+        lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key, read_on)
         return lanes.stages()
 
     def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:

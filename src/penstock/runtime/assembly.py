@@ -73,6 +73,17 @@ class Windows:
         late: np.ndarray = (self.last_holding(times) <= self.complete_at(frontier)) & self.holds(times)
         return late
 
+    def missed(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
+        """Which rows came when a window that holds them had been complete."""
+        missed: np.ndarray = (self.first_holding(times) <= self.complete_at(frontier)) & self.holds(times)
+        return missed
+
+    def started_panes(self, panes: np.ndarray, upto: int) -> np.ndarray:
+        """Which panes a window up to `upto` holds, and a later one too."""
+        first = (panes - self.span) // self.step + 1
+        found: np.ndarray = (first <= upto) & ~self.finished(panes, upto) & self.holds_panes(panes)
+        return found
+
     def holding(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
         """The first and last window, after `after` up to `upto`, that holds each pane (none: last < first)."""
         reach = self.span - self.step

@@ -25,12 +25,19 @@ class KernelOverflowError(OverflowError):
         super().__init__("an integer result does not fit its type; cast an operand to float64")
 
 
+@dataclass
+class Tally:
+    """How many rows of a stream came too late, once for each reader that left them out."""
+
+    late: int = 0
+
+
 @dataclass(frozen=True)
 class Trace:
-    """The numbers of rows in their stream, and where those of rows that come too late are noted."""
+    """The numbers of rows in their stream, and where those of rows that come too late are noted, if anywhere."""
 
     rows: np.ndarray
-    late: list[np.ndarray]
+    late: list[np.ndarray] | None
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,9 @@ class Flow:
     Carrying the watermark with each row makes lateness a property of the order of rows alone: however
     the input is cut into batches, the same rows are late. `first_row` numbers the rows of a stream.
     Rows of one time are ordered by `sequence`, where their source has one, then by the `branch` of a union
-    they came through. `trace` is there where rows may be late and somebody asked which are. Rows are `counted` once
-    in the metrics: by the first stage that holds them, whose results are counted from the start, or as output.
+    they came through. `trace` is there where rows may be late and their numbers are needed; `tally` counts those that are.
+    Rows are `counted` once in the metrics: by the first stage that holds them, whose results are counted from the start,
+    or as output.
     """
 
     batch: pa.RecordBatch
@@ -51,6 +59,7 @@ class Flow:
     branch: int = 0
     trace: Trace | None = None
     counted: bool = False
+    tally: Tally | None = None
 
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> Flow:
         """What is left of the flow when only the chosen rows pass, as `batch`; None: all of them."""
@@ -65,11 +74,17 @@ class Flow:
         )
 
     def without(self, late: np.ndarray, noted: np.ndarray | None = None) -> Flow:
-        """What is left of the flow without the rows that come too late; they, or some of them, are noted, if anybody asked."""
-        if self.trace is not None:
-            self.trace.late.append(self.trace.rows[late if noted is None else noted])
+        """What is left of the flow without the rows that come too late; they, or some of them, are noted."""
+        self.note(late if noted is None else noted)
         kept = np.flatnonzero(~late)
         return self.filtered(self.batch.take(indices(kept)), kept)
+
+    def note(self, late: np.ndarray) -> None:
+        """Note which rows come too late, and how many they are."""
+        if self.trace is not None and self.trace.late is not None:
+            self.trace.late.append(self.trace.rows[late])
+        if self.tally is not None:
+            self.tally.late += int(np.count_nonzero(late))
 
 
 class Stage(Protocol):

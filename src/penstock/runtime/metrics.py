@@ -17,7 +17,8 @@ class Metrics:
     """Row counts of one run. `accepted + late + malformed + filtered = read` holds after every batch.
 
     A row is *malformed* without a time, *late* when every window that holds it has been emitted,
-    *filtered* when a filter before the first window rejects it, and *accepted* otherwise. A stream that
+    *filtered* when a filter before the first window rejects it, and *accepted* otherwise. An accepted row is
+    *partly late* too when some of the windows that hold it had been emitted. A stream that
     is read by two branches of a query counts once for each. `ties` counts the rows whose order nothing told but their
     values, where the query can see it: those of a Spark DataFrame that have the time and sequence of another, of their
     batch if it is a stream. `joins` has a report on each join in windows, by its
@@ -35,6 +36,7 @@ class Metrics:
     emitted: int = 0
     batches: int = 0
     ties: int = 0
+    partly_late: int = 0
     joins: dict[str, JoinReport] = field(default_factory=dict, compare=False, repr=False)
 
     @property

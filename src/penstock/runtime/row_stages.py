@@ -13,7 +13,7 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, KernelOverflowError, Trace
+from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, KernelOverflowError, Tally, Trace
 from penstock.runtime.interner import Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
@@ -41,18 +41,21 @@ class SourceStage:
         bounded: bool,
         metrics: Metrics,
         sequence: str | None = None,
+        numbered: bool = False,
     ) -> None:
         """`schema` is what readers expect of a batch: with the column of an implied time, or without.
 
-        `sequence` names the column that orders rows of one time, where a reader asks for their order.
+        `sequence` names the column that orders rows of one time, where a reader asks for their order. Where rows
+        are `numbered`, a reader asks for the order of their arrival.
         """
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
-        self.sequence = sequence
+        self.sequence, self.numbered = sequence, numbered
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
         self.rows = 0
         self.watermark = NEVER
         self.paced = False
         self.late: list[np.ndarray] | None = None  # numbers of late rows, where somebody asks
+        self.tally = Tally()
         self._told = 0
 
     def push(self, port: int, flows: list[Flow]) -> list[Flow]:
@@ -83,11 +86,11 @@ class SourceStage:
             return Flow(timed, None, first, self._order(timed))
         frontier = self._frontier(ticks_of(timed.column(self.time.column)))
         trace = None if frontier is None else self._trace(batch, first)
-        return Flow(timed, frontier, first, self._order(timed), trace=trace)
+        return Flow(timed, frontier, first, self._order(timed), trace=trace, tally=self.tally)
 
     def _trace(self, batch: pa.RecordBatch, first: int) -> Trace | None:
         """Number the rows that have a time."""
-        if self.late is None:
+        if self.late is None and not self.numbered:
             return None
         there = batch.column(self.time.column).is_valid().to_numpy(zero_copy_only=False)
         return Trace(first + np.flatnonzero(there), self.late)

@@ -116,6 +116,12 @@ class Session:
         assert isinstance(stage, SourceStage)
         return stage.late_rows()
 
+    def late_count(self, stream: str) -> int:
+        """Count the rows of a stream that came too late in this run, once for each reader that left them out."""
+        stage = self._stages[self._pipeline.streams[stream]]
+        assert isinstance(stage, SourceStage)
+        return stage.tally.late
+
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""
         flows = [Flow(batch, counted=True) for batch in batches]  # rows of tables are not counted

@@ -115,6 +115,7 @@ class WindowStage:
         late = rows_in(cells, gone & self.windows.holds_panes(panes))
         self.metrics.late += late
         self.metrics.accepted -= late
+        self.metrics.partly_late += rows_in(cells, self.windows.started_panes(panes, self.emitted))
         return cells.filter(flags(~gone)) if gone.any() else cells
 
     def _emit(self, upto: int) -> list[Flow]:
@@ -177,7 +178,11 @@ class WindowStage:
             yield flow, NEVER
             return
         complete = self.windows.complete_at(flow.frontier)
-        partly = np.flatnonzero(self.windows.first_holding(self.times(flow.batch)) <= complete)
+        missed = self.windows.first_holding(self.times(flow.batch)) <= complete
+        partly = np.flatnonzero(missed)
+        if len(partly) and not flow.counted:
+            passed = missed if self._filter is None else _passed(flow, missed, self._filter)
+            self.metrics.partly_late += int(np.count_nonzero(passed))
         begin, upto = 0, NEVER
         for row in partly:
             if complete[row] > max(self.emitted, upto):
@@ -330,7 +335,7 @@ class WindowStage:
 
 
 def _passed(flow: Flow, late: np.ndarray, filter: Stage) -> np.ndarray:
-    """Which of the late rows a filter lets through: one that it rejects is filtered, as where filters stand by themselves."""
+    """Which of some rows a filter lets through: one that it rejects is filtered, as where filters stand by themselves."""
     numbers = np.flatnonzero(late)
     passed = np.zeros_like(late)
     for part in filter.push(0, [Flow(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
+from penstock.runtime.buffers import indices, ticks_of
 from penstock.spark.columns import decoded
 from penstock.types.arrow import kind_of
 
@@ -41,6 +43,16 @@ def in_order(table: pa.Table, time: str, sequence: str | None, by: Sequence[str]
         return table
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return table.take(order)
+
+
+def latest_first(table: pa.Table, time: str) -> pa.Table:
+    """Sort rows by falling time; those of one time stay in order.
+
+    >>> latest_first(pa.table({"t": [1, 2, 1], "v": [3, 4, 5]}), "t")["v"].to_pylist()
+    [4, 3, 5]
+    """
+    times = ticks_of(table.column(time).combine_chunks())[::-1]
+    return table.take(indices(len(times) - 1 - np.argsort(times, kind="stable")[::-1]))
 
 
 def ties(ordered: pa.Table, time: str, sequence: str | None) -> int:

@@ -16,7 +16,16 @@ from penstock.cli.watch import as_line
 from penstock.cli.watch_spark import SparkWatch
 from penstock.types.time import Time
 
-COUNTS = {"read": 10, "accepted": 7, "late": 1, "malformed": 2, "filtered": 0, "emitted": 3, "ties": 0}
+COUNTS = {
+    "read": 10,
+    "accepted": 7,
+    "late": 1,
+    "malformed": 2,
+    "filtered": 0,
+    "emitted": 3,
+    "ties": 0,
+    "partly_late": 1,
+}
 QUERY = """
 import pathlib
 import penstock as pk

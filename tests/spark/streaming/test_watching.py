@@ -8,7 +8,16 @@ from pyspark.sql import Row
 
 import penstock as pk
 
-COUNTS = {"read": 10, "accepted": 7, "late": 1, "malformed": 0, "filtered": 2, "emitted": 3, "ties": 0}
+COUNTS = {
+    "read": 10,
+    "accepted": 7,
+    "late": 1,
+    "malformed": 0,
+    "filtered": 2,
+    "emitted": 3,
+    "ties": 0,
+    "partly_late": 1,
+}
 
 
 def progress(name: str | None, observed: str = "penstock-1234", **latest: int | None) -> SimpleNamespace:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import ClassVar, Protocol
 
@@ -20,12 +19,9 @@ from penstock.runtime.extremes import within_reach
 from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.programs import Call
-from penstock.runtime.threads import run_on_threads
 
 # A block has several times the rows of a frame.
 FRAMES_A_BLOCK = 4
-# Fewer rows than this are not worth a second thread.
-ROWS_PER_THREAD = 1 << 17
 
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
@@ -90,6 +86,9 @@ class Gate(Protocol):
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         """Which rows come too late, `frontier` being the watermark when each came."""
 
+    def partly_late(self, times: np.ndarray, frontier: np.ndarray) -> int:
+        """How many rows, none of which is late, came when some of their windows had been complete."""
+
     def completes(self, before: int, watermark: int) -> bool:
         """Whether windows may be complete at a watermark that were not at the one before."""
 
@@ -120,6 +119,10 @@ class Released:
         behind: np.ndarray = times < frontier
         return behind
 
+    def partly_late(self, times: np.ndarray, frontier: np.ndarray) -> int:
+        """Count none: a row that takes part does so in all of its windows."""
+        return 0
+
     def completes(self, before: int, watermark: int) -> bool:
         return True
 
@@ -128,63 +131,6 @@ class Released:
 
     def resume(self, watermark: int) -> None:
         """Go on from the rows alone: they tell which windows they have been in."""
-
-
-@dataclass
-class SessionFraming(Released):
-    """Sessions. `count` and `listed` are kernels; no session is complete before time has passed `due`."""
-
-    gap: int
-    count: Call
-    listed: Call
-    threads: int
-    due: int = field(default=NEVER)
-
-    def completes(self, before: int, watermark: int) -> bool:
-        return watermark > self.due
-
-    def _sessions(self, lanes: Lanes) -> Frames:
-        """All sessions, each thread finding those of some lanes: count first, then fill."""
-        given = {"times": lanes.times, "bounds": lanes.bounds, "gap": self.gap}
-        parts = [{**given, "begin": begin, "end": end} for begin, end in self._parts(lanes)]
-        found = np.zeros(len(parts) + 1, np.int64)
-
-        def count(place: int) -> None:
-            found[place + 1] = self.count(parts[place])
-
-        run_on_threads([partial(count, place) for place in range(len(parts))])
-        first = np.cumsum(found)
-        bounds, start, last = (room(int(first[-1]) + more) for more in (1, 0, 0))
-        bounds[-1] = len(lanes)
-        made = {"lo": bounds, "start": start, "last": last}
-        run_on_threads(
-            [
-                partial(self.listed, {**part, **made, "first": int(at)})
-                for part, at in zip(parts, first, strict=False)
-            ]
-        )
-        return Frames(bounds[:-1], bounds[1:], start, within_reach(last, 0, self.gap) + self.gap)
-
-    def _parts(self, lanes: Lanes) -> list[tuple[int, int]]:
-        """Cut lanes into a run of about as many rows for each thread."""
-        threads = max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
-        rows = np.linspace(0, len(lanes), threads + 1)[1:-1]
-        inner = np.searchsorted(lanes.bounds, rows).tolist()
-        return list(pairwise([0, *inner, lanes.count]))
-
-    def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        found = self._sessions(lanes)
-        return found if watermark == FOREVER else found.chosen(found.end < watermark)
-
-    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        found = self._sessions(lanes)
-        open_yet = found.end >= watermark
-        # Rows yet to come, or ahead of the watermark, may lengthen a session, and end none of their own sooner.
-        self.due = min(int(found.end[open_yet].min(initial=FOREVER)), watermark + self.gap)
-        return np.repeat(open_yet, found.lengths)
-
-    def ahead(self, watermark: int) -> int:
-        return watermark if watermark in (NEVER, FOREVER) else watermark - 1
 
 
 @dataclass(frozen=True)
@@ -245,6 +191,10 @@ class GridFraming:
     def late(self, times: np.ndarray, frontier: np.ndarray) -> np.ndarray:
         return self.windows.late(times, frontier)
 
+    def partly_late(self, times: np.ndarray, frontier: np.ndarray) -> int:
+        behind = np.flatnonzero(times < frontier)  # a row at the watermark or after it misses no window
+        return int(np.count_nonzero(self.windows.missed(times[behind], frontier[behind])))
+
     def completes(self, before: int, watermark: int) -> bool:
         return self.windows.last_complete(watermark) > self.windows.last_complete(before)
 
@@ -292,6 +242,15 @@ class CalendarFraming:
             end = self._last_end(times[behind])
             late[behind] = (end <= frontier[behind]) & (end > NEVER)  # a row in no window is late for none
         return late
+
+    def partly_late(self, times: np.ndarray, frontier: np.ndarray) -> int:
+        behind = np.flatnonzero(times < frontier)
+        if not len(behind):
+            return 0
+        times, frontier = times[behind], frontier[behind]
+        _, ends = self.bounds(int(times.min()), int(times.max()))
+        first = np.append(ends, FOREVER)[np.searchsorted(ends, times, side="right")]
+        return int(np.count_nonzero(first <= frontier))
 
     def completes(self, before: int, watermark: int) -> bool:
         """Ask for the first end after a watermark once, as it is asked for with many rows."""

@@ -142,7 +142,7 @@ class Layout:
             return AsCame(rows)
         if not self.keys:
             return Lanes(rows, np.array([0, len(rows)]), rows.times[order], order)
-        numbers = self._numbers(rows)
+        numbers = self.number([rows.batch.column(name) for name in self.keys])
         if order is not None:
             return self._by_sorting(rows, order, numbers[order])
         return self._by_carrying(rows, numbers)
@@ -170,8 +170,8 @@ class Layout:
 
         return Lanes(rows, partition.bounds, times, None, ranking, partition.first, columns)
 
-    def _numbers(self, rows: Rows) -> np.ndarray:
-        columns = [rows.batch.column(name) for name in self.keys]
+    def number(self, columns: Sequence[pa.Array]) -> np.ndarray:
+        """Number the keys of rows, which are the values of some columns."""
         if len(columns) == 1:
             dense = dense_numbers(columns[0], self.threads)
             if dense is not None:

@@ -92,9 +92,12 @@ class LaneStage:
     # -- rows ----------------------------------------------------------------------------------------
 
     def _on_time(self, flow: Flow) -> Flow:
-        return on_time(
+        timely = on_time(
             flow, self.metrics, lambda frontier: self.gate.late(self._released(flow.batch), frontier)
         )
+        if not flow.counted and timely.frontier is not None:
+            self.metrics.partly_late += self.gate.partly_late(self._released(timely.batch), timely.frontier)
+        return timely
 
     def _released(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.release.column), self.release.shift)

@@ -6,8 +6,11 @@ A batch that Spark runs again finds the same ones, and writes them to files of t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -23,6 +26,8 @@ from penstock.sources.bound import Bound
 from penstock.sources.dataset import Files
 from penstock.sources.readers import TEXT
 from penstock.sources.side_output import file_name, put
+
+_LOG = logging.getLogger(__name__)
 
 
 def require_folders(plan: Plan) -> None:
@@ -80,6 +85,24 @@ def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table]) -> None:
         folder = source.edges.late_to
         if source.name in late and isinstance(folder, str):
             put(folder, file_name(source.name, query, batch, shard), late[source.name])
+
+
+def log_late(plan: Plan, late: int, query: str) -> None:
+    """Log once in each worker that rows came too late for a query, given as text, where nothing was said about late rows."""
+    unsaid = [source.name for source in sources_of(plan) if not source.edges.expects_late_rows]
+    if late and unsaid and next(_calls(query)) == 0:
+        _LOG.warning(
+            "%s rows of a batch came too late and are left out (of the streams %s); give lateness= how far out of order "
+            "rows may come, or late_to= where late ones go; the progress of the query counts them as late",
+            late,
+            ", ".join(map(repr, unsaid)),
+        )
+
+
+@lru_cache(maxsize=32)
+def _calls(query: str) -> Iterator[int]:
+    """Count how often late rows were found for a query."""
+    return itertools.count()
 
 
 def write_bad(source: Source, task: str, bad: Sequence[Bad]) -> None:

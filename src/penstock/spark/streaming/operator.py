@@ -14,7 +14,7 @@ from penstock.plan.schema import schema_of
 from penstock.runtime.state.packing import pack, unpack
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
-from penstock.spark.streaming.edges import write_late
+from penstock.spark.streaming.edges import log_late, write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle
 from penstock.spark.types import Deliver, deliverer, never_null
@@ -42,6 +42,7 @@ class WithState:
         now = state.getCurrentProcessingTimeMs() * 1000
         step = self.shard.step(key[0], saved, parcels_of(frames), now)
         write_late(self.shard.compiled.plan, key[0], step.late)
+        log_late(self.shard.compiled.plan, step.counts["late"], self.shard.query.text)
         whole = step.state.to_bytes()
         state.update((whole,))
         # Spark puts the frames of a shard together before it sends them: one takes a millisecond less than each of many.

@@ -13,6 +13,7 @@ from penstock.compile import Compiled
 from penstock.errors import StateError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
+from penstock.programs.readers import has_sessions
 from penstock.runtime.flow import NEVER
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
@@ -20,7 +21,7 @@ from penstock.runtime.state.kept import marked, marks
 from penstock.runtime.state.merging import with_fresh
 from penstock.runtime.state.state import State
 from penstock.spark.exchange import Parcel
-from penstock.spark.order import in_order, ties
+from penstock.spark.order import in_order, latest_first, ties
 from penstock.spark.streaming.counting import counted
 from penstock.spark.streaming.edges import Aside, Silence
 from penstock.spark.streaming.scatter import MARK, PANES, ROWS, Mark
@@ -31,7 +32,7 @@ _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
 # Spark stores the state of a shard as one value: nothing is gained by cutting it into chunks that could stay as they are.
 _WHOLE = 1 << 62
-COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties")
+COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties", "partly_late")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +154,13 @@ class _Run:
         return results
 
     def _rows(self, source: Source, table: pa.Table) -> pa.Table:
-        if source.name not in self.shard.by_value:
-            return table
-        ordered = in_order(table, source.time.column, source.sequence)
-        self.session.metrics.ties += ties(ordered, source.time.column, source.sequence)
-        return ordered
+        if source.name in self.shard.by_value:
+            table = in_order(table, source.time.column, source.sequence)
+            self.session.metrics.ties += ties(table, source.time.column, source.sequence)
+        if has_sessions(self.compiled.program) and not source.time.implied:
+            # Sessions admit a late row by the rows before it: in this order, that of the batch does not matter.
+            table = latest_first(table, source.time.column)
+        return table
 
     def advance(
         self,

@@ -1,0 +1,98 @@
+"""Which rows of a run are late: the slow and obvious definition for every domain.
+
+An arrival is (time, key, watermark): the watermark is that of the rows which arrived before the row.
+Arrivals come in the order of arrival; batches do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+
+from penstock.ir.nodes import Domain, Grid
+from penstock.ir.windows import placed_windows, sessions_of
+from penstock.types.windows import Calendar, Session, Unbounded
+
+Arrival = tuple[int, Hashable, int]
+
+ON_TIME, PARTLY_LATE, LATE = "on time", "partly late", "late"
+
+
+def fates(domain: Domain, arrivals: Iterable[Arrival], begin_earlier: bool = True) -> list[str]:
+    """Say of each row whether it is on time, partly late or late.
+
+    Without `begin_earlier` no row behind the watermark moves the beginning of a session: the rows of sessions are
+    read on by their own times.
+
+    >>> fates(Grid(10, 5), [(22, "a", 0), (17, "a", 22), (9, "a", 22)])
+    ['on time', 'partly late', 'late']
+    >>> fates(Session(10), [(0, "a", 0), (9, "a", 0), (5, "a", 9), (-20, "a", 9)])
+    ['on time', 'on time', 'on time', 'late']
+    """
+    judge = _judge(domain, begin_earlier)
+    return [judge(*arrival) for arrival in arrivals]
+
+
+def _judge(domain: Domain, begin_earlier: bool) -> Callable[[int, Hashable, int], str]:
+    match domain:
+        case Session(gap=gap):
+            return _Sessions(gap, gap if begin_earlier else 0)
+        case Grid() | Calendar():
+            return lambda time, key, watermark: _placed(domain, time, watermark)
+        case Unbounded():
+            return lambda time, key, watermark: ON_TIME
+        case _:
+            return lambda time, key, watermark: LATE if time < watermark else ON_TIME
+
+
+def _placed(domain: Grid | Calendar, time: int, watermark: int) -> str:
+    """Compare the ends of the windows that hold a row with the watermark. A row in no window is not late."""
+    emitted = [end <= watermark for _, end in placed_windows(domain, time)]
+    if not any(emitted):
+        return ON_TIME
+    return LATE if all(emitted) else PARTLY_LATE
+
+
+@dataclass
+class _Sessions:
+    """For each key, the times of the open sessions and the end of the last emitted one, while it is remembered.
+
+    A row behind the watermark may lie up to `before` ahead of the session that it joins.
+    """
+
+    gap: int
+    before: int
+    times: dict[Hashable, list[int]] = field(default_factory=dict)
+    ended: dict[Hashable, int] = field(default_factory=dict)
+
+    def __call__(self, time: int, key: Hashable, watermark: int) -> str:
+        self._emit(key, watermark)
+        self._forget(key, watermark)
+        if time < watermark and (not self._in_open_session(time, key) or self._in_emitted_session(time, key)):
+            return LATE
+        self.times.setdefault(key, []).append(time)
+        return ON_TIME
+
+    def _open(self, key: Hashable) -> list[tuple[int, int]]:
+        """List the first and the last time of each open session."""
+        return sessions_of(sorted(self.times.get(key, [])), self.gap)
+
+    def _emit(self, key: Hashable, watermark: int) -> None:
+        """A row at `last + gap` still joins: a session is complete when the watermark is after that."""
+        for _, last in self._open(key):
+            if last + self.gap < watermark:
+                self.ended[key] = last + self.gap
+                self.times[key] = [time for time in self.times[key] if time > last]
+
+    def _forget(self, key: Hashable, watermark: int) -> None:
+        """Remember an end while an open session begins within two gaps of it, or may begin at the watermark."""
+        if key in self.ended:
+            begins = [first for first, _ in self._open(key)]
+            if min([watermark, *begins]) > self.ended[key] + 2 * self.gap:
+                del self.ended[key]
+
+    def _in_open_session(self, time: int, key: Hashable) -> bool:
+        return any(first - self.before <= time <= last + self.gap for first, last in self._open(key))
+
+    def _in_emitted_session(self, time: int, key: Hashable) -> bool:
+        return key in self.ended and time <= self.ended[key]

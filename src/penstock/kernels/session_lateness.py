@@ -1,0 +1,171 @@
+"""Decide which rows are late for sessions, row by row in the order of arrival.
+
+Times are divided into buckets as wide as the gap, so all rows of a key in a bucket are in one session, and a
+session is a run of neighbouring buckets. A *pair* is a bucket of a key; pairs are numbered by key, then bucket, and
+hold the least and the largest time of the rows in open sessions. Each row therefore looks at three pairs. Pairs of
+emitted sessions are cleared in passing, each once: the cost per row is constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.loop.build import KernelBuilder
+from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum
+
+ACCEPTED, LATE, CUT = 0, 1, 2
+NEVER, FOREVER = -(1 << 63), (1 << 63) - 1
+
+
+def session_lateness(begin_earlier: bool) -> Kernel:
+    """Write the fate of each row: accepted, late, or accepted after the sessions complete at its watermark have left.
+
+    A row arrived at the watermark `marks[row]`; `safe[row]` is that less the gap. Ends are remembered while an open
+    session begins within `twice` the gap, or the watermark is there; none greater than `most` is forgotten. Before
+    the rows given here, an open session of a key begins at `earliest[key]`.
+    """
+    return _Lateness(KernelBuilder("session_lateness"), begin_earlier).kernel()
+
+
+@dataclass
+class _Lateness:
+    k: KernelBuilder
+    begin_earlier: bool
+
+    def __post_init__(self) -> None:
+        k = self.k
+        self.times, self.marks, self.safe = (k.buffer(name, I64) for name in ("times", "marks", "safe"))
+        self.keys, self.pairs = k.buffer("keys", I64), k.buffer("pairs", I64)
+        self.buckets, self.low, self.high = (k.buffer(name, I64) for name in ("buckets", "low", "high"))
+        self.bounds, self.front, self.reach = (k.buffer(name, I64) for name in ("bounds", "front", "reach"))
+        self.ended, self.upto, self.earliest = (k.buffer(name, I64) for name in ("ended", "upto", "earliest"))
+        self.fates = k.buffer("fates", U8)
+        self.gap, self.twice, self.most = k.scalar("gap"), k.scalar("twice"), k.scalar("most")
+
+    def kernel(self) -> Kernel:
+        k = self.k
+        with k.for_(0, k.scalar("rows"), "row") as row:
+            fate = k.var("fate", ACCEPTED)
+            key, pair, time = (
+                k.var(name, buffer[row])
+                for name, buffer in (("key", self.keys), ("pair", self.pairs), ("time", self.times))
+            )
+            with k.if_(time < self.marks[row]):
+                stop = k.var("stop", self.bounds[key + 1])
+                self._close(key, stop, k.var("before", self.safe[row]))
+                self._forget(key, stop, k.var("mark", self.marks[row]))
+                self._judge(fate, key, pair, time, stop)
+            k.store(self.fates, row, fate.to(U8))
+            with k.if_(fate.ne(LATE)):
+                self._insert(key, pair, time)
+        k.ret(0)
+        return k.build()
+
+    def _close(self, key: Value, stop: Value, before: Value) -> None:
+        """Clear the sessions of a key whose last row is before a time, and note the end of the last of them."""
+        k = self.k
+        first, last = k.var("first", self.front[key]), k.var("last", self.reach[key])
+        going = k.var("going", first < stop, BOOL)
+        with k.while_(going):
+            self._walk(last, stop, before)
+            k.set(going, self.high[last] < before)
+            with k.if_(going):
+                k.store(self.ended, key, self.high[last] + self.gap)
+                k.store(self.upto, key, self.high[last] + self.gap)
+                k.store(self.earliest, key, FOREVER)
+                self._clear(first, last, stop)
+                k.set(last, first)
+                k.set(going, first < stop)
+        k.store(self.front, key, first)
+        k.store(self.reach, key, last)
+
+    def _walk(self, last: Var, stop: Value, before: Value) -> None:
+        """Move along the pairs of a session until one has a row at or after a time."""
+        k = self.k
+        more = k.var("more", self.high[last] < before, BOOL)
+        with k.while_(more):
+            k.set(more, self._chained(last, last + 1, stop))
+            with k.if_(more):
+                k.set(last, last + 1)
+                k.set(more, self.high[last] < before)
+
+    def _chained(self, pair: Value, following: Value, stop: Value) -> Value:
+        """Tell whether the next pair continues the session of a pair."""
+        there = self.k.var("there", minimum(following, stop - 1))
+        return (
+            (following < stop)
+            & self.buckets[there].eq(self.buckets[pair] + 1)
+            & (self.low[there] <= self.high[there])
+            & self._within(self.high[pair], self.low[there])
+        )
+
+    def _within(self, earlier: Value, later: Value) -> Value:
+        """Tell whether two times, the first not after the second, are at most the gap apart: 64 bits and more."""
+        return Bitcast(later - earlier, U64) <= Bitcast(self.gap, U64)
+
+    def _clear(self, first: Var, last: Value, stop: Value) -> None:
+        """Clear pairs and move to the next that holds a row."""
+        k = self.k
+        empty = k.var("empty", first < stop, BOOL)
+        with k.while_(empty):
+            with k.if_(first <= last):
+                k.store(self.low, first, FOREVER)
+                k.store(self.high, first, NEVER)
+            k.set(empty, self.low[first] > self.high[first])
+            with k.if_(empty):
+                k.set(first, first + 1)
+                k.set(empty, first < stop)
+
+    def _forget(self, key: Value, stop: Value, mark: Value) -> None:
+        k = self.k
+        end, first = k.var("end", self.ended[key]), k.var("first", self.front[key])
+        with k.if_((end > NEVER) & (end <= self.most)):
+            limit = k.var("limit", end + self.twice)
+            here = (first < stop) & (self.low[minimum(first, stop - 1)] <= limit)
+            opened = k.var("opened", here | (self.earliest[key] <= limit))
+            with k.if_((mark > limit) & ~opened):
+                k.store(self.ended, key, NEVER)
+
+    def _judge(self, fate: Var, key: Value, pair: Value, time: Value, stop: Value) -> None:
+        k = self.k
+        emitted = (self.ended[key] > NEVER) & (time <= self.ended[key])
+        with k.if_(emitted | ~self._near(key, pair, time, stop)):
+            k.set(fate, LATE)
+        with k.else_(), k.if_((self.upto[key] > NEVER) & (time <= self.upto[key])):
+            k.set(fate, CUT)
+
+    def _near(self, key: Value, pair: Value, time: Value, stop: Value) -> Value:
+        """Tell whether an open session of the key lies within the gap."""
+        k = self.k
+        begin = k.var("begin", self.bounds[key])
+        before = k.var("earlier", maximum(pair - 1, begin))
+        found = k.var(
+            "found",
+            (pair > begin)
+            & self.buckets[before].eq(self.buckets[pair] - 1)
+            & (self.low[before] <= self.high[before])
+            & self._within(self.high[before], time),
+            BOOL,
+        )
+        here = self.low[pair] <= self.high[pair]
+        if not self.begin_earlier:
+            return found | (here & (self.low[pair] <= time))
+        after = k.var("later", minimum(pair + 1, stop - 1))
+        follows = (
+            (pair + 1 < stop)
+            & self.buckets[after].eq(self.buckets[pair] + 1)
+            & (self.low[after] <= self.high[after])
+            & self._within(time, self.low[after])
+        )
+        return found | here | follows
+
+    def _insert(self, key: Value, pair: Value, time: Value) -> None:
+        k = self.k
+        k.store(self.low, pair, minimum(self.low[pair], time))
+        k.store(self.high, pair, maximum(self.high[pair], time))
+        first = k.var("first", self.front[key])
+        with k.if_(pair < first):
+            joined = k.var("joined", first.eq(pair + 1), BOOL)
+            with k.if_(~(joined & self._chained(pair, pair + 1, self.bounds[key + 1]))):
+                k.store(self.reach, key, pair)
+            k.store(self.front, key, pair)
