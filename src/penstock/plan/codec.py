@@ -35,7 +35,7 @@ from penstock.plan.schema import schema_of
 from penstock.plan.verify import verify
 from penstock.types.arrow import parse_type
 
-VERSION = 1
+VERSION = 2
 _VERSION = "penstock-plan"
 # What walks plans walks them as trees: a few shared nodes can stand for more than any machine can visit.
 MOST_NODES = 1_000_000
