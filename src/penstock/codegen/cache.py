@@ -1,38 +1,27 @@
-"""Keep compiled kernels: in memory, and as checksummed object files in a private directory.
+"""Keep compiled kernels: in memory, and as object files in a private directory (`files.py`).
 
-A kernel is found by its fingerprint and by the machine it was compiled for. A file is
-
-    magic · version · length of key · key · SHA-256 of all the rest · object code
-
-and nothing of it is ever unpickled or executed before the checksum and the key agree. The checksum
-guards against damage, not against an enemy: the directory must belong to the user and be writable by
-nobody else, or it is not used at all.
+Code is found by the kernel's fingerprint, which does not know the literals of the query, and by the machine it was compiled
+for. What is kept is bounded. Code that leaves the cache is freed when the last call to it returns: see `tiers.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
-import struct
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from penstock.codegen.bounded import Bounded
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import NativeKernel
-from penstock.errors import StateError
+from penstock.codegen.files import CODEGEN_VERSION, ObjectFiles
+from penstock.codegen.native import Code, NativeKernel
 from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
 
-# Raise it whenever the same kernel would be compiled to other code, or called in another way.
-CODEGEN_VERSION = 2
+# Code in memory. A loaded kernel takes some 75 KB beside its code, and two memory maps at most.
+MOST_KERNELS = 512
+MOST_BYTES = 64 << 20
 
-_MAGIC = b"PENSTOCK\x00KERNEL\n"
-_HEAD = struct.Struct(f"<{len(_MAGIC)}sII")
-_DIGEST = hashlib.sha256().digest_size
-_LONGEST_KEY = 1 << 16
 _ENVIRONMENT = "PENSTOCK_CACHE_DIR"
 
 Build = Callable[[Kernel, Effort], bytes]
@@ -65,135 +54,96 @@ class KernelCache:
     `disabled` then says why.
     """
 
-    def __init__(self, directory: Path | None = None) -> None:
-        self._kernels: dict[str, NativeKernel] = {}
+    def __init__(
+        self, directory: Path | None = None, kernels: int = MOST_KERNELS, size: int = MOST_BYTES
+    ) -> None:
+        self._codes: Bounded[Code] = Bounded(kernels, size, lambda code: len(code.object_code))
+        self._offered: Bounded[bytes] = Bounded(kernels, size, len)
         self._compiling: dict[str, threading.Lock] = {}
-        self._offered: dict[str, bytes] = {}
         self._lock = threading.Lock()
-        self.disabled = "" if directory is None else _problem(directory)
-        self.directory = None if self.disabled else directory
+        self.files = None if directory is None else ObjectFiles(directory)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @property
+    def directory(self) -> Path | None:
+        """Where object files are kept, if they are."""
+        return None if self.files is None else self.files.directory
+
+    @property
+    def disabled(self) -> str:
+        """Why a directory that was given is not used."""
+        return "" if self.files is None else self.files.disabled
 
     def offer(self, objects: Mapping[str, bytes]) -> None:
         """Take object code by key that a trusted process compiled: our own driver, through Spark."""
         with self._lock:
-            self._offered.update(objects)
+            for key, code in objects.items():
+                self._offered.put(key, code)
 
     def soonest(self, kernel: Kernel, build: Build) -> NativeKernel:
         """Give the fully compiled kernel if it is here already, in memory or on disk; else one that is made quickly."""
         name = fingerprint(kernel)  # which takes as long as a tenth of quick code
-        ready = self._find(_key(name, Effort.FULL), kernel)
-        return ready or self._get(_key(name, Effort.QUICK), kernel, build, Effort.QUICK)
+        code = self._find(_key(name, Effort.FULL))
+        return NativeKernel(kernel, code or self._get(_key(name, Effort.QUICK), kernel, build, Effort.QUICK))
 
     def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
         """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
-        return self._get(object_key(kernel, effort), kernel, build, effort)
+        return NativeKernel(kernel, self._get(object_key(kernel, effort), kernel, build, effort))
 
-    def _find(self, key: str, kernel: Kernel) -> NativeKernel | None:
+    def clear(self, files: bool = False) -> None:
+        """Forget all code in memory, and delete that in files if asked to."""
         with self._lock:
-            found = self._kernels.get(key)
-        code = None if found is not None else self._ready(key)
-        return found if code is None else self._keep(key, NativeKernel(kernel, code))
+            left = self._codes.clear(), self._offered.clear()
+        del left  # LLVM frees it, for which nobody need wait
+        if files and self.files is not None:
+            self.files.clear()
 
-    def _get(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> NativeKernel:
+    def _find(self, key: str) -> Code | None:
         with self._lock:
-            found = self._kernels.get(key)
+            found = self._codes.get(key)
+        ready = None if found is not None else self._ready(key)
+        return found if ready is None else self._keep(key, Code(ready))
+
+    def _get(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> Code:
+        with self._lock:
+            found = self._codes.get(key)
+            if found is not None:
+                return found
             lock = self._compiling.setdefault(key, threading.Lock())
-        if found is not None:
-            return found
-        with lock:  # others may compile other kernels meanwhile
-            return self._kernels.get(key) or self._keep(key, self._make(key, kernel, build, effort))
+        try:
+            with lock:  # others may compile other kernels meanwhile
+                return self._in_memory(key) or self._keep(key, self._make(key, kernel, build, effort))
+        finally:
+            with self._lock:
+                self._compiling.pop(key, None)
 
-    def _keep(self, key: str, loaded: NativeKernel) -> NativeKernel:
+    def _in_memory(self, key: str) -> Code | None:
         with self._lock:
-            self._compiling.pop(key, None)
-            return self._kernels.setdefault(key, loaded)
+            return self._codes.get(key)
 
-    def _make(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> NativeKernel:
+    def _keep(self, key: str, loaded: Code) -> Code:
+        with self._lock:
+            found = self._codes.get(key)
+            left = [] if found is not None else self._codes.put(key, loaded)
+        del left  # outside the lock, as in `clear`
+        return found or loaded
+
+    def _make(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> Code:
         if effort is Effort.QUICK:  # made as fast as a file is read
-            return NativeKernel(kernel, build(kernel, effort), effort)
+            return Code(build(kernel, effort), effort)
         code = self._ready(key)
         if code is None:
             code = build(kernel, effort)
-            self._to_disk(key, code)
-        return NativeKernel(kernel, code, effort)
-
-    def path(self, key: str) -> Path | None:
-        """Name the file of a key, if files are kept."""
-        if self.directory is None:
-            return None
-        return self.directory / f"{hashlib.sha256(key.encode()).hexdigest()}.pko"
+            if self.files is not None:
+                self.files.keep(key, code)
+        return Code(code, effort)
 
     def _ready(self, key: str) -> bytes | None:
         """Give code that is ready: offered by another process, or on disk."""
-        if key in self._offered:
-            return self._offered[key]
-        path = self.path(key)
-        if path is None:
-            return None
-        try:
-            return load(path, key)
-        except (OSError, StateError):  # absent, damaged or foreign: compile it again
-            return None
-
-    def _to_disk(self, key: str, code: bytes) -> None:
-        path = self.path(key)
-        if path is None:
-            return
-        try:
-            save(path, key, code)
-        except OSError:  # a full disk must not stop a query
-            self.directory = None
-
-
-def save(path: Path, key: str, code: bytes) -> None:
-    """Write an object file in one step: readers see the old one, the new one or none."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_encode(key, code))
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def load(path: Path, key: str) -> bytes:
-    """Read an object file's code; `StateError` if it is damaged or belongs to another key."""
-    return _decode(path.read_bytes(), key, path.name)
-
-
-def _encode(key: str, code: bytes) -> bytes:
-    name = key.encode()
-    head = _HEAD.pack(_MAGIC, CODEGEN_VERSION, len(name)) + name
-    return head + hashlib.sha256(head + code).digest() + code
-
-
-def _decode(data: bytes, key: str, name: str) -> bytes:
-    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
-        raise StateError(f"{name} is not a compiled kernel; delete it")
-    _, version, length = _HEAD.unpack_from(data)
-    body = _HEAD.size + length + _DIGEST
-    if version != CODEGEN_VERSION or length > _LONGEST_KEY or len(data) < body:
-        raise StateError(f"{name} was written by another version of Penstock, or is cut short; delete it")
-    head, digest, code = data[: body - _DIGEST], data[body - _DIGEST : body], data[body:]
-    if hashlib.sha256(head + code).digest() != digest:
-        raise StateError(f"{name} is damaged: its checksum does not match; delete it")
-    if head[_HEAD.size :] != key.encode():
-        raise StateError(f"{name} holds another kernel, or one compiled for another machine")
-    return code
-
-
-def _problem(directory: Path) -> str:
-    """Make the directory if need be; say why it cannot be trusted, or nothing."""
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = directory.stat()
-    except OSError as error:
-        return f"cannot use {directory}: {error.strerror}"
-    if not stat.S_ISDIR(status.st_mode):
-        return f"{directory} is not a directory"
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
-        return f"{directory} belongs to another user"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{directory} can be written by others"
-    return ""
+        with self._lock:
+            offered = self._offered.get(key)
+        if offered is not None or self.files is None:
+            return offered
+        return self.files.find(key)

@@ -1,7 +1,8 @@
 """Turn a kernel into LLVM assembly text.
 
 A module has two functions. `penstock_entry(ptr frame)` is the one ABI callers see: one 8-byte word for
-each parameter (a buffer's address, an extended integer, the bits of a float). It unpacks the frame and
+each parameter (a buffer's address, an extended integer, the bits of a float), then one for each literal of the
+query: kernels that differ in literals alone are one module. It unpacks the frame and
 calls the kernel proper, whose buffer parameters are `noalias`: that is what lets LLVM vectorise loops
 over several buffers without run-time overlap checks. The inner call is never inlined, so that the
 attributes stay where they are.
@@ -25,6 +26,7 @@ from penstock.loop.nodes import (
     For,
     If,
     Kernel,
+    Literal,
     Return,
     Stmt,
     Store,
@@ -86,14 +88,19 @@ class KernelWriter:
 
     def _parameters(self) -> str:
         stored = frozenset(_stored(self.kernel.body))
-        return ", ".join(self._parameter(each, stored) for each in self.kernel.params)
+        return ", ".join(
+            self._parameter(each, stored) for each in (*self.kernel.params, *self.kernel.literals)
+        )
 
-    def _parameter(self, parameter: Var | Buffer, stored: frozenset[str]) -> str:
+    def _parameter(self, parameter: Var | Buffer | Literal, stored: frozenset[str]) -> str:
         name = self.names.value()
         if isinstance(parameter, Buffer):
             self.values.buffers[parameter.name] = name
             return f"ptr noalias {'' if parameter.name in stored else 'readonly '}{name}"
-        self.define(parameter, name)
+        if isinstance(parameter, Literal):
+            self.values.registers[parameter.name] = name
+        else:
+            self.define(parameter, name)
         return f"{type_name(parameter.type)} {name}"
 
     def _local_buffers(self) -> None:
@@ -361,7 +368,7 @@ def _entry(kernel: Kernel) -> Iterator[str]:
     """Write the function that unpacks the frame."""
     names, arguments = Names(), []
     yield f"define i64 @{ENTRY}(ptr noalias readonly %frame) nounwind {{"
-    for position, parameter in enumerate(kernel.params):
+    for position, parameter in enumerate((*kernel.params, *kernel.literals)):
         address, value = names.value(), names.value()
         type = "ptr" if isinstance(parameter, Buffer) else memory_name(parameter.type)
         yield f"  {address} = getelementptr inbounds i64, ptr %frame, i64 {position}"

@@ -21,7 +21,7 @@ from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
 from penstock.codegen.shares import HAS_THREADS, ROUNDS, Frame
 from penstock.codegen.values import alignment
-from penstock.loop.nodes import Buffer, Kernel, Var
+from penstock.loop.nodes import Buffer, Kernel, Literal, Var
 from penstock.loop.shares import Shares, Went
 from penstock.loop.verify import verify
 
@@ -32,6 +32,56 @@ Argument = npt.NDArray[Any] | int | float
 ALL = (1 << 63) - 1
 
 
+class Code:
+    """Machine code in executable memory, for all kernels that differ in literals alone.
+
+    The memory is freed with this object: whoever calls the code holds it meanwhile.
+    """
+
+    __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code")
+
+    def __init__(self, object_code: bytes, effort: Effort = Effort.FULL) -> None:
+        from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
+
+        self.object_code = object_code
+        self.effort = effort
+        self._loaded = Loaded(object_code)
+        self.call: Callable[[bytes], int] = self._loaded.call
+
+    def through(self, frames: Sequence[Frame], shares: Sequence[Shares], most: int = ALL) -> list[Went]:
+        """Go through shares of rows, on a thread for each frame."""
+        return ROUNDS.through(self._loaded.address, frames, shares, most)
+
+
+class Arguments:
+    """How the parameters of a kernel are laid out in words, and the words of its literals."""
+
+    __slots__ = ("_frame", "_limits", "_literals", "_params")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._params = tuple((each.name, _width(each)) for each in kernel.params)
+        names = [each.name for each in kernel.params]
+        self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
+        self._frame = _words(kernel.params)
+        self._literals = _words(kernel.literals).pack(*(each.value for each in kernel.literals))
+
+    def filled(self, values: Mapping[str, Argument]) -> bytes:
+        """The words of a call, of which literals are the last."""
+        return (
+            self._frame.pack(
+                *[
+                    _address(value, width) if isinstance(value := values[name], np.ndarray) else value
+                    for name, width in self._params
+                ]
+            )
+            + self._literals
+        )
+
+    def frame(self, values: Mapping[str, Argument]) -> Frame:
+        """Put all that a kernel over rows is given, but the limits of rows, where it finds it; callers keep the memory alive."""
+        return Frame.of(array("q", self.filled({**values, "lo": 0, "hi": 0})), *self._limits)
+
+
 class NativeKernel:
     """A kernel in executable memory, called with its parameters by name.
 
@@ -39,46 +89,37 @@ class NativeKernel:
     callers that hold the memory alive themselves, as its address.
     """
 
-    __slots__ = ("_call", "_frame", "_limits", "_loaded", "_params", "effort", "kernel", "object_code")
+    __slots__ = ("_arguments", "code", "kernel")
 
-    def __init__(self, kernel: Kernel, code: bytes, effort: Effort = Effort.FULL) -> None:
-        from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
-
+    def __init__(self, kernel: Kernel, code: Code) -> None:
         self.kernel = kernel
-        self.object_code = code
-        self.effort = effort
-        self._loaded = Loaded(code)
-        self._call: Callable[[bytes], int] = self._loaded.call
-        self._params = tuple((each.name, _width(each)) for each in kernel.params)
-        names = [each.name for each in kernel.params]
-        self._limits = [names.index(each) for each in ("lo", "hi") if each in names]
-        self._frame = struct.Struct("<" + "".join(map(_word, kernel.params)))
+        self.code = code
+        self._arguments = Arguments(kernel)
+
+    @property
+    def object_code(self) -> bytes:
+        """The code as it lies in files."""
+        return self.code.object_code
+
+    @property
+    def effort(self) -> Effort:
+        """The effort that went into the code."""
+        return self.code.effort
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
-        return self._call(self._filled(values))
+        return self.code.call(self._arguments.filled(values))
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
-        """Put all that a kernel over rows is given, but the limits of rows, where it finds it; callers keep the memory alive."""
-        return Frame.of(array("q", self._filled({**values, "lo": 0, "hi": 0})), *self._limits)
+        """Put all that a kernel over rows is given, but the limits of rows, where it finds it."""
+        return self._arguments.frame(values)
 
     def over(self, frame: Frame, shares: Shares, most: int = ALL) -> Went:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
-        return self._through([frame], [shares], most)[0]
+        return self.code.through([frame], [shares], most)[0]
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
         """Do the same on a thread for each of several frames, which begins with shares of its own and then helps with others'."""
-        return self._through(frames, shares, ALL) if HAS_THREADS else None
-
-    def _through(self, frames: Sequence[Frame], shares: Sequence[Shares], most: int) -> list[Went]:
-        return ROUNDS.through(self._loaded.address, frames, shares, most)
-
-    def _filled(self, values: Mapping[str, Argument]) -> bytes:
-        return self._frame.pack(
-            *[
-                _address(value, width) if isinstance(value := values[name], np.ndarray) else value
-                for name, width in self._params
-            ]
-        )
+        return self.code.through(frames, shares) if HAS_THREADS else None
 
 
 def _address(value: npt.NDArray[Any], width: int) -> int:
@@ -89,7 +130,11 @@ def _address(value: npt.NDArray[Any], width: int) -> int:
     return address
 
 
-def _word(parameter: Var | Buffer) -> str:
+def _words(parameters: Sequence[Var | Buffer | Literal]) -> struct.Struct:
+    return struct.Struct("<" + "".join(map(_word, parameters)))
+
+
+def _word(parameter: Var | Buffer | Literal) -> str:
     """Choose the struct code that fills one 8-byte word."""
     if isinstance(parameter, Buffer):
         return "Q"
@@ -111,7 +156,7 @@ def compile_kernel(
     """Compile a kernel for this machine, or take it from the cache."""
     if cache is not None:
         return cache.get(kernel, compile_object, effort)
-    return NativeKernel(kernel, compile_object(kernel, effort), effort)
+    return NativeKernel(kernel, Code(compile_object(kernel, effort), effort))
 
 
 def compile_object(kernel: Kernel, effort: Effort = Effort.FULL) -> bytes:

@@ -4,6 +4,9 @@ A small query is over before optimised code would exist; a large one would run f
 So a kernel starts quick, and once its calls have taken longer than `patience` it is compiled fully in
 the background and swapped in between two calls. Both compute the same bits, so the moment of the swap
 cannot be seen in a result.
+
+A cache may forget code at any time. Between two calls only the cache holds it, so that it is freed then; a kernel that is
+called again finds or makes its code again.
 """
 
 from __future__ import annotations
@@ -11,11 +14,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from weakref import ref
 
 from penstock.codegen.cache import KernelCache
 from penstock.codegen.effort import Effort
-from penstock.codegen.native import Argument, NativeKernel, compile_kernel, compile_object
-from penstock.codegen.shares import Frame
+from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
+from penstock.codegen.shares import HAS_THREADS, Frame
 from penstock.loop.nodes import Kernel
 from penstock.loop.shares import Shares, Went
 
@@ -45,44 +49,63 @@ class TieredKernel:
         self.kernel = kernel
         self._cache = cache
         self._patience, self._clock, self._start = patience, clock, start
-        self._current: NativeKernel = (
-            compile_kernel(kernel, effort=Effort.QUICK)
-            if cache is None
-            else cache.soonest(kernel, compile_object)
-        )
-        self._settled = self._current.effort is Effort.FULL
-        self._spent = 0.0
+        self._arguments = Arguments(kernel)
         self._lock = threading.Lock()
+        self._begin()
+
+    def _begin(self) -> Code:
+        """Take the best code that is ready, or make some quickly."""
+        made = (
+            compile_kernel(self.kernel, effort=Effort.QUICK)
+            if self._cache is None
+            else self._cache.soonest(self.kernel, compile_object)
+        )
+        self._spent = 0.0
+        self._settled = made.effort is Effort.FULL
+        return self._use(made.code)
+
+    def _use(self, code: Code) -> Code:
+        self._held = code if self._cache is None else None
+        self._known = ref(code)
+        return code
+
+    def _code(self) -> Code:
+        """The code now in use; whoever calls it holds it until the call returns."""
+        code = self._known()
+        return self._begin() if code is None else code
 
     @property
     def effort(self) -> Effort:
         """The effort that went into the code now in use."""
-        return self._current.effort
+        return self._code().effort
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
+        code, words = self._code(), self._arguments.filled(values)
         if self._settled:
-            return self._current(values)
+            return code.call(words)
         started = self._clock()
-        result = self._current(values)
+        result = code.call(words)
         self._spend(self._clock() - started)
         return result
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
         """Put all that the kernel is given where it finds it, be its code quick or optimised."""
-        return self._current.frame(values)
+        return self._arguments.frame(values)
 
     def over(self, frame: Frame, shares: Shares) -> Went:
         """Go through shares of rows; some only, as long as it may be worth it to come back with better code."""
+        code = self._code()
         if self._settled:
-            return self._current.over(frame, shares)
+            return code.through([frame], [shares])[0]
         started = self._clock()
-        went = self._current.over(frame, shares, TRIAL)
+        went = code.through([frame], [shares], TRIAL)[0]
         self._spend(self._clock() - started)
         return went
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
         """Go through shares of rows on several threads, once there is no better code to come back for."""
-        return self._current.together(frames, shares) if self._settled else None
+        code = self._code()
+        return code.through(frames, shares) if self._settled and HAS_THREADS else None
 
     def _spend(self, seconds: float) -> None:
         # Threads may lose each other's additions; the sum only has to be roughly right.
@@ -100,4 +123,4 @@ class TieredKernel:
     def optimise(self) -> None:
         """Compile fully now and use that from the next call on."""
         self._settled = True
-        self._current = compile_kernel(self.kernel, self._cache, Effort.FULL)
+        self._use(compile_kernel(self.kernel, self._cache, Effort.FULL).code)

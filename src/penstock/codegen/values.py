@@ -22,6 +22,7 @@ from penstock.loop.nodes import (
     Const,
     GroupReduce,
     GroupScan,
+    Literal,
     Load,
     Overflows,
     Peek,
@@ -122,7 +123,7 @@ class ValueWriter:
         match node:
             case Const(number, type):
                 return self.literal(number, type)
-            case Var(name, type):
+            case Var(name, type) | Literal(name, _, type):
                 return self._variable(name, type)
             case Load(buffer, index, fresh):
                 return self.load(buffer, self.element(buffer, index, fresh))

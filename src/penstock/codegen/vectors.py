@@ -23,6 +23,7 @@ from penstock.loop.nodes import (
     Const,
     Declare,
     For,
+    Literal,
     Load,
     Overflows,
     Peek,
@@ -132,7 +133,7 @@ class VectorWriter(ValueWriter):
 
     def _does_vary(self, node: Value) -> bool:
         match node:
-            case Const():
+            case Const() | Literal():
                 return False
             case Var(name):
                 return name in self._places or name in self.registers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.loop.nodes import BOOL, Const, Unary, Value, const, select
+from penstock.loop.nodes import BOOL, Const, Literal, Unary, Value, const, select
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def is_nan(value: Value) -> Value:
 
 
 def _surely_not_nan(value: Value) -> bool:
-    return isinstance(value, Const) and not math.isnan(value.value)
+    return isinstance(value, Const | Literal) and not math.isnan(value.value)
 
 
 def less(a: Value, b: Value) -> Value:

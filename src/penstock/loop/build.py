@@ -11,10 +11,12 @@ from penstock.loop.nodes import (
     Atomic,
     Block,
     Buffer,
+    Const,
     Declare,
     For,
     If,
     Kernel,
+    Literal,
     Operand,
     Return,
     Space,
@@ -25,6 +27,7 @@ from penstock.loop.nodes import (
     Var,
     While,
     as_value,
+    const,
 )
 
 
@@ -39,6 +42,7 @@ class KernelBuilder:
         self.name = name
         self._params: list[Var | Buffer] = []
         self._locals: list[Buffer] = []
+        self._literals: list[Literal] = []
         self._blocks: list[list[Stmt]] = [[]]
         self._used: dict[str, int] = {}
         self.shared: dict[tuple[str, str], Buffer] = {}
@@ -59,6 +63,15 @@ class KernelBuilder:
         buffer = Buffer(self._unique(hint), type, space)
         self._params.append(buffer)
         return buffer
+
+    def literal(self, value: int | float, type: Type) -> Literal | Const:
+        """Add a constant of the query, which is no part of the code; truth values and NaN are, each being code of its own."""
+        known = const(value, type)
+        if type.kind == "bool" or known.value != known.value:
+            return known
+        literal = Literal(self._unique("constant"), known.value, type)
+        self._literals.append(literal)
+        return literal
 
     def shared_buffer(self, role: str, owner: str, type: Type) -> Buffer:
         """Give the buffer parameter that plays a role for an owner, declared on first use."""
@@ -145,4 +158,4 @@ class KernelBuilder:
 
     def build(self) -> Kernel:
         body: Block = tuple(self._blocks[0])
-        return Kernel(self.name, tuple(self._params), tuple(self._locals), body)
+        return Kernel(self.name, tuple(self._params), tuple(self._locals), body, tuple(self._literals))

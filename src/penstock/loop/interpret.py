@@ -33,6 +33,7 @@ from penstock.loop.nodes import (
     GroupScan,
     If,
     Kernel,
+    Literal,
     Load,
     Overflows,
     Peek,
@@ -252,7 +253,7 @@ class _Machine:
 
     def _compute(self, node: Value) -> Number:
         match node:
-            case Const(number, type):
+            case Const(number, type) | Literal(_, number, type):
                 return _argument(number, type)
             case Var(name, _):
                 return self.variables[name]

@@ -1,6 +1,6 @@
 """The loop IR: the one language every kernel is written in.
 
-    kernel ::= name (params) locals body            returns i64: a status or a position
+    kernel ::= name (params) locals body literals   returns i64: a status or a position
     param  ::= Var | Buffer                         buffers are indexed, never pointers
     stmt   ::= Declare(var, value)                  a new mutable scalar
              | Assign(var, value)
@@ -12,7 +12,8 @@
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
-    value  ::= Const | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
+    value  ::= Const | Literal(name, value, type)   a constant of the query; kernels that differ in literals alone share code
+             | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
              | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer; a bool: at an offset in bits
              | Unary(op, a) | Binary(op, a, b) | Overflows(op, a, b) | Select(condition, a, b)
              | Cast(a, type)                        numeric conversion; float → int saturates, NaN → 0
@@ -148,6 +149,19 @@ class Const(Value):
     def __eq__(self, other: object) -> bool:
         """Compare by representation: NaN equals itself, 0.0 differs from -0.0."""
         return isinstance(other, Const) and self.type == other.type and repr(self.value) == repr(other.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal(Value):
+    """A constant that the query gives, not the kernel's builder: compiled code receives it as a parameter.
+
+    Builders may look at properties of the value, such as its sign, and write other code for them. Nothing that is
+    written may depend on the value in any other way.
+    """
+
+    name: str
+    value: int | float
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +347,7 @@ class Kernel:
     params: tuple[Var | Buffer, ...]
     locals: tuple[Buffer, ...]
     body: Block
+    literals: tuple[Literal, ...] = ()
 
 
 def as_value(operand: Operand, like: Type) -> Value:

@@ -32,6 +32,7 @@ from penstock.loop.nodes import (
     GroupScan,
     If,
     Kernel,
+    Literal,
     Load,
     Overflows,
     Peek,
@@ -57,17 +58,23 @@ _STEP = "  "
 
 
 def show(kernel: Kernel) -> str:
-    """Print a kernel, one statement a line."""
-    params = ", ".join(map(_parameter, kernel.params))
-    lines = [f"kernel {_name(kernel.name)}({params})"]
-    lines.extend(f"{_STEP}local {_parameter(each)}" for each in kernel.locals)
-    lines.extend(_block(kernel.body, _STEP))
-    return "\n".join(lines) + "\n"
+    """Print a kernel, one statement a line; a literal is printed as its value."""
+    return _show(kernel, _Lets)
 
 
 def fingerprint(kernel: Kernel) -> str:
-    """Give the SHA-256 of a kernel's text: equal exactly when the kernels are."""
-    return hashlib.sha256(show(kernel).encode()).hexdigest()
+    """Give the SHA-256 of a kernel's text with the names of its literals: equal exactly when the code can be shared."""
+    return hashlib.sha256(_show(kernel, _NamedLets).encode()).hexdigest()
+
+
+def _show(kernel: Kernel, lets: type[_Lets]) -> str:
+    params = ", ".join(map(_parameter, kernel.params))
+    lines = [f"kernel {_name(kernel.name)}({params})"]
+    if lets is _NamedLets:
+        lines.extend(f"{_STEP}literal {_name(each.name)}: {each.type}" for each in kernel.literals)
+    lines.extend(f"{_STEP}local {_parameter(each)}" for each in kernel.locals)
+    lines.extend(_block(kernel.body, _STEP, lets))
+    return "\n".join(lines) + "\n"
 
 
 def show_statement(stmt: Stmt) -> str:
@@ -88,11 +95,11 @@ def _name(name: str) -> str:
     return name if _PLAIN_NAME.match(name) and name not in _RESERVED else ascii(name)
 
 
-def _block(block: Block, indent: str) -> Iterator[str]:
+def _block(block: Block, indent: str, kind: type[_Lets]) -> Iterator[str]:
     if not block:
         yield f"{indent}pass"
     for stmt in block:
-        lets = _Lets()
+        lets = kind()
         lines = list(_statement(stmt, lets, indent))
         yield from (indent + each for each in lets.lines)
         yield from lines
@@ -115,24 +122,24 @@ def _statement(stmt: Stmt, lets: _Lets, indent: str, nested: bool = True) -> Ite
             word = " ".join([*(way for way, holds in ways.items() if holds), "for"])
             yield f"{indent}{word} {_name(var.name)} in {value(start)} .. {value(stop)}:"
             if nested:
-                yield from _block(body, inner)
+                yield from _block(body, inner, type(lets))
         case While(condition, body):
             yield f"{indent}while {value(condition)}:"
             if nested:
-                yield from _block(body, inner)
+                yield from _block(body, inner, type(lets))
         case If(condition, then, orelse):
             yield f"{indent}if {value(condition)}:"
             if nested:
-                yield from _branches(then, orelse, indent)
+                yield from _branches(then, orelse, indent, type(lets))
         case Return(result_value):
             yield f"{indent}return {value(result_value)}"
 
 
-def _branches(then: Block, orelse: Block, indent: str) -> Iterator[str]:
-    yield from _block(then, indent + _STEP)
+def _branches(then: Block, orelse: Block, indent: str, kind: type[_Lets]) -> Iterator[str]:
+    yield from _block(then, indent + _STEP, kind)
     if orelse:
         yield f"{indent}else:"
-        yield from _block(orelse, indent + _STEP)
+        yield from _block(orelse, indent + _STEP, kind)
 
 
 class _Lets:
@@ -157,12 +164,24 @@ class _Lets:
             self.lines.append(f"let {self._names[text]} = {text}")
         return self._names[text]
 
+    def literal(self, node: Literal) -> str:
+        return _constant(Const(node.value, node.type))
+
+
+class _NamedLets(_Lets):
+    """Print literals by their names."""
+
+    def literal(self, node: Literal) -> str:
+        return _name(node.name)
+
 
 def _text(node: Value, lets: _Lets) -> str:
     value = lets.value
     match node:
         case Const():
             return _constant(node)
+        case Literal():
+            return lets.literal(node)
         case Var(name, _):
             return _name(name)
         case Load(buffer, index, fresh):

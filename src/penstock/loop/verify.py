@@ -32,6 +32,7 @@ from penstock.loop.nodes import (
     GroupScan,
     If,
     Kernel,
+    Literal,
     Load,
     Overflows,
     Peek,
@@ -69,6 +70,7 @@ UNARY_OPS = {
     "float": frozenset({"neg", "abs", "sqrt", "exp", "log", "log2", "log10", "sin", "cos", "tan"})
     | {"floor", "ceil", "rint", "trunc"},
 }
+_WORDS = frozenset({8, 16, 32, 64})  # bits of a literal
 OVERFLOW_OPS = frozenset({"add", "sub", "mul"})
 GROUP_OPS = frozenset({"add", "mul", "and", "or", "xor", "min", "max"})
 
@@ -88,6 +90,7 @@ class _Checker:
         self._scope: dict[str, Var] = {}
         self._buffers: dict[str, Buffer] = {}
         self._fixed: set[str] = set()  # loop indices
+        self._literals: dict[str, Literal] = {}
         self._checked: set[int] = set()
 
     def _require(self, condition: bool, problem: str) -> None:
@@ -108,7 +111,15 @@ class _Checker:
             else:
                 self._require(parameter.type.bits <= 64, f"parameter {parameter.name} is wider than a word")
                 self._declare(parameter)
+        self._declare_literals()
         self._local_buffers()
+
+    def _declare_literals(self) -> None:
+        for literal in self._kernel.literals:
+            self._require(literal.type.bits in _WORDS, f"the literal {literal.name} is not a word")
+            self._constant(Const(literal.value, literal.type))
+            self._new_name(literal.name)
+            self._literals[literal.name] = literal
 
     def _local_buffers(self) -> None:
         size = 0
@@ -236,6 +247,9 @@ class _Checker:
         match node:
             case Const():
                 self._constant(node)
+            case Literal(name):
+                if self._literals.get(name) is not node:
+                    self._refuse(f"the literal {name} is not one of this kernel")
             case Var():
                 self._variable(node)
             case Load(buffer, index):

@@ -17,8 +17,8 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.kernels.cells import Cell, narrow
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, I128, Const, Type, Value, const, select
-from penstock.loop.numbers import limits
+from penstock.loop.nodes import BOOL, I64, I128, Const, Literal, Type, Value, const, select
+from penstock.loop.numbers import fits, limits
 from penstock.lower import calendar
 from penstock.lower.machine import embeds, machine_type
 
@@ -77,7 +77,7 @@ class Scope(ABC):
 
     def bind(self, cell: Cell) -> Cell:
         """Give a cell's parts names, so that whoever uses them twice computes them once."""
-        value = cell.value if isinstance(cell.value, Const) else self.k.var("v", cell.value)
+        value = cell.value if isinstance(cell.value, Const | Literal) else self.k.var("v", cell.value)
         valid = cell.valid
         if valid is not None and not isinstance(valid, Const):
             valid = self.k.var("ok", valid)
@@ -87,13 +87,21 @@ class Scope(ABC):
         """Convert implicitly, to the type that values of several types have in common."""
         cell, goal = self.lower(expr), computed_type(dtype)
         factor = calendar.finer(self.type_of(expr), dtype)
-        value = cell.value if factor == 1 else calendar.scaled(cell.value.to(I64), factor)
+        value = cell.value if factor == 1 else self.scaled(cell.value, factor)
         if goal.is_float or embeds(value.type, goal):
             return Cell(value.to(goal), cell.valid)
         return self.narrowed(Cell(value, cell.valid), goal)
 
+    def scaled(self, ticks: Value, factor: int) -> Value:
+        """Count in a finer unit: a literal in 64 bits, if it fits."""
+        if isinstance(ticks, Literal) and fits(int(ticks.value) * factor, I64):
+            return self.k.literal(int(ticks.value) * factor, I64)
+        return calendar.scaled(ticks.to(I64), factor)
+
     def narrowed(self, cell: Cell, goal: Type) -> Cell:
         """Bring an integer to a type that may be too small for it: an error where it is."""
+        if isinstance(cell.value, Literal) and fits(int(cell.value.value), goal):
+            return Cell(self.k.literal(cell.value.value, goal), cell.valid)
         wide = self.k.var("wide", cell.value.to(I128))
         least, most = limits(goal)
         self.fail(narrow(cell.valid, (wide < least) | (wide > most)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -9,10 +10,13 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell, both, equal, less, negate
-from penstock.loop.nodes import BOOL, F64, I64, I128, Value, const
+from penstock.loop import numbers
+from penstock.loop.nodes import BOOL, F32, F64, I32, I64, I128, Literal, Type, Value, const
 from penstock.lower import calendar
 from penstock.lower.machine import embeds, is_text
 from penstock.lower.scope import Rule, Scope
+
+_EXACT = 1 << 53  # below, every double that is whole is the only one near its integer
 
 
 def _comparison(test: Callable[[Value, Value], Value]) -> Rule:
@@ -21,7 +25,7 @@ def _comparison(test: Callable[[Value, Value], Value]) -> Rule:
         if is_text(left) or is_text(right):
             return _text_comparison(scope, call)
         a, b = (scope.lower(arg) for arg in call.args)
-        x, y = _comparable(a.value, b.value, left, right)
+        x, y = _comparable(scope, a.value, b.value, left, right)
         return Cell(test(x, y), both(a, b))
 
     return lower
@@ -37,10 +41,13 @@ def _text_comparison(scope: Scope, call: ex.Call) -> Cell:
     return found if call.function == "eq" else Cell(negate(found.value), found.valid)
 
 
-def _comparable(a: Value, b: Value, left: pa.DataType, right: pa.DataType) -> tuple[Value, Value]:
+def _comparable(
+    scope: Scope, a: Value, b: Value, left: pa.DataType, right: pa.DataType
+) -> tuple[Value, Value]:
     """Bring two values to one type, the smallest that holds both exactly (with a float: double)."""
     if calendar.is_temporal(left) and calendar.is_temporal(right):
-        return _instants(a.to(I64), b.to(I64), left, right)
+        return _instants(scope, a, b, left, right)
+    a, b = _like(scope, a, b.type), _like(scope, b, a.type)
     if a.type == b.type:
         return a, b
     if a.type.is_float or b.type.is_float:
@@ -49,9 +56,26 @@ def _comparable(a: Value, b: Value, left: pa.DataType, right: pa.DataType) -> tu
     return a.to(goal), b.to(goal)
 
 
-def _instants(a: Value, b: Value, left: pa.DataType, right: pa.DataType) -> tuple[Value, Value]:
+def _like(scope: Scope, value: Value, type: Type) -> Value:
+    """A literal as the type it is compared with, where that gives the same answer: columns then need no conversion."""
+    if not isinstance(value, Literal) or type in (value.type, BOOL):
+        return value
+    number = value.value
+    if type.is_float:
+        single = numbers.round_f32(float(number)) if type.bits == F32.bits else float(number)
+        return scope.k.literal(single, type) if single == number else value
+    whole = math.isfinite(number) and number == int(number) and numbers.fits(int(number), type)
+    # A double close to a larger one may be the nearest of several 64-bit integers.
+    same = value.type.kind != "float" or type.bits <= I32.bits or abs(number) < _EXACT
+    return scope.k.literal(int(number), type) if whole and same else value
+
+
+def _instants(scope: Scope, a: Value, b: Value, left: pa.DataType, right: pa.DataType) -> tuple[Value, Value]:
     up, down = calendar.finer(left, right), calendar.finer(right, left)
-    return (a, b) if up == down == 1 else (a.to(I128) * up, b.to(I128) * down)
+    x, y = (
+        scope.scaled(value, factor) if factor > 1 else value.to(I64) for value, factor in ((a, up), (b, down))
+    )
+    return (x, y) if x.type == y.type else (x.to(I128), y.to(I128))
 
 
 COMPARISON: dict[str, Rule] = {

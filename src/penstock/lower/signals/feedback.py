@@ -10,7 +10,7 @@ from penstock.expr import nodes as ex
 from penstock.kernels.cells import Cell
 from penstock.loop.abi import ERRORS, Binding
 from penstock.loop.build import KernelBuilder
-from penstock.loop.nodes import BOOL, I64, U8, Const, Kernel, Value, Var, const, maximum, select
+from penstock.loop.nodes import BOOL, I64, U8, Kernel, Value, Var, const, maximum, select
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
@@ -86,7 +86,7 @@ class _Results:
         machine = machine_type(spec.schema.field(past(0)).type)
         assert machine is not None
         self.k, self.spec, self.machine = k, spec, machine
-        self.initial: Const = const(spec.initial, machine)
+        self.initial = k.literal(spec.initial, machine)
         self.out, self.valid = k.buffer("out", machine), k.buffer("out_valid", U8)
         self.place_of = k.buffer("place", I64)
         self.first, self.listed, self.defined = (

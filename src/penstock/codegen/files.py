@@ -1,0 +1,153 @@
+"""Object code in files of a private directory, authenticated by a secret of the user.
+
+A file is
+
+    magic · version · length of key · key · HMAC-SHA-256 of all the rest · object code
+
+and nothing of it is executed before the code and the key are authenticated. The directory must belong to the user and be
+writable by nobody else, as must all that it lies in, or it is not used at all: `private.py`. The files are bounded: those
+that were used least recently are deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import struct
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from penstock.codegen.private import private_directory, secret_in
+from penstock.errors import StateError
+
+# Raise it whenever the same kernel would be compiled to other code, or called in another way.
+CODEGEN_VERSION = 3
+MOST_FILES = 4_096
+MOST_BYTES = 256 << 20
+SUFFIX = ".pko"
+_KEY_FILE = "key"
+
+_MAGIC = b"PENSTOCK\x00KERNEL\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}sII")
+_DIGEST = hashlib.sha256().digest_size
+_LONGEST_KEY = 1 << 16
+_SAVES_BETWEEN_LOOKS = 32
+_ABANDONED = 3_600.0  # seconds after which a temporary file belongs to a process that was killed
+
+
+class ObjectFiles:
+    """The files of one directory; `disabled` says why they are not used, if so."""
+
+    def __init__(self, directory: Path, files: int = MOST_FILES, size: int = MOST_BYTES) -> None:
+        self.directory, self.disabled = private_directory(directory)
+        self._files, self._size = files, size
+        self._saves = 0
+        self._secret = b""
+
+    def path(self, key: str) -> Path | None:
+        """Name the file of a key, if files are kept."""
+        if self.directory is None:
+            return None
+        return self.directory / f"{hashlib.sha256(key.encode()).hexdigest()}{SUFFIX}"
+
+    def find(self, key: str) -> bytes | None:
+        """Give the code of a key; none if its file is absent, damaged or not ours."""
+        path = self.path(key)
+        if path is None:
+            return None
+        try:
+            code = load(path, key, self._authority())
+            os.utime(path)
+        except (OSError, StateError):  # compile it again
+            return None
+        return code
+
+    def keep(self, key: str, code: bytes) -> None:
+        """Write the code of a key. A full disk must not stop a query: from then on, nothing is written."""
+        path = self.path(key)
+        if path is None:
+            return
+        try:
+            save(path, key, code, self._authority())
+            if self._saves % _SAVES_BETWEEN_LOOKS == 0:
+                self._prune()
+            self._saves += 1
+        except (OSError, StateError) as error:
+            self.directory, self.disabled = None, f"cannot use {path.parent}: {error}"
+
+    def clear(self) -> None:
+        """Delete all files of code."""
+        for file, _ in self._listed(SUFFIX):
+            Path(file).unlink(missing_ok=True)
+
+    def _authority(self) -> bytes:
+        if not self._secret:
+            assert self.directory is not None
+            self._secret = secret_in(self.directory / _KEY_FILE)
+        return self._secret
+
+    def _prune(self) -> None:
+        """Delete what was used least recently until the rest is within the limits, and what killed processes left."""
+        now = time.time()
+        for file, status in self._listed(".tmp"):
+            if now - status.st_mtime > _ABANDONED:
+                Path(file).unlink(missing_ok=True)
+        recent = sorted(self._listed(SUFFIX), key=lambda each: each[1].st_mtime_ns, reverse=True)
+        total = 0
+        for place, (file, status) in enumerate(recent):
+            total += status.st_size
+            if place >= self._files or total > self._size:
+                Path(file).unlink(missing_ok=True)
+
+    def _listed(self, suffix: str) -> Iterator[tuple[str, os.stat_result]]:
+        if self.directory is None:
+            return
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(suffix):
+                    with suppress(FileNotFoundError):  # another process deletes, too
+                        yield entry.path, entry.stat(follow_symlinks=False)
+
+
+def save(path: Path, key: str, code: bytes, secret: bytes) -> None:
+    """Write an object file in one step: readers see the old one, the new one or none."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(_encode(key, code, secret))
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path, key: str, secret: bytes) -> bytes:
+    """Read an object file's code; `StateError` if it is damaged, forged or belongs to another key."""
+    return _decode(path.read_bytes(), key, secret, path.name)
+
+
+def _encode(key: str, code: bytes, secret: bytes) -> bytes:
+    name = key.encode()
+    head = _HEAD.pack(_MAGIC, CODEGEN_VERSION, len(name)) + name
+    return head + hmac.digest(secret, head + code, "sha256") + code
+
+
+def _decode(data: bytes, key: str, secret: bytes, name: str) -> bytes:
+    if len(data) < _HEAD.size or not data.startswith(_MAGIC):
+        raise StateError(f"{name} is not a compiled kernel; delete it")
+    _, version, length = _HEAD.unpack_from(data)
+    body = _HEAD.size + length + _DIGEST
+    if version != CODEGEN_VERSION or length > _LONGEST_KEY or len(data) < body:
+        raise StateError(f"{name} was written by another version of Penstock, or is cut short; delete it")
+    head, digest, code = data[: body - _DIGEST], data[body - _DIGEST : body], data[body:]
+    if not hmac.compare_digest(hmac.digest(secret, head + code, "sha256"), digest):
+        raise StateError(
+            f"{name} is damaged or was not written by this user: its checksum does not match; delete it"
+        )
+    if head[_HEAD.size :] != key.encode():
+        raise StateError(f"{name} holds another kernel, or one compiled for another machine")
+    return code
