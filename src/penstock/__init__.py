@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         sum,
         var,
     )
+    from penstock.api.caching import clear_cache
     from penstock.api.custom import aggregate
     from penstock.api.expr import Expr
     from penstock.api.functions import col, greatest, least, lit, when
@@ -117,6 +118,7 @@ __all__ = [
     "all",
     "any",
     "check_aggregate",
+    "clear_cache",
     "col",
     "corr",
     "count",
@@ -168,6 +170,7 @@ __all__ = [
 _NAMES = {
     "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean median min "
     "min_by mode product quantile skew std sum var",
+    "api.caching": "clear_cache",
     "api.custom": "aggregate",
     "api.expr": "Expr",
     "api.signals.feedback": "feedback",

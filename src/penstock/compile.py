@@ -146,12 +146,13 @@ def backend_named(name: str) -> Backend:
         return Interpreted
     from penstock.codegen.tiers import TieredKernel  # noqa: PLC0415 - loads LLVM
 
-    kernels = _kernel_cache()
+    kernels = kernel_cache()
     return lambda kernel: TieredKernel(kernel, kernels)
 
 
 @cache
-def _kernel_cache() -> KernelCache:
+def kernel_cache() -> KernelCache:
+    """The compiled kernels of this process."""
     from penstock.codegen.cache import KernelCache, default_directory  # noqa: PLC0415
 
     return KernelCache(default_directory())
@@ -160,7 +161,13 @@ def _kernel_cache() -> KernelCache:
 def offer_objects(objects: Mapping[str, bytes]) -> None:
     """Take object code that another process compiled; what fits neither kernel nor machine is never used."""
     if objects:
-        _kernel_cache().offer(objects)
+        kernel_cache().offer(objects)
+
+
+def forget(files: bool = False) -> None:
+    """Forget compiled queries and their code; delete code in files if asked to."""
+    compile_plan.cache_clear()
+    kernel_cache().clear(files)
 
 
 def objects_of(program: ir.Program) -> dict[str, bytes]:
@@ -169,5 +176,5 @@ def objects_of(program: ir.Program) -> dict[str, bytes]:
     from penstock.codegen.native import compile_kernel  # noqa: PLC0415 - loads LLVM
     from penstock.explain import kernels  # noqa: PLC0415
 
-    made = [compile_kernel(kernel, _kernel_cache()) for kernel in kernels(program)]
+    made = [compile_kernel(kernel, kernel_cache()) for kernel in kernels(program)]
     return {object_key(each.kernel, each.effort): each.object_code for each in made}

@@ -57,7 +57,7 @@ class ObjectFiles:
     def find(self, key: str) -> bytes | None:
         """Give the code of a key; none if its file is absent, damaged or not ours."""
         path = self.path(key)
-        if path is None:
+        if path is None or not path.exists():
             return None
         try:
             code = load(path, key, self._authority())

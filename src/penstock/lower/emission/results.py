@@ -38,6 +38,7 @@ class Results:
         self.out_bounds = tuple(k.buffer("out_bound", I64) for _ in spec.bounds)
         self.errors = k.var("errors", False, BOOL)
         self.rows = k.var("rows", 0)
+        self.grid = tuple(k.literal(each, I64) for each in (spec.every, spec.offset, spec.size))
 
     def add(self, w: Value, key: Value, states: Sequence[Values]) -> None:
         """Write the row of a window and key, if `having` lets it through."""
@@ -97,8 +98,9 @@ class Results:
 
     def _bounds(self, w: Value) -> tuple[Value, Value]:
         """Where a window starts and ends: the runtime has seen to it that both fit."""
-        start = self.k.var("start", self.numbers[w] * self.spec.every + self.spec.offset)
-        return start, start + self.spec.size
+        every, offset, size = self.grid
+        start = self.k.var("start", self.numbers[w] * every + offset)
+        return start, start + size
 
     def _write(self, lowering: Lowering, w: Value, at: Value) -> None:
         k = self.k

@@ -23,21 +23,25 @@ class CurrentPane:
         self.frame = frame
         k = frame.k
         self.number, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
+        panes = frame.spec.panes
+        self.every = const(panes.every, I64)  # a constant: rows out of order divide by it, each
+        self.offset = k.literal(panes.offset, I64)
+        self.middle = k.literal(panes.cut, I64) if panes.cut else None
         self.single = k.var("single", True, BOOL)
         self.orderly = k.var("orderly", True, BOOL)
 
     def enter(self, time: Value) -> None:
         """Go to the pane that holds a time."""
-        k, panes, errors = self.frame.k, self.frame.spec.panes, self.frame.errors
+        k, errors = self.frame.k, self.frame.errors
         at = k.var("time", time)
-        k.set(self.number, floor_div(at - panes.offset, const(panes.every, I64)))
-        k.set(self.begin, self.number * panes.every + panes.offset)
-        k.set(self.end, self.begin + panes.every)
-        if panes.cut:
-            self._halve(at, panes.cut)
+        k.set(self.number, floor_div(at - self.offset, self.every))
+        k.set(self.begin, self.number * self.every + self.offset)
+        k.set(self.end, self.begin + self.every)
+        if self.middle is not None:
+            self._halve(at, self.middle)
         k.set(errors, errors | ~self.inside(at))  # bounds beyond 64 bits have wrapped around
 
-    def _halve(self, at: Value, cut: int) -> None:
+    def _halve(self, at: Value, cut: Value) -> None:
         """Go to the part before or behind the cut: panes 2n and 2n + 1."""
         k = self.frame.k
         middle, behind = k.var("middle", self.begin + cut), k.var("behind", at - self.begin >= cut)
