@@ -96,3 +96,56 @@ def test_the_real_background_thread_ends_with_fast_code() -> None:
         if each.name == "penstock-compile":
             each.join()
     assert (run.effort, run(ARGUMENTS)) == (Effort.FULL, 4950)
+
+
+def plus(amount: int) -> Kernel:
+    k = KernelBuilder("plus")
+    n = k.scalar("n")
+    k.ret(n + amount)
+    return k.build()
+
+
+def test_a_kernel_whose_code_the_cache_forgot_finds_it_again() -> None:
+    cache = KernelCache(kernels=1)
+    kernels = [TieredKernel(plus(amount), cache) for amount in range(3)]
+    assert [kernel({"n": 10}) for kernel in kernels * 3] == [10, 11, 12] * 3
+    assert len(cache) == 1
+
+
+def test_code_that_is_forgotten_while_it_runs_is_freed_afterwards() -> None:
+    cache = KernelCache()
+
+    def forgetful() -> float:
+        """A clock that is looked at with the code in hand."""
+        cache.clear()
+        return 0.0
+
+    run = TieredKernel(total(), cache, clock=forgetful)
+    assert [run(ARGUMENTS), run(ARGUMENTS)] == [4950, 4950]
+    assert len(cache) == 0
+
+
+def test_optimised_code_that_was_forgotten_is_optimised_again_when_it_pays() -> None:
+    cache, later = KernelCache(), Later()
+    run = TieredKernel(total(), cache, patience=0.0, clock=ticking(), start=later)
+    for turn in range(1, 3):
+        assert run(ARGUMENTS) == 4950
+        assert len(later.work) == turn
+        later.work[-1]()
+        assert run.effort is Effort.FULL
+        cache.clear()
+    assert run.effort is Effort.QUICK
+
+
+def test_kernels_with_other_literals_run_the_same_code() -> None:
+    cache = KernelCache()
+
+    def plus_literal(amount: int) -> Kernel:
+        k = KernelBuilder("plus")
+        n = k.scalar("n")
+        k.ret(n + k.literal(amount, I64))
+        return k.build()
+
+    kernels = [TieredKernel(plus_literal(amount), cache) for amount in range(50)]
+    assert [kernel({"n": 10}) for kernel in kernels] == list(range(10, 60))
+    assert len(cache) == 1
