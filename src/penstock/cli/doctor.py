@@ -17,6 +17,7 @@ import penstock as pk
 from penstock.bench import machine
 from penstock.bench.reference import NoCompilerError, find_compiler
 from penstock.codegen.cache import default_directory
+from penstock.codegen.private import private_directory
 
 REQUIRED = ("penstock", "pyarrow", "numpy", "llvmlite", "typer", "rich")
 OPTIONAL = {
@@ -110,6 +111,9 @@ def cache(directory: Path | None) -> Finding:
         return Finding("ok", "kernel cache", f"{directory} (not made yet)")
     if not directory.is_dir() or not os.access(directory, os.W_OK):
         return Finding("bad", "kernel cache", f"{directory} cannot be written")
+    _, problem = private_directory(directory)
+    if problem:
+        return Finding("info", "kernel cache", f"in memory only: {problem}")
     files = [file for file in directory.rglob("*") if file.is_file()]
     size = sum(file.stat().st_size for file in files)
     return Finding("ok", "kernel cache", f"{directory}: {len(files)} files, {size / 1024:.0f} KB")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -20,12 +19,19 @@ def private_directory(directory: Path) -> tuple[Path | None, str]:
     Callers use the real path from then on: symbolic links may change, and are not looked at again.
     """
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(directory)
         real = directory.resolve(strict=True)
         problem = _own_problem(real) or _parents_problem(real)
     except OSError as error:
         return None, f"cannot use {directory}: {error.strerror}"
     return (None, problem) if problem else (real, "")
+
+
+def _make(directory: Path) -> None:
+    """Make a directory and those that it lies in, all private: what others may do to new files is a matter of the shell."""
+    for each in reversed([directory, *directory.parents]):
+        if not each.is_dir():
+            each.mkdir(mode=0o700, exist_ok=True)
 
 
 def _own_problem(directory: Path) -> str:
@@ -83,7 +89,7 @@ def _make_secret(path: Path) -> None:
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # 0600
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - by its descriptor
-            file.write(secrets.token_bytes(_SECRET_BYTES))
+            file.write(os.urandom(_SECRET_BYTES))
             file.flush()
             os.fsync(file.fileno())
         os.link(temporary, path)

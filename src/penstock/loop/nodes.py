@@ -153,11 +153,7 @@ class Const(Value):
 
 @dataclass(frozen=True, slots=True)
 class Literal(Value):
-    """A constant that the query gives, not the kernel's builder: compiled code receives it as a parameter.
-
-    Builders may look at properties of the value, such as its sign, and write other code for them. Nothing that is
-    written may depend on the value in any other way.
-    """
+    """A constant of the query, which compiled code is given: builders may look at its properties, such as its sign, alone."""
 
     name: str
     value: int | float
@@ -205,14 +201,21 @@ class Peek(Value):
     type: Type
 
 
-@dataclass(frozen=True, slots=True)
-class Unary(Value):
-    op: str
+class _Alike(Value):
+    """A value of the type of its operand."""
+
+    __slots__ = ()
     a: Value
 
     @property
     def type(self) -> Type:  # type: ignore[override]
         return self.a.type
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(_Alike):
+    op: str
+    a: Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +240,10 @@ class Overflows(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Value):
+class Select(_Alike):
     condition: Value
     a: Value
     b: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,23 +259,15 @@ class Bitcast(Value):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupReduce(Value):
+class GroupReduce(_Alike):
     op: str
     a: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)
-class GroupScan(Value):
+class GroupScan(_Alike):
     op: str
     a: Value
-
-    @property
-    def type(self) -> Type:  # type: ignore[override]
-        return self.a.type
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,40 +32,40 @@ TABLE = pa.table(
     }
 )
 EVENTS = pk.from_arrow(TABLE, time="t", name="events")
-V, I, F, X, AT = (pk.col(name) for name in ("v", "i", "f", "x", "at"))
+v, i, f, x, at = (pk.col(name) for name in ("v", "i", "f", "x", "at"))
 
 
 def scaled(by: int) -> Callable[..., object]:
     return pk.aggregate(
         init=(0,),
-        add=lambda state, v: (state[0] + v * by,),
+        add=lambda state, value: (state[0] + value * by,),
         merge=lambda a, b: (a[0] + b[0],),
         result=lambda state: state[0] + by,
     )
 
 
 def smoothed(share: float) -> pk.Signal:
-    x = EVENTS.signal("v")
-    return pk.feedback(lambda before: before * share + x * (1.0 - share), initial=share)
+    values = EVENTS.signal("v")
+    return pk.feedback(lambda before: before * share + values * (1.0 - share), initial=share)
 
 
 SHAPES: dict[str, Callable[[int], object]] = {
-    "comparison": lambda n: EVENTS.filter(V > n),
-    "comparison with a smaller type": lambda n: EVENTS.filter(I <= n),
-    "comparison with floats": lambda n: EVENTS.filter(F < n + 0.25),
-    "several": lambda n: EVENTS.filter((V > n) & ~(F == n) | (I != n + 1)),
-    "times": lambda n: EVENTS.filter(AT >= START + dt.timedelta(seconds=n)),
-    "texts": lambda n: EVENTS.filter(X == f"name {n % 9}"),
-    "lists": lambda n: EVENTS.filter(V.is_in([n, n + 3, n + 5])),
-    "range": lambda n: EVENTS.filter(V.is_between(n, n + 9)),
-    "arithmetic": lambda n: EVENTS.with_columns(a=V * n + n, b=n - I, c=F / (n + 0.3)),
-    "choice": lambda n: EVENTS.with_columns(a=pk.when(V > n).then(n).otherwise(F.fill_null(n + 1))),
-    "windows": lambda n: EVENTS.filter(V > n).window(10, by="k").agg(a=pk.sum(V * n), m=pk.mean(F), n=pk.count()),
-    "after windows": lambda n: EVENTS.window(10).agg(a=pk.sum(V) * n + 1).filter(pk.col("a") > n * 100),
-    "offset": lambda n: EVENTS.window(pk.tumbling(50, offset=n + 1)).agg(a=pk.sum(V)),
-    "look-back": lambda n: EVENTS.rolling(n + 10, by="k").agg(a=pk.sum(V + n)),
-    "sessions": lambda n: EVENTS.filter(V > n).window(pk.session(7), by="k").agg(a=pk.max(V - n)),
-    "aggregate of one's own": lambda n: EVENTS.window(10).agg(a=scaled(n)(V)),
+    "comparison": lambda n: EVENTS.filter(v > n),
+    "comparison with a smaller type": lambda n: EVENTS.filter(i <= n),
+    "comparison with floats": lambda n: EVENTS.filter(f < n + 0.25),
+    "several": lambda n: EVENTS.filter((v > n) & ~(f == n) | (i != n + 1)),
+    "times": lambda n: EVENTS.filter(at >= START + dt.timedelta(seconds=n)),
+    "texts": lambda n: EVENTS.filter(x == f"name {n % 9}"),
+    "lists": lambda n: EVENTS.filter(v.is_in([n, n + 3, n + 5])),
+    "range": lambda n: EVENTS.filter(v.is_between(n, n + 9)),
+    "arithmetic": lambda n: EVENTS.with_columns(a=v * n + n, b=n - i, c=f / (n + 0.3)),
+    "choice": lambda n: EVENTS.with_columns(a=pk.when(v > n).then(n).otherwise(f.fill_null(n + 1))),
+    "windows": lambda n: EVENTS.filter(v > n).window(10, by="k").agg(a=pk.sum(v * n), m=pk.mean(f), n=pk.count()),
+    "after windows": lambda n: EVENTS.window(10).agg(a=pk.sum(v) * n + 1).filter(pk.col("a") > n * 100),
+    "offset": lambda n: EVENTS.window(pk.tumbling(50, offset=n + 1)).agg(a=pk.sum(v)),
+    "look-back": lambda n: EVENTS.rolling(n + 10, by="k").agg(a=pk.sum(v + n)),
+    "sessions": lambda n: EVENTS.filter(v > n).window(pk.session(7), by="k").agg(a=pk.max(v - n)),
+    "aggregate of one's own": lambda n: EVENTS.window(10).agg(a=scaled(n)(v)),
     "signal": lambda n: EVENTS.signal("v") * n + 0.5,
     "feedback": lambda n: smoothed((n + 2) / 100),
     "sql": lambda n: pk.sql(f"select * from e where v > {n} and f < {n}.5", e=EVENTS),
@@ -95,7 +95,7 @@ def test_queries_that_differ_in_constants_share_kernels_and_have_their_own_answe
     query = SHAPES[shape]
     query(2).collect()  # 1 times a number is no multiplication
     first = set(compiled)
-    for constant in range(3, 13):
+    for constant in range(3, 8):
         assert query(constant).collect() == query(constant).collect(engine=pk.Engine(backend="interpret"))
     assert compiled == first
 
@@ -103,7 +103,7 @@ def test_queries_that_differ_in_constants_share_kernels_and_have_their_own_answe
 def test_hundreds_of_constants_use_one_kernel(compiled: set[str]) -> None:
     values = TABLE["v"].to_numpy()
     for constant in range(-150, 150):
-        found = EVENTS.filter(V > constant).collect()
+        found = EVENTS.filter(v > constant).collect()
         assert found.num_rows == np.count_nonzero(values > constant)
     assert len(compiled) == 1
 
@@ -145,10 +145,10 @@ def test_clearing_the_cache_frees_code_that_queries_were_compiled_to(compiled: s
 def test_a_hundred_thousand_constants_use_one_kernel_and_no_more_memory(compiled: set[str]) -> None:
     values = TABLE["v"].to_numpy()
     sizes = []
-    for constant in range(100_000):
-        found = EVENTS.filter(V > constant % 997 - constant // 997).collect()
-        assert found.num_rows == np.count_nonzero(values > constant % 997 - constant // 997)
-        if constant % 10_000 == 9_999:
+    for constant in range(-50_000, 50_000):
+        found = EVENTS.filter(v > constant).collect()
+        assert found.num_rows == np.count_nonzero(values > constant)
+        if constant % 10_000 == 0:
             gc.collect()
             sizes.append((maps(), resident()))
     assert len(compiled) == 1

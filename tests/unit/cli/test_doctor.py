@@ -45,6 +45,15 @@ def test_the_state_of_the_kernel_cache_is_told(tmp_path, make, state, text):
     assert text in finding.text
 
 
+def test_a_kernel_cache_that_another_user_could_replace_is_told(tmp_path):
+    directory = tmp_path / "shared" / "kernels"
+    directory.mkdir(parents=True, mode=0o700)
+    directory.parent.chmod(0o777)
+    finding = cache(directory)
+    assert finding.state == "info"
+    assert f"in memory only: {directory.parent}, which holds" in finding.text
+
+
 def test_a_broken_engine_is_a_finding_and_exit_code_1(penstock, monkeypatch):
     def broken():
         raise RuntimeError("LLVM is [gone]")

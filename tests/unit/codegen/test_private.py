@@ -82,6 +82,15 @@ def test_a_link_is_followed_once_and_its_target_checked(directory: Path, tmp_pat
     assert "written by others" in private_directory(link)[1]
 
 
+def test_directories_are_made_private_whatever_the_mask(directory: Path) -> None:
+    before = os.umask(0)
+    try:
+        assert private_directory(directory) == (directory.resolve(), "")
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (directory, directory.parent)] == [0o700, 0o700]
+
+
 def test_the_secret_is_made_once_and_readable_by_its_user_alone(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: secret_in(tmp_path / "key"), range(16)))
