@@ -373,7 +373,7 @@ class Stream(JoinVerbs):
 
         >>> import penstock as pk
         >>> pk.stream("events", {"t": "int64"}, time="t").to_json()[:20]
-        '{"penstock-plan": 1,'
+        '{"penstock-plan": 2,'
         """
         from penstock.plan.codec import encode_alone  # noqa: PLC0415 - few queries are written as text
 

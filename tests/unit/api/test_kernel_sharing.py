@@ -152,7 +152,7 @@ def test_a_hundred_thousand_constants_use_one_kernel_and_no_more_memory(compiled
             gc.collect()
             sizes.append((maps(), resident()))
     assert len(compiled) == 1
-    assert_flat(sizes)
+    assert_flat(sizes[1:])  # the first is from before the cache of plans is full
 
 
 @pytest.mark.campaign

@@ -109,8 +109,8 @@ def test_a_function_travels_beside_the_text_only() -> None:
         "{}",
         "null",
         "[" * 100_000,
-        '{"penstock-plan": 2}',
         '{"penstock-plan": 1}',
+        '{"penstock-plan": 2}',
         '{"a": 1}',
         "NaN",
     ],
@@ -121,7 +121,7 @@ def test_text_that_is_no_plan_is_refused(text: str) -> None:
 
 
 def _document(*nodes: Any, root: Any = 0) -> str:
-    return json.dumps({"penstock-plan": 1, "nodes": nodes, "root": root})
+    return json.dumps({"penstock-plan": 2, "nodes": nodes, "root": root})
 
 
 def test_only_the_grammar_can_be_named() -> None:
