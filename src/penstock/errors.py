@@ -35,6 +35,10 @@ class LateRowsWarning(UserWarning):
     """Rows of a run came too late, and nobody said how late rows may be: `lateness=`, or where they go: `late_to=`."""
 
 
+class MalformedRowsWarning(UserWarning):
+    """Malformed rows were dropped, and `on_bad=` was not given."""
+
+
 class UnknownColumnError(PenstockError, KeyError):
     """A column is named that the stream does not have."""
 

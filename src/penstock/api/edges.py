@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
 from penstock.api.arguments import shown
-from penstock.errors import DurationError, ExpressionTypeError
-from penstock.plan.nodes import Edges
-from penstock.sources.bad import ON_BAD
+from penstock.errors import DurationError, ExpressionTypeError, MalformedRowsWarning
+from penstock.plan.nodes import Edges, Source
+from penstock.sources.bad import DROP, ON_BAD
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time
@@ -25,24 +26,25 @@ QUARANTINE = "quarantine"  # where malformed records go if nobody says where
 
 
 def edges_of(
-    on_bad: str,
+    on_bad: str | None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
     beside: str = QUARANTINE,
 ) -> Edges:
     """Check what was said; malformed records go `beside` the data unless a folder is named."""
-    if not one_of(on_bad, ON_BAD):
+    if on_bad is not None and not one_of(on_bad, ON_BAD):
         raise ExpressionTypeError(f"on_bad is {shown(on_bad)}; it is one of {', '.join(map(repr, ON_BAD))}")
     if quarantine_to is not None and on_bad != "quarantine":
         raise ExpressionTypeError(
-            f"quarantine_to is given, but on_bad is {on_bad!r}; say on_bad='quarantine'"
+            f"quarantine_to is given, but on_bad is {on_bad or DROP!r}; say on_bad='quarantine'"
         )
     if not isinstance(quarantine_to, str | os.PathLike | None):
         raise ExpressionTypeError(f"quarantine_to is {shown(quarantine_to)}; it is the path of a folder")
     kept = os.fspath(quarantine_to or beside) if on_bad == "quarantine" else None
     idle = None if idle_after is None else round(seconds(idle_after, "idle_after") * 1e6)
-    return Edges(_late_to(late_to), None if kept is None else _whole(kept), idle)
+    quarantine = None if kept is None else _whole(kept)
+    return Edges(_late_to(late_to), quarantine, idle, on_bad_given=on_bad is not None)
 
 
 def _late_to(given: object) -> str | Callable[[pa.RecordBatch], object] | None:
@@ -75,6 +77,19 @@ def late_rows_message(late: Mapping[str, int], read: int) -> str:
         f"(stream{'s' * (len(late) > 1)} {streams}); give lateness= how far out of order rows may come, or late_to= "
         "where late ones go; metrics.late counts them"
     )
+
+
+def warn_of_malformed_rows(sources: Iterable[Source], malformed: int) -> bool:
+    """Warn if malformed rows were dropped of a stream whose `on_bad` was not given; tell whether it was done."""
+    unsaid = [source.name for source in sources if not source.edges.on_bad_given]
+    if not malformed or not unsaid:
+        return False
+    message = (
+        f"{malformed} malformed rows were dropped (streams: {', '.join(map(str, unsaid))}); say on_bad='drop' to "
+        "accept that, on_bad='fail' for an error that names the first, or on_bad='quarantine' to keep them"
+    )
+    warnings.warn(message, MalformedRowsWarning, outside_level())
+    return True
 
 
 def outside_level() -> int:

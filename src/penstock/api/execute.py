@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.api.edges import warn_of_malformed_rows
 from penstock.api.gates import sifted
 from penstock.api.stream import Stream
 from penstock.errors import BindingError, EngineError, UnsupportedError
@@ -43,6 +44,7 @@ def collect(
         for group in grouped(rows):
             batches += session.push(source.name, *group)
     batches += session.finish()
+    warn_of_malformed_rows(stream.named.sources, session.metrics.malformed)
     if metrics is not None:
         metrics.update(session.metrics)
     return pa.Table.from_batches(batches, schema=compiled.schema), session.metrics

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.backfill import Backfill
-from penstock.api.edges import late_rows_message, outside_level
+from penstock.api.edges import late_rows_message, outside_level, warn_of_malformed_rows
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
 from penstock.api.gates import Gate, following
 from penstock.api.splits import inputs_of, refuse_endless
@@ -44,7 +44,7 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
     @wraps(method)
     def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
         result = self._step.run(method.__name__, lambda: method(self, *args, **kwargs))
-        self._warn_of_late_rows()  # behind the call: where warnings are errors, it has completed
+        self._warn_of_dropped_rows()  # behind the call: where warnings are errors, it has completed
         return result
 
     return call
@@ -83,7 +83,7 @@ class Live:
         }
         self._histories: dict[str, Backfill] = {}
         self._owed: list[pa.RecordBatch] = []
-        self._warned = False
+        self._warned = self._warned_of_malformed = False
 
     @property
     def metrics(self) -> Metrics:
@@ -111,6 +111,13 @@ class Live:
         made = [made for name, each in given.items() for made in self._push(name, each)]
         made += self._moved()
         return self._taken() + made
+
+    def _warn_of_dropped_rows(self) -> None:
+        """Warn once of late rows, and once of malformed ones, about which nothing was said."""
+        self._warn_of_late_rows()
+        if not self._warned_of_malformed:
+            dropped = self._session.metrics.malformed
+            self._warned_of_malformed = warn_of_malformed_rows(self._sources.values(), dropped)
 
     def _warn_of_late_rows(self) -> None:
         """Warn once if rows of a stream came too late about whose late rows nothing was said."""

@@ -10,6 +10,7 @@ from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
+from penstock.sources.bad import DROP
 from penstock.types.arrow import as_schema, checked
 from penstock.types.duration import Duration
 
@@ -26,7 +27,7 @@ def scan_stream(
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
-    on_bad: str = "drop",
+    on_bad: str | None = None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
@@ -40,7 +41,7 @@ def scan_stream(
     it, never. `to_spark` gives a streaming DataFrame, whose tasks read the files themselves, at most `max_files=` in
     a batch. `collect` reads what is there. Before the first file has come, give `schema=` and `format=`.
 
-    Lines that are no rows, and files that cannot be read, are malformed: counted and dropped, an error with
+    Lines that are no rows, and files that cannot be read, are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error with
     on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine" (`_quarantine` beside the files, if not said).
 
     >>> import pathlib, tempfile, penstock as pk
@@ -74,7 +75,7 @@ def scan_kafka(
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
-    on_bad: str = "drop",
+    on_bad: str | None = None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
@@ -105,7 +106,7 @@ def scan_kafka(
             raise SourceError(f"{what} of scan_kafka is a text such as {_AS_IN[what]!r}, not {text!r:.40}")
     if max_rows is not None:
         whole(max_rows, "max_rows", 1)
-    decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad, _avro(value_schema))
+    decoder = Decoder(topic, checked(as_schema(schema)), format, time, on_bad or DROP, _avro(value_schema))
     stop = None if stop_after is None else seconds(stop_after, "stop_after")
     given = texts(options, "options", "{'group.id': 'clicks'}")
     check_options(given)

@@ -17,6 +17,7 @@ from penstock.errors import BindingError, DurationError, ExpressionTypeError, Sc
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
+from penstock.sources.bad import DROP
 from penstock.sources.bound import Bound
 from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration, to_ticks
@@ -33,7 +34,7 @@ def stream(
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
-    on_bad: str = "drop",
+    on_bad: str | None = None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
@@ -41,7 +42,7 @@ def stream(
     """Declare a stream whose data is bound when the query runs.
 
     In `run` and `open`, and in streams of Spark, rows that come too late go to `late_to=`: a folder, for Parquet files, or
-    a function that takes a RecordBatch. Rows without a time are counted and dropped, or an error with on_bad="fail";
+    a function that takes a RecordBatch. Rows without a time are counted and dropped, with a warning unless on_bad="drop" is given, or an error with on_bad="fail";
     on_bad="quarantine" keeps them in the folder `quarantine_to=`. A stream that is silent for `idle_after=` holds up no others.
 
     >>> import penstock as pk
@@ -62,7 +63,7 @@ def from_arrow(
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
-    on_bad: str = "drop",
+    on_bad: str | None = None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
@@ -92,7 +93,7 @@ def scan(
     sequence: str | None = None,
     lateness: Duration | None = None,
     unit: str | None = None,
-    on_bad: str = "drop",
+    on_bad: str | None = None,
     late_to: LateTo | None = None,
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
@@ -104,7 +105,7 @@ def scan(
     The format (parquet, arrow, csv or json) follows from the names unless it is given; `schema=` gives
     the types of text formats, which else follow from the first file. Folders named `column=value` give columns.
     With format="delta" or "iceberg", the path is that of a table, as of a `version=` or a `snapshot=`.
-    Lines of CSV and JSON that are no rows of the schema are malformed, like rows without a time: counted and dropped, an
+    Lines of CSV and JSON that are no rows of the schema are malformed, like rows without a time: counted and dropped (with a warning unless on_bad="drop" is given), an
     error with on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine".
 
     >>> import pathlib, tempfile, penstock as pk
@@ -141,7 +142,7 @@ def stream_of(
     sequence: str | None,
     lateness: Duration | None,
     unit: str | None,
-    on_bad: str,
+    on_bad: str | None,
     data: Bound | None,
     edges: Edges | None = None,
 ) -> Stream:
@@ -158,7 +159,7 @@ def stream_of(
         raise DurationError(f"lateness is {lateness!r}; it must not be negative")
     known = Unnamed("stream") if name is None else _checked_name(name)
     said = replace(edges or edges_of(on_bad), lateness_given=lateness is not None)
-    source = Source(known, readable, clock, sequence, late, on_bad, said)
+    source = Source(known, readable, clock, sequence, late, on_bad or DROP, said)
     return Stream(source, {} if data is None else {known: data})
 
 

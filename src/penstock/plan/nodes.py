@@ -62,14 +62,15 @@ Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 class Edges:
     """What becomes of rows that take no part, and for how many microseconds a silent split holds time up.
 
-    Late rows go to a folder or a function, malformed ones to a folder. `lateness_given` says that the lateness is the
-    user's choice, not the default.
+    Late rows go to a folder or a function, malformed ones to a folder. `lateness_given` and `on_bad_given` say that
+    the lateness, and what becomes of malformed rows, are the user's choice, not the default.
     """
 
     late_to: str | Callable[[pa.RecordBatch], object] | None = None
     quarantine_to: str | None = None
     idle_after: int | None = None
     lateness_given: bool = False
+    on_bad_given: bool = False
 
     @property
     def expects_late_rows(self) -> bool:

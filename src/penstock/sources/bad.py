@@ -13,7 +13,8 @@ from penstock.errors import PenstockError, SourceError
 
 T = TypeVar("T")
 
-ON_BAD = ("drop", "fail", "quarantine")
+DROP = "drop"
+ON_BAD = (DROP, "fail", "quarantine")
 # What is kept of a malformed record. `row` is what was read, or JSON where it had been read as columns.
 QUARANTINED = pa.schema(
     {
