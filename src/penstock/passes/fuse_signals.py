@@ -28,7 +28,19 @@ from penstock.passes.graph import with_signals
 from penstock.passes.substitution import opaque
 from penstock.temporal.compose import composed
 from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import Body, Expression, Feedback, Last, Over, Program, at, sources_of
+from penstock.temporal.nodes import (
+    Body,
+    Expression,
+    Feedback,
+    Last,
+    Object,
+    Over,
+    Per,
+    Program,
+    Window,
+    at,
+    sources_of,
+)
 from penstock.temporal.scope import Schemas
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
@@ -50,7 +62,8 @@ def fused(program: Program) -> Program:
     schemas = {each.name: each.schema for each in program.objects}
     bodies = {each.name: each.body for each in program.objects}
     for each in program.objects:
-        bodies[each.name] = _reducing(each.body, bodies, schemas)
+        marked = _marks_matter(each, program, schemas)
+        bodies[each.name] = _reducing(each.body, bodies, schemas, marked=marked)
     for each in program.objects:
         bodies[each.name] = _fused(bodies[each.name], bodies, uses, schemas)
     objects = tuple(replace(each, body=bodies[each.name]) for each in program.objects)
@@ -67,11 +80,23 @@ def without_unread(program: Program) -> Program:
     return replace(program, objects=tuple(each for each in program.objects if each.name in wanted))
 
 
-def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas) -> Body:
+def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas, *, marked: bool) -> Body:
     """Reduce the samples of what sources are made of, before those are put together with what they read."""
     if not isinstance(body, Expression | Feedback):
         return body
-    return replace(body, reductions=tuple(_over_source(each, bodies, schemas) for each in body.reductions))
+    made = tuple(_over_source(each, bodies, schemas, marked=marked) for each in body.reductions)
+    return replace(body, reductions=made)
+
+
+def _marks_matter(this: Object, program: Program, schemas: Schemas) -> bool:
+    """Tell whether anybody would see a mark, or the beginning, of an object where it is not defined.
+
+    Nobody does of the output, unless it has a value of its own there, or pieces of another value end at the mark.
+    """
+    body = this.body
+    if this.name != program.output or not isinstance(body, Expression) or is_lenient(body, schemas):
+        return True
+    return program.pieces and len(body.accesses) + len(body.reductions) > 1
 
 
 def _fused(body: Body, bodies: dict[str, Body], uses: Counter[str], schemas: Schemas) -> Body:
@@ -115,7 +140,7 @@ def _opaque(body: Expression) -> Expression:
 # --- into reductions ------------------------------------------------------------------------------------
 
 
-def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
+def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas, *, marked: bool) -> Over:
     """Reduce the samples of what the source is made of, if that is one object at the same instant."""
     body = bodies[over.source]
     if not isinstance(body, Expression) or body.reductions or len(body.accesses) != 1:
@@ -127,13 +152,16 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas) -> Over:
     # Of the last so many samples, those that are not there would be some.
     if not strict and (over.function in COUNTS_NONE or isinstance(over.span, Last)):
         return over
+    # A window that holds none but those begins nothing, and is no mark.
+    if not strict and marked and isinstance(over.span, Window | Per):
+        return over
     known = {each.name: opaque(_named(each.expr)) for each in body.fields}
     args = tuple(ex.substitute(arg, known) for arg in over.args)
     where = None if over.where is None else ex.substitute(over.where, known)
     if not strict and not _skips_nulls(over):
         where = _both(_there(known), where)
     found = replace(over, source=access.source, args=args, where=where)
-    return _over_source(found, bodies, schemas)
+    return _over_source(found, bodies, schemas, marked=marked)
 
 
 def _skips_nulls(over: Over) -> bool:

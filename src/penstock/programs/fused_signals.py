@@ -50,6 +50,11 @@ class FusedExpression:
         return {each.name: each.schema for each in self.program.objects}
 
     @property
+    def lenient(self) -> bool:
+        """Whether it has a value where nothing it reads has one."""
+        return any(each.source == BEGINNING_OF_KEYS for each in self.accesses)
+
+    @property
     def spans(self) -> tuple[SpanReading, ...]:
         return tuple(dict.fromkeys(span_reading(each) for each in self.body.reductions))
 
@@ -182,10 +187,10 @@ class _Variant:
     def _counts(self, number: int) -> bool:
         """Whether an access is walked along: those for marks alone, the last ones, change no value.
 
-        One does: it tells when a lane begins.
+        Except of an object with a value of its own: that begins with the first mark of what it reduces, which may lie
+        before the first sample.
         """
-        own = number < len(self.of.body.accesses)
-        return self.writes != CHANGES or own or self.of.accesses[number].source == BEGINNING_OF_KEYS
+        return self.writes != CHANGES or number < len(self.of.body.accesses) or self.of.lenient
 
     def _marks(self, track: Track) -> str:
         return NO_MARKS if track.samples else self.facts[track.source].marks

@@ -348,13 +348,22 @@ def _samples(this: temporal.Object) -> bool:
 
 
 def _is_reduced_alone(name: str, program: temporal.Program) -> bool:
-    """Tell whether nobody but reductions of the output reads an object."""
+    """Tell whether nobody but reductions of the output reads an object, and of it nothing but samples."""
     readers = [each for each in program.objects if name in temporal.sources_of(each.body)]
     return [each.name for each in readers] == [program.output] and all(
         isinstance(each.body, temporal.Expression)
         and all(access.source != name for access in each.body.accesses)
+        and not _begins_with(each.body, name, program)
         for each in readers
     )
+
+
+def _begins_with(body: temporal.Expression, name: str, program: temporal.Program) -> bool:
+    """Tell whether an object with a value of its own may begin with a mark of another that is no sample."""
+    schemas = {each.name: each.schema for each in program.objects}
+    grids = temporal.Window | temporal.Per  # a window begins with a sample
+    walked = any(each.source == name and not isinstance(each.span, grids) for each in body.reductions)
+    return walked and is_lenient(body, schemas)
 
 
 def _is_accessed(name: str, program: temporal.Program) -> bool:
