@@ -156,6 +156,64 @@ def test_a_run_row_by_row_is_collect(which: str, lateness: int | None) -> None:
     assert found == signal.collect().to_pylist()
 
 
+def _above(x: pk.Signal) -> pk.Signal:
+    return x.where(lambda v: v > 5)
+
+
+# Each has a value of its own where what it is made of has marks, or windows, without one.
+BEGINNINGS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
+    "resampled": lambda x: (
+        x.shift(-1).resample(every=1, method="last").rolling(1).count().cast("float64").or_else(7.0)
+    ),
+    "moved back": lambda x: x.shift(-1).rolling(1).count().cast("float64").or_else(7.0),
+    "moved on": lambda x: x.shift(2).rolling(1).sum().or_else(7.0),
+    "moved back and on": lambda x: x.shift(-4).rolling(2).sum().shift(2).or_else(7.0),
+    "last samples": lambda x: _above(x).shift(-1).rolling(pk.rows(2)).sum().or_else(7.0),
+    "in stages": lambda x: _above(x).shift(-1).rolling(2).median().or_else(7.0),
+    "chopped": lambda x: _above(x).shift(-2).chop(2).rolling(2).sum().or_else(7.0),
+    "aligned": lambda x: pk.align(a=_above(x).shift(-3), b=x)["a"].rolling(2).sum().or_else(7.0),
+    "read by another": lambda x: _above(x).shift(-2).rolling(2).sum().or_else(7.0) + 1.0,
+    "counted": lambda x: _above(x).shift(-2).rolling(2).sum().or_else(7.0).rolling(20).count(),
+    "per": lambda x: _above(x).per(4).sum().or_else(7.0),
+    "per, moved back": lambda x: _above(x).per(4).sum().shift(-5).or_else(7.0),
+    "per, counted": lambda x: _above(x).per(4).sum().or_else(7.0).rolling(20).count(),
+    "per, resampled": lambda x: _above(x).per(4).sum().resample(every=3),
+    "per, chopped": lambda x: _above(x).per(4).sum().chop(3).rolling(3).count(),
+    "window": lambda x: _above(x).window(4, every=2).sum().shift(-9).or_else(7.0),
+    "window, counted": lambda x: _above(x).window(4, every=2).mean().or_else(7.0).rolling(20).count(),
+    "window, resampled": lambda x: _above(x).window(4, every=2).max().resample(every=1, max_gap=3),
+}
+SPARSE: dict[str, dict[int, float | None]] = {
+    "null first": {-1: None, 0: 0.0, 6: 8.0},
+    "low first": {3: 1.0, 6: 10.0},
+    "low between": {3: 1.0, 5: 2.0, 6: 10.0, 9: 1.0, 13: 7.0, 14: 1.0},
+}
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("samples", SPARSE)
+@pytest.mark.parametrize("which", BEGINNINGS)
+def test_a_constant_begins_with_the_first_mark_of_what_it_completes(
+    which: str, samples: str, keyed: bool
+) -> None:
+    """In one kernel, in stages, with marks, and row by row."""
+    table = pa.table(
+        {
+            "t": pa.array(SPARSE[samples], pa.int64()),
+            "v": pa.array(SPARSE[samples].values(), pa.float64()),
+            "k": pa.array(["a"] * len(SPARSE[samples])),
+        }
+    )
+    stream = pk.from_arrow(table, time="t", name="s", lateness=0)
+    signal = BEGINNINGS[which](stream.signal("v", by="k") if keyed else stream.signal("v"))
+    case = Case({"s": table}, signal, which)
+    wanted = interpreted(case)
+    assert_same(signal.collect(), wanted)
+    assert_same(_unfused(case), wanted)
+    assert_same(pa.Table.from_batches(signal.run(iter(table.to_batches(1))), schema=signal.schema), wanted)
+    assert_same_pieces(case, signal.to_stream().collect())
+
+
 @given(regular_cases())
 def test_regular_samples_need_no_times(case: Case) -> None:
     note(case.text)
@@ -218,11 +276,13 @@ def _pushes(tables: dict[str, pa.Table], data: st.DataObject) -> list[tuple[str,
 @settings(max_examples=20)
 def test_passes_change_nothing(case: Case) -> None:
     note(case.text)
-    plan = case.signal.plan
-    off = frozenset({"fuse_signals"})
-    session = compile_plan(plan, off).open(pk.Engine(), bounded=True)
+    assert_same(_unfused(case), interpreted(case))
+
+
+def _unfused(case: Case) -> pa.Table:
+    session = compile_plan(case.signal.plan, frozenset({"fuse_signals"})).open(pk.Engine(), bounded=True)
     found = [
         batch for name, table in case.tables.items() for batch in session.push(name, *table.to_batches())
     ]
     found += session.finish()
-    assert_same(pa.Table.from_batches(found, schema=case.signal.schema), interpreted(case))
+    return pa.Table.from_batches(found, schema=case.signal.schema)

@@ -14,6 +14,9 @@ from penstock.runtime.hashing import bucket_count, buckets_for
 Call = Callable[[Mapping[str, object]], int]
 InternKernel = Callable[[bool, bool], Call]  # (large offsets, nullable) → kernel
 
+MOST_TEXT = 1 << 24  # bytes of texts that may be held without need: all that a column ever had would not fit
+_ENTRY = 24  # bytes that a text takes beside its own
+
 
 class Interner:
     """Numbers distinct texts 0, 1, 2 … in order of first appearance.
@@ -32,6 +35,11 @@ class Interner:
 
     def __len__(self) -> int:
         return int(self._head[KEYS])
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the texts take."""
+        return int(self._offsets[len(self)]) + _ENTRY * len(self)
 
     def encode(self, array: pa.Array) -> np.ndarray:
         """Give the code of each text, -1 for null."""
@@ -115,6 +123,11 @@ class Interner:
             self._offsets = longer(self._offsets, self._capacity + 1)
             self._hashes = longer(self._hashes, self._capacity)
             self._buckets = buckets_for(self._hashes[: len(self)], bucket_count(self._capacity))
+
+
+def text_bytes(interners: Mapping[str, Interner]) -> int:
+    """About how many bytes the texts of some columns take."""
+    return sum([each.nbytes for each in interners.values()])
 
 
 def _text_arguments(array: pa.Array) -> dict[str, object]:

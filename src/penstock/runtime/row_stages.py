@@ -14,7 +14,7 @@ from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
 from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, KernelOverflowError, Tally, Trace
-from penstock.runtime.interner import Interner
+from penstock.runtime.interner import MOST_TEXT, Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
 from penstock.runtime.state.kept import Kept, marked, marks, require
@@ -216,12 +216,19 @@ class RowsStage:
             if each.valid is not None:
                 outputs[each.valid] = room(rows, np.uint8)
         head = np.zeros(WORDS, np.int64)
+        self._forget_texts()
         given = BatchArguments(batch, self.interners).fill(kernel.bindings)
         limits = {"lo": 0, "hi": rows, "first_row": flow.first_row, "head": head}
         kernel.call({**given, **outputs, **limits, "positions": self._positions})
         if head[ERRORS]:
             raise KernelOverflowError
         return outputs, int(head[ACCEPTED])
+
+    def _forget_texts(self) -> None:
+        """Let go of the texts of earlier batches once they are many: no code outlives its batch."""
+        for name, texts in self.interners.items():
+            if texts.nbytes > MOST_TEXT:
+                self.interners[name] = Interner(self.program.texts.intern)
 
     def _arranged(
         self,

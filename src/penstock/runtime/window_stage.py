@@ -230,6 +230,7 @@ class WindowStage:
         panes = self._expected_panes(given, rows)
         for worker in self.workers:
             worker.expected, worker.expected_panes = rows, panes
+            worker.forget_texts()
         columns = self._agree_on_keys(given[0]) if threads > 1 else 0
         if columns * ROWS_PER_COLUMN > rows and not self._small_tasks:
             threads = 1

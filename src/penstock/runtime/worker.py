@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from penstock.runtime.blending import blend
 from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.fragments import Fragments, StateSpec, pane_count, widened
 from penstock.runtime.indexer import numbers_of
-from penstock.runtime.interner import Interner
+from penstock.runtime.interner import MOST_TEXT, Interner, text_bytes
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
 from penstock.runtime.programs import BoundKernel, Variant, WindowProgram
@@ -232,7 +232,7 @@ class Worker:
             blend(self.program, self.nullable, self.table, other.table, slots, last)
             return
         fragments = other.table.fragments(slots)
-        self.translate(fragments, other)
+        self.translate(fragments, other.interners)
         self.add_fragments(fragments)
 
     def borrow(self, other: Worker, slots: Sequence[int]) -> None:
@@ -247,7 +247,11 @@ class Worker:
         """Start again with nothing: tables and texts of the past are let go."""
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
+        self._number_anew()
+
+    def _number_anew(self) -> None:
         self.interners = {name: Interner(self.program.texts.intern) for name in self.program.interned}
+        self.text_kept = 0
 
     def compact(self) -> None:
         """Let go of keys that no pane holds any more, once they are the larger part."""
@@ -257,13 +261,25 @@ class Worker:
         held = table.keys.count if isinstance(table.keys, HashKeys) else table.keys.columns
         if table.sparse or held <= COMPACT or 4 * len(used) > held:
             return
-        fragments = table.fragments()
-        old = Worker(self.program, self.nullable, self.adaptive)
-        old.interners = self.interners
-        self.reset()
-        self.translate(fragments, old)
-        keys = self.new_hash_keys() if self.program.keys else NoKeys()
+        self._renew(table, self.new_hash_keys() if self.program.keys else NoKeys())
+
+    def forget_texts(self) -> None:
+        """Let go of texts that no pane holds, once they are the larger part; to be called between pushes."""
+        table = self.table
+        if table is None or text_bytes(self.interners) <= max(MOST_TEXT, 2 * self.text_kept, table.nbytes):
+            return
+        keys = table.keys
+        if isinstance(keys, HashKeys):
+            keys = self.new_pairs() if keys.sparse else self.new_hash_keys()
+        self._renew(table, keys)
+
+    def _renew(self, table: PaneTable, keys: Keys) -> None:
+        """Hold the same panes in another table, and of texts those that they hold."""
+        fragments, interners = table.fragments(), self.interners
+        self._number_anew()
+        self.translate(fragments, interners)
         self.hold(fragments, keys)
+        self.text_kept = text_bytes(self.interners)
 
     def hold(self, fragments: Fragments, keys: Keys) -> None:
         """Start anew with fragments, whose keys are in our words, in a table with these keys."""
@@ -283,18 +299,18 @@ class Worker:
             return True
         return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
 
-    def translate(self, fragments: Fragments, other: Worker) -> None:
-        """Rewrite text keys and states from the other's codes to ours."""
+    def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
+        """Rewrite text keys and states from the codes of other interners to ours."""
         for place, key in enumerate(self.program.keys):
             if key.text:
                 assert key.column is not None
                 word = fragments.words[place]
                 here = ((fragments.nulls >> place) & 1) == 0
-                word[here] = self.interners[key.column].translate(other.interners[key.column], word[here])
+                word[here] = self.interners[key.column].translate(interners[key.column], word[here])
         for state, spec in zip(fragments.states, fragments.specs, strict=True):
             if spec.text is not None:
                 here = state >= 0
-                state[here] = self.interners[spec.text].translate(other.interners[spec.text], state[here])
+                state[here] = self.interners[spec.text].translate(interners[spec.text], state[here])
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
         """The texts that kernels beyond the fold compare."""

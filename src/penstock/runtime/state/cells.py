@@ -39,7 +39,7 @@ def kept_cells(workers: Sequence[Worker]) -> Kept | None:
     whole = Worker(program, frozenset(program.columns), adaptive=False)
     for worker in busy:
         fragments = _general(worker)
-        whole.translate(fragments, worker)
+        whole.translate(fragments, worker.interners)
         if whole.table is None:
             whole.hold(fragments, _key_table(whole, fragments))
         else:
