@@ -214,6 +214,20 @@ def test_a_constant_begins_with_the_first_mark_of_what_it_completes(
     assert_same_pieces(case, signal.to_stream().collect())
 
 
+@pytest.mark.parametrize("rolling", [False, True])
+def test_feedback_begins_with_its_first_mark(rolling: bool) -> None:
+    """What it reads may begin earlier, with a constant from the first sample of another stream on."""
+    tables = {"a": pa.table({"t": [0], "v": [1.0]}), "b": pa.table({"t": [10], "v": [2.0]})}
+    a, b = (pk.from_arrow(table, time="t", name=name).signal("v") for name, table in tables.items())
+    smooth = pk.feedback(lambda y: y * 0.5 + b.or_else(1.0).shift(-5))
+    read = smooth.rolling(2).sum() if rolling else smooth
+    case = Case(tables, pk.align(x=read.or_else(7.0), a=a)["x"], "feedback")
+    wanted = interpreted(case)
+    assert wanted[0]["start"] == 0
+    assert_same(case.signal.collect(), wanted)
+    assert_same(_unfused(case), wanted)
+
+
 @given(regular_cases())
 def test_regular_samples_need_no_times(case: Case) -> None:
     note(case.text)

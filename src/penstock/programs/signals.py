@@ -24,6 +24,7 @@ from penstock.programs.fused_signals import fused_expression
 from penstock.programs.intervals import interleaver
 from penstock.programs.lane_reducers import partitioner, sorter
 from penstock.programs.rows import CompiledRows
+from penstock.programs.signal_readers import is_accessed, is_reduced_alone
 from penstock.programs.signal_reductions import Reduce, SampleReductions, span_reading
 from penstock.programs.workshop import Workshop
 from penstock.runtime.buffers import numpy_type
@@ -136,7 +137,7 @@ class SignalProgram:
             hold.lasting,
             hold.until,
             None if hold.resolve is None else self._resolve(this, hold.resolve, threads),
-            _is_accessed(this.name, self.program),
+            is_accessed(this.name, self.program),
             sorter(self.workshop),
             partitioner(self.workshop, threads),
         )
@@ -189,7 +190,7 @@ class SignalProgram:
             return INSTANTS
         if name == program.output:
             return CHANGES
-        return SAMPLES if _is_reduced_alone(name, program) else INSTANTS
+        return SAMPLES if is_reduced_alone(name, program) else INSTANTS
 
     @property
     def _schemas(self) -> dict[str, pa.Schema]:
@@ -345,39 +346,6 @@ def reduced_name(place: int) -> str:
 
 def _samples(this: temporal.Object) -> bool:
     return isinstance(this.body, temporal.Sampled)
-
-
-def _is_reduced_alone(name: str, program: temporal.Program) -> bool:
-    """Tell whether nobody but reductions of the output reads an object, and of it nothing but samples."""
-    readers = [each for each in program.objects if name in temporal.sources_of(each.body)]
-    return [each.name for each in readers] == [program.output] and all(
-        isinstance(each.body, temporal.Expression)
-        and all(access.source != name for access in each.body.accesses)
-        and not _begins_with(each.body, name, program)
-        for each in readers
-    )
-
-
-def _begins_with(body: temporal.Expression, name: str, program: temporal.Program) -> bool:
-    """Tell whether an object with a value of its own may begin with a mark of another that is no sample."""
-    schemas = {each.name: each.schema for each in program.objects}
-    grids = temporal.Window | temporal.Per  # a window begins with a sample
-    walked = any(each.source == name and not isinstance(each.span, grids) for each in body.reductions)
-    return walked and is_lenient(body, schemas)
-
-
-def _is_accessed(name: str, program: temporal.Program) -> bool:
-    """Whether somebody asks an object for its value at an instant, rather than reducing its samples."""
-    if program.output == name:
-        return True
-    for each in program.objects:
-        match each.body:
-            case temporal.Expression(accesses=accesses) | temporal.Feedback(accesses=accesses):
-                if any(access.source == name for access in accesses):
-                    return True
-            case body if name in temporal.sources_of(body):
-                return True
-    return False
 
 
 def retention(program: temporal.Program) -> Retention:

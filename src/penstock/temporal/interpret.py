@@ -160,16 +160,13 @@ class Signals:
                 return any(each.time <= t for each in self.samples[name])
             case Expression() if t >= self.beginning and is_lenient(body, self.schemas):
                 return True
-            case (
-                Expression(accesses=accesses, reductions=reductions)
-                | Feedback(accesses=accesses, reductions=reductions)
-            ):
+            case Expression(accesses=accesses, reductions=reductions):
                 return any(self.has_begun(each.source, t - each.shift) for each in accesses) or any(
                     self._has_entered(each, t - each.shift) for each in reductions
                 )
             case Chop(source=source):
                 return self.has_begun(source, t)
-            case Resample():
+            case Resample() | Feedback():
                 return any(self.is_mark(name, s) for s in self.ticks if s <= t)
             case Held(clock=clock):
                 return any(s <= t for s in self.samples_of(clock))

@@ -27,7 +27,8 @@
                                                 the time in a column; `resolve` joins what holds at the same time
 
 An object is defined at an instant where one of its fields is not null (φ), from the first change of anything it reads
-on; one that has a value where all it reads has none (`or_else(0)`), from the key's first sample of any input on. Its *marks* are instants too: those of
+on; one that has a value where all it reads has none (`or_else(0)`), from the key's first sample of any input on, if that
+is earlier; a Feedback or a Resample from its first mark on. Its *marks* are instants too: those of
 a Sampled its samples' times; of others those of all they read, moved by the shift, and the multiples of a
 Window's `every` or a Per's `size` whose span holds a sample; of a Chop with durations every change. Its *samples* are the marks at which it is defined, and are what
 reductions count. So what a value is made of decides when it is sampled, not what it happens to be.

@@ -1,0 +1,39 @@
+"""What the readers of a temporal object ask of it: its value at instants, its marks, or its samples alone."""
+
+from __future__ import annotations
+
+from penstock.temporal import nodes as temporal
+from penstock.temporal.lenient import is_lenient
+
+
+def is_reduced_alone(name: str, program: temporal.Program) -> bool:
+    """Tell whether nobody but reductions of the output reads an object, and of it nothing but samples."""
+    readers = [each for each in program.objects if name in temporal.sources_of(each.body)]
+    return [each.name for each in readers] == [program.output] and all(
+        isinstance(each.body, temporal.Expression)
+        and all(access.source != name for access in each.body.accesses)
+        and not _begins_with(each.body, name, program)
+        for each in readers
+    )
+
+
+def _begins_with(body: temporal.Expression, name: str, program: temporal.Program) -> bool:
+    """Tell whether an object with a value of its own may begin with a mark of another that is no sample."""
+    schemas = {each.name: each.schema for each in program.objects}
+    grids = temporal.Window | temporal.Per  # a window begins with a sample
+    walked = any(each.source == name and not isinstance(each.span, grids) for each in body.reductions)
+    return walked and is_lenient(body, schemas)
+
+
+def is_accessed(name: str, program: temporal.Program) -> bool:
+    """Whether somebody asks an object for its value at an instant, rather than reducing its samples."""
+    if program.output == name:
+        return True
+    for each in program.objects:
+        match each.body:
+            case temporal.Expression(accesses=accesses) | temporal.Feedback(accesses=accesses):
+                if any(access.source == name for access in accesses):
+                    return True
+            case body if name in temporal.sources_of(body):
+                return True
+    return False
