@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.types.joins import HOWS
+from penstock.types.pairing import JOIN_KINDS
 
 Operator = Callable[[Any, Any], Any]
 SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64()})
@@ -45,9 +45,9 @@ OPERATORS: dict[str, Operator] = {
     "as of, forward": as_of(direction="forward", tolerance=30),
     "as of, nearest": as_of(direction="nearest", tolerance=30),
     "rolling join": lambda a, b: a.join_rolling(b, by="k", within=(-30, 20)).agg(n=pk.count()),
-    **{f"interval join, {how}": joined(within=(-30, 20), how=how) for how in HOWS},
-    **{f"window join, {how}": joined(window=pk.tumbling(20), how=how) for how in HOWS},
-    **{f"sliding join, {how}": joined(window=pk.sliding(20, 5), how=how) for how in HOWS},
+    **{f"interval join, {how}": joined(within=(-30, 20), how=how) for how in JOIN_KINDS},
+    **{f"window join, {how}": joined(window=pk.tumbling(20), how=how) for how in JOIN_KINDS},
+    **{f"sliding join, {how}": joined(window=pk.sliding(20, 5), how=how) for how in JOIN_KINDS},
     "join in windows with gaps": joined(window=pk.sliding(5, 20)),
     "session join": joined(window=pk.session(3), how="full"),
     "distinct": lambda a, _: a.distinct(["k", "t"]),

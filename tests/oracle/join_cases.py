@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 
-HOWS = ("inner", "left", "right", "full", "semi", "anti")
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")
 KEYS: dict[str, tuple[pa.DataType, list[object]]] = {
     "one": (pa.int64(), [7]),
@@ -160,7 +160,7 @@ def _followed() -> dict[str, Build]:
 
 
 QUERIES: dict[str, Build] = {
-    **{name: made for how in HOWS for name, made in _pairs(how).items()},
+    **{name: made for how in JOIN_KINDS for name, made in _pairs(how).items()},
     **_nearest(),
     **_around(),
     **_tables(),

@@ -19,7 +19,7 @@ from penstock.programs.join_algorithms import EAGER
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.pmj import ProgressiveMerge
 from tests.oracle.effort import effort
-from tests.oracle.join_cases import HOWS, KEYS
+from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of
 
 # Runs of pmj are long; here they are of a few rows, so that pairs within and across runs occur.
@@ -50,7 +50,7 @@ def test_pairs_that_arrive_are_the_pairs_there_are(data: st.DataObject) -> None:
         for name, value in zip("ab", "xy", strict=True)
     }
     options: dict = {"window": WINDOWS[data.draw(st.sampled_from(sorted(WINDOWS)))]}
-    options["how"] = data.draw(st.sampled_from(HOWS))
+    options["how"] = data.draw(st.sampled_from(JOIN_KINDS))
     if data.draw(st.booleans()):
         options["where"] = pk.left("x") + 1 != pk.right("y")
     chosen = data.draw(st.sampled_from([*EAGER, "latency", "progress"]))

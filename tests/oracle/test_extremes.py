@@ -12,7 +12,7 @@ import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.plan_to_ir import to_ir
-from penstock.types.joins import HOWS
+from penstock.types.pairing import JOIN_KINDS
 
 Run = Callable[[Any, dict[str, pa.Table]], list[str]]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
@@ -42,9 +42,9 @@ EXACT: dict[str, Any] = {
     "distinct within, last": A.distinct("k", within=10, keep="last"),
     "rolling rows": A.rolling(pk.rows(2), by="k").agg(n=pk.count()),
     "join_rolling": A.join_rolling(B, by="k", within=(-10, 10)).agg(n=pk.count()),
-    **{f"interval join, {how}": A.join(B, on="k", within=(-10, 10), how=how) for how in HOWS},
-    **{f"later, {how}": A.join(B, on="k", within=(3, 10), how=how) for how in HOWS},
-    **{f"earlier, {how}": A.join(B, on="k", within=(-10, -3), how=how) for how in HOWS},
+    **{f"interval join, {how}": A.join(B, on="k", within=(-10, 10), how=how) for how in JOIN_KINDS},
+    **{f"later, {how}": A.join(B, on="k", within=(3, 10), how=how) for how in JOIN_KINDS},
+    **{f"earlier, {how}": A.join(B, on="k", within=(-10, -3), how=how) for how in JOIN_KINDS},
     **{
         f"as of, {direction}, {tolerance}, {exact}": A.join_asof(
             B, by="k", direction=direction, tolerance=tolerance, allow_exact_matches=exact

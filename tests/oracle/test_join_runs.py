@@ -16,13 +16,13 @@ import penstock as pk
 from penstock.programs import joins as join_programs
 from penstock.runtime.joins import algorithms, gathering, interval, results, runs, sliding, windows
 from tests.oracle.effort import effort
-from tests.oracle.join_cases import HOWS, QUERIES, cases
+from tests.oracle.join_cases import JOIN_KINDS, QUERIES, cases
 from tests.oracle.test_joins import expected, shown, streams_of
 
 NAMES = [
     name
     for name in QUERIES
-    if name.startswith(HOWS) and name.endswith(("tumbling", "with gaps", "unbounded", "residual"))
+    if name.startswith(JOIN_KINDS) and name.endswith(("tumbling", "with gaps", "unbounded", "residual"))
     if "theta" not in name
 ]
 NAMES += ["of windows"]
@@ -74,9 +74,9 @@ def test_large_windows_in_any_interleaving(data: st.DataObject) -> None:
 
 
 PARTED = {
-    "sliding": [name for name in QUERIES if name.startswith(HOWS) and "sliding" in name],
-    "different": [name for name in QUERIES if name.startswith(HOWS) and "different" in name],
-    "any": [name for name in QUERIES if name.startswith(HOWS)],
+    "sliding": [name for name in QUERIES if name.startswith(JOIN_KINDS) and "sliding" in name],
+    "different": [name for name in QUERIES if name.startswith(JOIN_KINDS) and "different" in name],
+    "any": [name for name in QUERIES if name.startswith(JOIN_KINDS)],
 }
 
 
@@ -112,7 +112,7 @@ def typed(rows: int, keys: np.ndarray, seed: int) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", JOIN_KINDS)
 @pytest.mark.parametrize("spread", [1, 1_000_003, 1 << 40])
 def test_large_windows_equal_small_ones_in_every_column(how, spread, monkeypatch) -> None:
     rng = np.random.default_rng(7)
@@ -138,7 +138,7 @@ def test_left_columns_pass_as_they_are_where_each_row_meets_one() -> None:
     assert found["k"].equals(left["k"])
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", JOIN_KINDS)
 @pytest.mark.parametrize("most", [1000, 1 << 21])
 def test_windows_that_are_joined_side_by_side_come_in_order(how, most, monkeypatch) -> None:
     monkeypatch.setattr(algorithms, "MOST_PAIRS", most)

@@ -12,10 +12,10 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
 from penstock.lower.plan_to_ir import to_ir
 from tests.oracle.effort import effort
-from tests.oracle.join_cases import HOWS, QUERIES, UNORDERED, Case, cases
+from tests.oracle.join_cases import JOIN_KINDS, QUERIES, UNORDERED, Case, cases
 
 FAMILIES = {
-    **{how: [name for name in QUERIES if name.startswith(f"{how} ")] for how in HOWS},
+    **{how: [name for name in QUERIES if name.startswith(f"{how} ")] for how in JOIN_KINDS},
     "asof": [name for name in QUERIES if name.startswith("asof")],
     "rolling": [name for name in QUERIES if name.startswith("rolling")],
     "table": [name for name in QUERIES if name.startswith("table")],

@@ -15,9 +15,9 @@ from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
 from penstock.lower.plan_to_ir import to_ir
 from penstock.runtime.joins import algorithms, overlapping, results, runs, windows
-from penstock.types.joins import ALGORITHMS
+from penstock.types.pairing import ALGORITHMS
 from tests.oracle.effort import effort
-from tests.oracle.join_cases import HOWS, KEYS
+from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of
 
 WINDOWS = {
@@ -59,7 +59,7 @@ def drawn(data: st.DataObject, keys: str) -> tuple[dict[str, pa.Table], pk.Strea
 def test_an_algorithm_is_the_definition_in_every_window(data: st.DataObject) -> None:
     rows, a, b = drawn(data, data.draw(st.sampled_from(sorted(KEYS))))
     window = data.draw(st.sampled_from(sorted(WINDOWS)))
-    how = data.draw(st.sampled_from(HOWS if window in APART else HOWS[:4]))
+    how = data.draw(st.sampled_from(JOIN_KINDS if window in APART else JOIN_KINDS[:4]))
     where = data.draw(st.sampled_from([None, *BANDS.values()]))
     algorithm = data.draw(st.sampled_from(ALGORITHMS))
     query = a.join(b, on="k", window=WINDOWS[window], how=how, where=where, algorithm=algorithm)
@@ -71,7 +71,7 @@ def test_an_algorithm_is_the_definition_in_every_window(data: st.DataObject) -> 
 def test_conditions_that_bound_a_column_are_searched_for(data: st.DataObject) -> None:
     rows, a, b = drawn(data, data.draw(st.sampled_from(["one", "few", "text"])))
     on = data.draw(st.sampled_from([None, "k"]))
-    window, how = data.draw(st.sampled_from(sorted(WINDOWS))), data.draw(st.sampled_from(HOWS))
+    window, how = data.draw(st.sampled_from(sorted(WINDOWS))), data.draw(st.sampled_from(JOIN_KINDS))
     query = a.join(
         b, on=on, window=WINDOWS[window], how=how, where=BANDS[data.draw(st.sampled_from(sorted(BANDS)))]
     )

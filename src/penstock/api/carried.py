@@ -28,7 +28,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import side_of
 from penstock.types.choices import one_of
-from penstock.types.joins import CHOOSING, right_column
+from penstock.types.pairing import LEFT_ROW_KINDS, right_column
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 
@@ -55,7 +55,7 @@ def without_bounds(
 
 def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
     """Keys are in a result once: leave out the right's bounds that were named as such."""
-    if not isinstance(plan, Join) or plan.how in CHOOSING:
+    if not isinstance(plan, Join) or plan.how in LEFT_ROW_KINDS:
         return plan
     copies = {right_column(name) for name in bounds}
     columns = join_columns(plan, side_of(plan.left), side_of(plan.right))

@@ -45,12 +45,12 @@ from penstock.plan.nodes import (
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
-from penstock.types.joins import (
+from penstock.types.pairing import (
     ALGORITHMS,
-    CHOOSING,
     DIRECTIONS,
-    HOWS,
+    JOIN_KINDS,
     JOIN_TIME,
+    LEFT_ROW_KINDS,
     TARGETS,
     Keys,
     Lookup,
@@ -107,7 +107,7 @@ def joined(
     first: Plan, second: Plan, on: object, left_on: object, right_on: object, options: Options
 ) -> Plan:
     """Join two plans, as `Stream.join` says."""
-    _one_of(options.how, HOWS, "how")
+    _one_of(options.how, JOIN_KINDS, "how")
     _one_of(options.algorithm, ALGORITHMS, "algorithm")
     if options.optimise is not None:
         _one_of(options.optimise, TARGETS, "optimise")
@@ -133,7 +133,7 @@ def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, op
             "this join would pair every row of a window with every other; give on= or where="
         )
     _check_algorithm(options, pairing, keys)
-    if options.how not in CHOOSING:
+    if options.how not in LEFT_ROW_KINDS:
         _refuse_lost(first, pairing)
     target = options.optimise or "throughput"
     return Join(first, second, keys, pairing, options.how, where, options.suffix, options.algorithm, target)
@@ -317,7 +317,7 @@ def _check_algorithm(options: Options, pairing: Pairing, keys: Keys) -> None:
             f"algorithm={options.algorithm!r}: a session has rows of one key, which all meet, so there is nothing "
             "to choose; leave it out here"
         )
-    if options.how in CHOOSING and _overlap(pairing):
+    if options.how in LEFT_ROW_KINDS and _overlap(pairing):
         raise UnsupportedError(
             f"algorithm={options.algorithm!r} gives pairs of one window, and how={options.how!r} looks at all windows "
             "that hold a row together; leave it out here, or use windows that do not overlap"
@@ -341,7 +341,7 @@ def _looked_up(first: Plan, second: Plan, keys: Keys, tables: list[bool], option
     if options.within is not None:
         raise WindowError("within= compares times, and a table has none; leave it out")
     place = tables.index(True)
-    kept = ("inner", "left", *CHOOSING) if place else ("inner", "right")
+    kept = ("inner", "left", *LEFT_ROW_KINDS) if place else ("inner", "right")
     if options.how not in kept:
         raise UnsupportedError(
             f"how={options.how!r} would give rows of the table that no event has met, which have no time; "
@@ -352,7 +352,9 @@ def _looked_up(first: Plan, second: Plan, keys: Keys, tables: list[bool], option
         raise ExpressionTypeError("a table is looked up by keys or by a condition; give on= or where=")
     _check_algorithm(options, Lookup(place), keys)
     plan = Join(first, second, keys, Lookup(place), options.how, where, options.suffix)
-    return plan if options.window is None or options.how in CHOOSING else _in_windows(plan, options.window)
+    return (
+        plan if options.window is None or options.how in LEFT_ROW_KINDS else _in_windows(plan, options.window)
+    )
 
 
 def _in_windows(plan: Plan, window: object) -> Plan:

@@ -19,7 +19,7 @@ from penstock.expr.typing import type_of
 from penstock.plan.nodes import Plan, RollingJoin
 from penstock.plan.rolling import split_aggregates
 from penstock.plan.schema import schema_of, time_of
-from penstock.types.joins import Keys, Within
+from penstock.types.pairing import Keys, Within
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

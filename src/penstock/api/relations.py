@@ -34,7 +34,7 @@ from penstock.plan.nodes import (
 )
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.types.arrow import kind_of
-from penstock.types.joins import Lookup
+from penstock.types.pairing import Lookup
 from penstock.types.windows import LookBack, Unbounded
 
 _BOUNDS = (WINDOW_START, WINDOW_END)

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from penstock.atomic_write import replace_file
 from penstock.codegen.private import private_directory, secret_in
 from penstock.errors import StateError
-from penstock.replacing import replace_file
 
 # Raise it whenever the same kernel would be compiled to other code, or called in another way.
 CODEGEN_VERSION = 3

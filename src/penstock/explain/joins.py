@@ -10,7 +10,7 @@ from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.tree import IN_ORDER
 from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.joins.algorithms import FEW_ROWS
-from penstock.types.joins import CHOOSING
+from penstock.types.pairing import LEFT_ROW_KINDS
 from penstock.types.windows import Session
 
 EARLY = "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
@@ -31,7 +31,7 @@ def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = No
         shared = (
             "windows overlap: each pair is found once, in lanes, and given for every window that holds it"
         )
-        if body.how in CHOOSING:
+        if body.how in LEFT_ROW_KINDS:
             return [shared]
         many = (
             "where windows are large and there are more results than rows in windows, one window at a time:"
@@ -51,7 +51,7 @@ def _choices(body: Join, chooser: JoinChooser, report: JoinReport | None) -> Ite
         yield from chooser.show(body.optimise, seen).splitlines()
         yield "in collect, where all rows are there and pairs are given in order:"
     yield f"windows below {FEW_ROWS:,} rows in lanes, many at once"
-    if body.how in CHOOSING:
+    if body.how in LEFT_ROW_KINDS:
         yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
         return
     yield f"larger ones one at a time, by what a tree picks for each of what is seen of it ({chooser.origin}):"

@@ -32,7 +32,7 @@ from penstock.programs.windows import CompiledWindow
 from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
 from penstock.types.arrow import width_of
-from penstock.types.time import length_of, told_length
+from penstock.types.time import describe_length, length_of
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled
@@ -233,7 +233,7 @@ def _panes(window: Window) -> str:
     number = panes_per_window(window.body.domain)
     several = f"{number} pane{'s' if number > 1 else ''} each"
     unit = window.source.time.unit
-    slide = told_length(every, unit)
+    slide = describe_length(every, unit)
     if not cut:
         return f"{several}, a pane being a slide of {slide}"
     parts = f"{length_of(cut, unit)} and {length_of(every - cut, unit)}"

@@ -18,7 +18,7 @@ from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
 from penstock.temporal import nodes as temporal
 from penstock.temporal.reach import MARGIN
-from penstock.types.time import told_length, told_reach
+from penstock.types.time import describe_length, describe_reach
 
 
 def signal_reasons(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Object]) -> list[str]:
@@ -120,7 +120,7 @@ def _reach(reach: Reach, unit: str | None) -> str:
         case Finite(past=0, future=0):
             return "what holds then, so time can be cut anywhere"
         case Finite(past=past, future=future):
-            return f"{told_reach(past, future, unit, 'it')}, so time can be cut anywhere"
+            return f"{describe_reach(past, future, unit, 'it')}, so time can be cut anywhere"
         case CarryIn():
             return "the last sample before it too, however old"
         case _:
@@ -135,7 +135,7 @@ def _memory(program: temporal.Program) -> str:
     holds = ", while it holds" if held.forgets else ""
     if not span:
         return f"the last {f'{held.samples} samples' if held.samples > 1 else 'sample'} of each key{holds}"
-    past = told_length(span, program.time.unit)
+    past = describe_length(span, program.time.unit)
     before = "what held before them" if held.forgets else f"{held.samples} before them"
     return f"the samples of {past}, and {before}, for each key"
 

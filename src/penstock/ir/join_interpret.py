@@ -15,7 +15,7 @@ from penstock.ir.order import Rank, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import Sample, record, reduced_over, time_at
 from penstock.ir.windows import Window, windows_of
-from penstock.types.joins import CHOOSING, JOIN_TIME, Keys, Lookup, Within, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, Keys, Lookup, Within, left_column, right_column
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Fo
         assert isinstance(body.pairing, Within)
         meeting = [_Meeting(None, left.timed, right.timed)]
     met = [each.matched(match, body.pairing) for each in meeting]
-    if body.how in CHOOSING:
+    if body.how in LEFT_ROW_KINDS:
         return _chosen(body, met)
     pairs = [_pair(body, window, one, other) for window, _, _, pairs in met for one, other in pairs]
     return sorted(pairs + list(_alone(body, met)), key=lambda each: each.order)
@@ -266,7 +266,7 @@ def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table:
     for each in stream.samples:
         ways = [(each, row) if table else (row, each) for row in rows.samples]
         pairs: list[tuple[Any, Any]] = [pair for pair in ways if match(pair[0].row, pair[1].row)]
-        if body.how in CHOOSING:
+        if body.how in LEFT_ROW_KINDS:
             pairs = [(each, None)] if bool(pairs) == (body.how == "semi") else []
         elif not pairs and body.how != "inner":
             pairs = [(each, None) if table else (None, each)]

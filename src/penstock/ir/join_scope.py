@@ -7,7 +7,7 @@ import pyarrow as pa
 from penstock.ir.join_nodes import RollingJoin
 from penstock.ir.nodes import WINDOW_END, WINDOW_START, Object
 from penstock.ir.scope import result_type
-from penstock.types.joins import JOIN_TIME, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 
 def pair_scope(this: Object, left: Object, right: Object) -> pa.Schema:

@@ -8,7 +8,7 @@ from penstock.expr.nodes import Column, Field
 from penstock.expr.show import show as show_expr
 from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, Pairing, RollingJoin
 from penstock.ir.nodes import Domain, Reduction
-from penstock.types.joins import Keys, Lookup, Within
+from penstock.types.pairing import Keys, Lookup, Within
 
 
 def join_text(

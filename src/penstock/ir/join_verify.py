@@ -12,7 +12,7 @@ from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin
 from penstock.ir.join_scope import pair_scope, rolling_types
 from penstock.ir.nodes import Carried, Grid, Object
 from penstock.types.arrow import kind_of
-from penstock.types.joins import ALGORITHMS, DIRECTIONS, HOWS, Lookup
+from penstock.types.pairing import ALGORITHMS, DIRECTIONS, JOIN_KINDS, Lookup
 from penstock.types.windows import Count
 
 
@@ -50,7 +50,7 @@ def _times(left: Object, right: Object) -> Iterator[str]:
 
 
 def _join(this: Object, body: Join, left: Object, right: Object) -> Iterator[str]:
-    if body.how not in HOWS:
+    if body.how not in JOIN_KINDS:
         yield f"is a join of kind {body.how!r}"
     if body.algorithm not in ALGORITHMS:
         yield f"joins by {body.algorithm!r}"

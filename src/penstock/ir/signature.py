@@ -18,8 +18,8 @@ from penstock.ir.join_nodes import InWindow
 from penstock.ir.nodes import Input, Object, Program
 from penstock.ir.show import domain_text, look_text, schema_line
 from penstock.temporal import nodes as temporal
-from penstock.types.joins import Within
-from penstock.types.time import told_length
+from penstock.types.pairing import Within
+from penstock.types.time import describe_length
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
 _PARTS = {
@@ -87,7 +87,7 @@ def _described(this: Object, program: Program) -> Iterator[tuple[str, str]]:
     reductions = tuple(map(_aggregate, getattr(body, "reductions", ())))
     for name in [part.name for part in fields(body) if part.name != "reductions"]:
         value = getattr(body, name)
-        text = told_length(value, unit) if name in _LENGTHS and isinstance(value, int) else ""
+        text = describe_length(value, unit) if name in _LENGTHS and isinstance(value, int) else ""
         yield _PARTS.get(name, name), text or _printed(value, unit, reductions)
 
 
@@ -103,7 +103,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
         case ex.Field(name=name, expr=expr):
             return name if expr == ex.Column(name) else f"{name}: {_expression(expr, reductions)}"
         case temporal.Over(span=span, shift=shift):
-            moved = f" shifted by {told_length(shift, unit)}" if shift else ""
+            moved = f" shifted by {describe_length(shift, unit)}" if shift else ""
             return f"{_expression(_aggregate(value), ())} over {_printed(span, unit)}{moved}"
         case temporal.Last(rows=rows):
             return f"the last {rows} samples"
@@ -114,7 +114,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
         case LookBack():
             return look_text(value, unit)
         case Within(lo=low, hi=high):
-            return f"from {told_length(low, unit)} to {told_length(high, unit)}"
+            return f"from {describe_length(low, unit)} to {describe_length(high, unit)}"
         case InWindow(left=left, right=right):
             sides = domain_text(left, unit), domain_text(right, unit)
             return sides[0] if left == right else " and ".join(sides)
@@ -131,7 +131,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
 def _record(value: object, unit: str | None) -> str:
     assert is_dataclass(value)
     given = {each.name: getattr(value, each.name) for each in fields(value)}
-    lengths = {name: told_length(each, unit) for name, each in given.items() if type(each) is int}
+    lengths = {name: describe_length(each, unit) for name, each in given.items() if type(each) is int}
     texts = {name: lengths.get(name) or _printed(each, unit) for name, each in given.items()}
     return f"{type(value).__name__.lower()}({', '.join(f'{name} {text}' for name, text in texts.items() if text)})"
 

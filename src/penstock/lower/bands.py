@@ -18,7 +18,7 @@ from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.lower.joins import own_column
 from penstock.passes.predicates import conjuncts
-from penstock.types.joins import left_column, right_column
+from penstock.types.pairing import left_column, right_column
 
 _LOWER, _UPPER = frozenset({"gt", "ge", "eq"}), frozenset({"lt", "le", "eq"})
 _FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}

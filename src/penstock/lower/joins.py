@@ -19,7 +19,7 @@ from penstock.ir.join_scope import pair_scope
 from penstock.lower.lanes import LaneReduction, lane_rows
 from penstock.lower.names import hidden_name
 from penstock.lower.split import read_from_columns
-from penstock.types.joins import JOIN_TIME, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 _ORIGINS = {ir.WINDOW_START: "start", ir.WINDOW_END: "end", JOIN_TIME: "time"}
 _SIDES = (left_column(""), right_column(""))

@@ -25,8 +25,8 @@ from penstock.passes.order import sees_order
 from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
 from penstock.passes.resolve_boundaries import Finite, boundaries
 from penstock.passes.slice_borders import Counts, Sessions, slice_borders
-from penstock.types.joins import Lookup
-from penstock.types.time import told_reach
+from penstock.types.pairing import Lookup
+from penstock.types.time import describe_reach
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
@@ -53,7 +53,7 @@ class Halo:
     unit: str | None = None
 
     def __str__(self) -> str:
-        reach = told_reach(self.past, self.future, self.unit, "their time")
+        reach = describe_reach(self.past, self.future, self.unit, "their time")
         return (
             reach
             if self.carry is None

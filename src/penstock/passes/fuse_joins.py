@@ -31,7 +31,7 @@ from penstock.passes.graph import readers, redefine
 from penstock.passes.order import order_of_keys_is_seen
 from penstock.passes.predicates import conjuncts
 from penstock.passes.totality import is_total
-from penstock.types.joins import JOIN_TIME, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 _BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
 _HALF = 1 << 32

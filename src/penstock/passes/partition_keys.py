@@ -38,7 +38,7 @@ from penstock.ir.nodes import (
 )
 from penstock.temporal.nodes import Sampled
 from penstock.types.arrow import kind_of, value_type
-from penstock.types.joins import Lookup, left_column, right_column
+from penstock.types.pairing import Lookup, left_column, right_column
 from penstock.types.windows import Unbounded
 
 # For each input that an object's samples come from: what its columns are there.

@@ -41,7 +41,7 @@ from penstock.passes.graph import without_unread
 from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
 from penstock.temporal.nodes import END, Sampled, read_columns
-from penstock.types.joins import left_column, right_column
+from penstock.types.pairing import left_column, right_column
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()

@@ -37,7 +37,7 @@ from penstock.ir.nodes import (
 )
 from penstock.temporal import nodes as temporal
 from penstock.temporal.reach import FOREVER
-from penstock.types.joins import Lookup, Within
+from penstock.types.pairing import Lookup, Within
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from penstock.ir import nodes as ir
 from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin, Table
 from penstock.passes.partition_keys import looks_up
-from penstock.types.joins import Lookup, Within
+from penstock.types.pairing import Lookup, Within
 from penstock.types.windows import Calendar
 
 

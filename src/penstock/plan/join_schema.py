@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.expr.typing import type_of
 from penstock.plan.nodes import AsofJoin, InWindow, Join, RollingJoin
 from penstock.plan.rolling import split_aggregates
-from penstock.types.joins import CHOOSING, JOIN_TIME, Lookup, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, Lookup, left_column, right_column
 from penstock.types.time import Time
 
 _BOUNDS = ("window_start", "window_end")
@@ -64,7 +64,7 @@ def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[Column]
     whole = [Column(each.name, left_column(each.name), each.type) for each in left.schema]
     if isinstance(plan, AsofJoin):
         return [*whole, *_right_columns(plan, whole, right)]
-    if plan.how in CHOOSING:
+    if plan.how in LEFT_ROW_KINDS:
         return whole
     own = [Column(name, name, left.time.type) for name in _added(plan)]
     bounds, last = [each for each in own if each.name != JOIN_TIME], own[-1:] if own else []
@@ -104,7 +104,7 @@ def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side)
 
 def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> Time:
     """Tell where the rows of a join's result have their time."""
-    if not isinstance(plan, Join) or plan.how in CHOOSING:
+    if not isinstance(plan, Join) or plan.how in LEFT_ROW_KINDS:
         return left.time.stored
     if isinstance(plan.pairing, Lookup):
         return left.time.stored if plan.pairing.table else _right_time(plan, left, right)

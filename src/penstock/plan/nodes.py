@@ -16,7 +16,7 @@
            | AsofJoin(left, right, on, direction, …)   every left row, with the nearest right one
            | RollingJoin(left, right, on, within, fields)   every left row, with aggregates over right ones
     pairing ::= InWindow(left, right)             both lie in windows that end together
-              | Within(lo, hi) | Lookup(table)    as `types/joins.py` says
+              | Within(lo, hi) | Lookup(table)    as `types/pairing.py` says
     window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
              | CarriedWindow()                    the window a windowed result already carries
              | Session | Count | Unbounded | Calendar   as `types/windows.py` says
@@ -35,7 +35,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
 from penstock.temporal.nodes import Program
-from penstock.types.joins import Keys, Lookup, Within
+from penstock.types.pairing import Keys, Lookup, Within
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 

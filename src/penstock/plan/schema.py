@@ -35,7 +35,7 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.types.arrow import value_type
-from penstock.types.joins import CHOOSING, Lookup
+from penstock.types.pairing import LEFT_ROW_KINDS, Lookup
 from penstock.types.time import Time
 
 N = TypeVar("N", Source, Table)
@@ -161,12 +161,12 @@ def _join_carries_window(plan: Join) -> bool:
     """Between two streams only windows keep a row's time within the window it carries."""
     match plan.pairing:
         case InWindow():
-            return plan.how not in CHOOSING or carries_window(plan.left)
+            return plan.how not in LEFT_ROW_KINDS or carries_window(plan.left)
         case Lookup(table=table):
             stream = plan.left if table else plan.right
             return carries_window(stream) and {WINDOW_START, WINDOW_END} <= set(schema_of(plan).names)
         case _:
-            return plan.how in CHOOSING and carries_window(plan.left)
+            return plan.how in LEFT_ROW_KINDS and carries_window(plan.left)
 
 
 def sequences_of(plan: Plan) -> frozenset[pa.DataType]:

@@ -30,8 +30,8 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.plan.schema import time_of
-from penstock.types.joins import Keys, Lookup, Within
-from penstock.types.time import Time, length_of, told_length
+from penstock.types.pairing import Keys, Lookup, Within
+from penstock.types.time import Time, describe_length, length_of
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 
 
@@ -56,7 +56,7 @@ def _node(plan: Plan) -> str:
         case Union(inputs=several):
             return f"union of {len(several)}"
         case Distinct(subset=subset, keep=keep, within=within):
-            near = "" if within is None else f" within {told_length(within, _unit(plan))}"
+            near = "" if within is None else f" within {describe_length(within, _unit(plan))}"
             return f"distinct by {_names(subset)} keep {keep}{near}"
         case Aggregate(window=window, by=by, fields=fields):
             return f"aggregate {_fields(fields)}{_by(by)} {_window(window, _unit(plan))}"
@@ -81,7 +81,7 @@ def _node(plan: Plan) -> str:
             by = "" if algorithm == "auto" else f" by {algorithm}"
             return f"{how} join{_on(on)} {_pairing(pairing, _unit(plan))}{rest}{by}"
         case AsofJoin(on=on, direction=direction, tolerance=tolerance, exact=exact):
-            near = "" if tolerance is None else f" within {told_length(tolerance, _unit(plan))}"
+            near = "" if tolerance is None else f" within {describe_length(tolerance, _unit(plan))}"
             return (
                 f"as-of join {direction}{_on(on)}{near}{'' if exact else ' before or after, not at, a time'}"
             )
@@ -106,7 +106,7 @@ def _pairing(pairing: Pairing, unit: str | None) -> str:
         case InWindow(left=left, right=right):
             return f"left {_window(left, unit)}, right {_window(right, unit)}"
         case Within(lo=lo, hi=hi):
-            return f"within {length_of(lo, unit)} to {told_length(hi, unit)}"
+            return f"within {length_of(lo, unit)} to {describe_length(hi, unit)}"
         case Lookup(table=table):
             return f"looked up in the {'right' if table else 'left'}"
 
@@ -135,11 +135,11 @@ def _window(window: Window, unit: str | None) -> str:
     match window:
         case TimeWindow(size=size, every=every, offset=offset):
             start = f" from {length_of(offset, unit)}" if offset else ""
-            return f"in windows of {told_length(size, unit)} every {length_of(every, unit)}{start}"
+            return f"in windows of {describe_length(size, unit)} every {length_of(every, unit)}{start}"
         case CarriedWindow():
             return "in the windows carried"
         case Session(gap=gap):
-            return f"in sessions with a gap of {told_length(gap, unit)}"
+            return f"in sessions with a gap of {describe_length(gap, unit)}"
         case Count(size=size, every=every, partial=partial):
             return f"in windows of {size} rows every {every}{' and the tail' if partial else ''}"
         case Unbounded():
@@ -149,11 +149,11 @@ def _window(window: Window, unit: str | None) -> str:
 
 
 def _step(step: CalendarStep, unit: str | None) -> str:
-    return f"{step.months} months" if step.months else told_length(step.ticks, unit)
+    return f"{step.months} months" if step.months else describe_length(step.ticks, unit)
 
 
 def _span(span: LookBack, unit: str | None) -> str:
-    length = f"{span.rows} rows" if span.size is None else told_length(span.size, unit)
+    length = f"{span.rows} rows" if span.size is None else describe_length(span.size, unit)
     closed = "" if span.closed == "right" else f" closed {span.closed}"
     return length + closed + (f" delay {length_of(span.delay, unit)}" if span.delay else "")
 

@@ -39,7 +39,7 @@ from penstock.plan.nodes import (
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
 from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of
-from penstock.types.joins import DIRECTIONS, HOWS, Lookup
+from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, Lookup
 from penstock.types.windows import Count
 
 
@@ -121,7 +121,7 @@ def _join(plan: Join | AsofJoin | RollingJoin) -> None:
     _require(lookup or left.time.type == right.time.type, "the inputs of a join differ in their time")
     match plan:
         case Join(pairing=pairing, how=how, where=where):
-            _require(how in HOWS, f"a join is {how}")
+            _require(how in JOIN_KINDS, f"a join is {how}")
             if isinstance(pairing, InWindow):
                 _window(pairing.left, plan.left)
                 _window(pairing.right, plan.right)

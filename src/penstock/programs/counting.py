@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.ir import join_nodes as jn
 from penstock.ir import nodes as ir
-from penstock.types.joins import Lookup
+from penstock.types.pairing import Lookup
 
 _COUNTING = (
     ir.Reduce

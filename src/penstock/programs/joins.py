@@ -67,7 +67,7 @@ from penstock.runtime.lanes.rows import no_rows
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context, StageSpec
-from penstock.types.joins import CHOOSING, Lookup, Within
+from penstock.types.pairing import LEFT_ROW_KINDS, Lookup, Within
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class JoinProgram:
         arrivals: Arrivals | None,
     ) -> Matcher:
         """Window by window, if an algorithm is asked for or a condition without keys can be searched for."""
-        if body.how in CHOOSING:
+        if body.how in LEFT_ROW_KINDS:
             return plain
         if body.algorithm != "auto":
             return OverlapMatcher(plain, self._window_join(body, lanes, band, watch, None), always=True)

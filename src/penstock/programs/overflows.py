@@ -18,7 +18,7 @@ from penstock.ir import nodes as ir
 from penstock.plan.nodes import WINDOW_END, WINDOW_START
 from penstock.temporal import nodes as temporal
 from penstock.types.arrow import kind_of
-from penstock.types.joins import JOIN_TIME, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 _OPERATORS = {"add", "sub", "mul", "neg", "abs", "floordiv", "mod", "quotient", "remainder"}
 _SUMS = {"sum", "product", "custom"}

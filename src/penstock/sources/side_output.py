@@ -18,8 +18,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from penstock.atomic_write import draft
 from penstock.errors import SourceError
-from penstock.replacing import draft
 
 
 def put(folder: str, name: str, table: pa.Table) -> None:

@@ -57,19 +57,19 @@ def length_of(ticks: int, unit: str | None) -> str:
     return f"{length}ns"
 
 
-def told_length(ticks: int, unit: str | None) -> str:
+def describe_length(ticks: int, unit: str | None) -> str:
     """Write a number of ticks in a sentence: a bare number would not say of what.
 
-    >>> told_length(10_000_000, "us"), told_length(7, None)
+    >>> describe_length(10_000_000, "us"), describe_length(7, None)
     ('10s', '7 ticks')
     """
     return f"{ticks} ticks" if unit is None else length_of(ticks, unit)
 
 
-def told_reach(past: int, future: int, unit: str | None, around: str) -> str:
+def describe_reach(past: int, future: int, unit: str | None, around: str) -> str:
     """Write how far something reaches, at most, before and after a time.
 
-    >>> told_reach(9_999_999, 0, "us", "their time"), told_reach(5, 2, "s", "it")
+    >>> describe_reach(9_999_999, 0, "us", "their time"), describe_reach(5, 2, "s", "it")
     ('less than 10s before their time', '5s before and 2s after it')
     """
     ways = [
@@ -80,5 +80,5 @@ def told_reach(past: int, future: int, unit: str | None, around: str) -> str:
 
 def _at_most(ticks: int, unit: str | None) -> str:
     """A window of 10 s reaches 9,999,999 us back, since it is half-open: less than 10 s says the same."""
-    reached, beyond = told_length(ticks, unit), told_length(ticks + 1, unit)
+    reached, beyond = describe_length(ticks, unit), describe_length(ticks + 1, unit)
     return reached if len(reached) <= len(beyond) else f"less than {beyond}"

@@ -21,7 +21,7 @@ SCHEMAS = (
     {"t": "int64", "k": "int64", "x": "int64"},
     {"t": "int64", "k": "int64", "y": "int64", "z": "float64"},
 )
-HOWS = ("inner", "left", "right", "full", "semi", "anti")
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 
 
 def found(where: pk.Expr) -> tuple[str, int, int] | None:
@@ -56,7 +56,7 @@ def test_bounds_of_a_right_column_are_found(where, wanted) -> None:
 
 
 @pytest.mark.parametrize("on", [None, "k"])
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", JOIN_KINDS)
 @pytest.mark.parametrize("where", [(Y - 5 <= X) & (X < Y + 5), (Y >= X - 5) & (Y < X + 5)])
 def test_no_join_looks_at_more_pairs_than_lie_in_the_band(where, how, on) -> None:
     rng, rows, asked = np.random.default_rng(3), 3000, []

@@ -15,7 +15,7 @@ from penstock.api.sql.nearest import with_latest, with_nearest
 from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names, Relation, attached, extended
 from penstock.expr.nodes import Column
-from penstock.types.joins import CHOOSING, JOIN_TIME
+from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS
 
 
 def joined(
@@ -93,7 +93,7 @@ def _paired(left: Relation, right: Relation, meeting: Meeting, join: Joining, te
     stream = keyed.left.stream.join(keyed.right.stream, how=join.how, where=keyed.where, **when)  # type: ignore[arg-type]
     gone = {b: a for a, b in keyed.on}
     columns = left.columns
-    if join.how not in CHOOSING:
+    if join.how not in LEFT_ROW_KINDS:
         columns += tuple(replace(each, column=gone.get(each.column, each.column)) for each in right.columns)
     waiting = left.window if right.is_table else right.window if left.is_table else None
     return Relation(stream, columns, _times(left, right, join, gone), waiting, left.latest or right.latest)
@@ -102,7 +102,7 @@ def _paired(left: Relation, right: Relation, meeting: Meeting, join: Joining, te
 def _times(
     left: Relation, right: Relation, join: Joining, gone: dict[str, str]
 ) -> tuple[tuple[str, str], ...]:
-    if join.how in CHOOSING:
+    if join.how in LEFT_ROW_KINDS:
         return left.times
     return left.times + tuple((source, gone.get(column, column)) for source, column in right.times)
 
@@ -113,7 +113,7 @@ def _in_one_window(
     """Bring both sides into windows: those that wait, or those that rows carry."""
     if left.is_table or right.is_table:
         return left, right, None
-    if left.window is not None and right.window is not None and join.how not in CHOOSING:
+    if left.window is not None and right.window is not None and join.how not in LEFT_ROW_KINDS:
         windows = left.window.window(left.time), right.window.window(right.time)
         return left, right, windows[0] if windows[0] == windows[1] else windows
     for each, other in ((left, right), (right, left)):

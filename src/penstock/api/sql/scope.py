@@ -21,7 +21,7 @@ from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import listed, type_of
 from penstock.plan.nodes import WINDOW_END, WINDOW_START
 from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
-from penstock.types.joins import JOIN_TIME
+from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
 
 BOUNDS = (WINDOW_START, WINDOW_END)

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.atomic_write import replace_file
 from penstock.errors import EngineError, StateError
-from penstock.replacing import replace_file
 from penstock.runtime.adapt.observe import Seen
 from penstock.runtime.adapt.supplied import SUPPLIED
 from penstock.runtime.adapt.tree import TARGETS, TREES, Chosen, Tree, decide, from_json, show, to_json

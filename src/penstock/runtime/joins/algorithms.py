@@ -19,7 +19,7 @@ from penstock.runtime.joins.orderly import Ordered, with_alone
 from penstock.runtime.joins.results import MOST_PAIRS, NOBODY, Residual, joined_pairs, satisfying
 from penstock.runtime.joins.windows import Placed
 from penstock.runtime.lanes.rows import Rows
-from penstock.types.joins import CHOOSING
+from penstock.types.pairing import LEFT_ROW_KINDS
 
 FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
 MANY_PAIRS = 16  # of equal keys for each row, before a condition is asked of them
@@ -96,7 +96,7 @@ class AlgorithmPairing:
 
         Left rows without a partner are in their places, where `how` asks for them.
         """
-        if how in CHOOSING or not (len(left) and len(right)):
+        if how in LEFT_ROW_KINDS or not (len(left) and len(right)):
             return None
         if self.band is not None and self._are_many(codes):
             inner = how in ("inner", "right")  # others have to know which left rows are in no part

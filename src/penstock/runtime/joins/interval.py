@@ -30,7 +30,7 @@ from penstock.runtime.joins.results import (
     satisfying,
 )
 from penstock.runtime.lanes.rows import Rows
-from penstock.types.joins import CHOOSING
+from penstock.types.pairing import LEFT_ROW_KINDS
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -67,7 +67,7 @@ class IntervalMatcher(RowByRow):
     def waits(self) -> Waits:
         """A pair has the time of its later row, which is new; rows that wait for a partner may stay without one."""
         mine, its = max(self.hi, 0), max(-self.lo, 0)
-        if self.how in CHOOSING:
+        if self.how in LEFT_ROW_KINDS:
             return mine, None
         return mine if self.how in ("left", "full") else 0, its if self.how in ("right", "full") else 0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from penstock.atomic_write import replace_file
 from penstock.errors import StateError
-from penstock.replacing import replace_file
 from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.differences import require_same
 from penstock.runtime.state.format import (

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import penstock as pk
-from penstock.replacing import draft, replace_file
+from penstock.atomic_write import draft, replace_file
 from tests.law.source import ROOT
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from penstock.replacing import draft
+from penstock.atomic_write import draft
 with draft(Path(sys.argv[1])) as (file, path):
     file.write(b"half")
     file.flush()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JOIN_TIME = "join_time"
-HOWS = ("inner", "left", "right", "full", "semi", "anti")
+JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 DIRECTIONS = ("backward", "forward", "nearest")
 ALGORITHMS = ("auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
-CHOOSING = ("semi", "anti")  # these give left rows as they are
+LEFT_ROW_KINDS = ("semi", "anti")  # these give left rows as they are
 
 Keys = tuple[tuple[str, str], ...]  # names of columns whose values are equal: the left's, the right's
 
