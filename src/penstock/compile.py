@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
 from penstock.lower.plan_to_ir import to_ir

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.ir.join_nodes import InWindow, Join
+from penstock.ir.joins import InWindow, Join
 from penstock.programs.join_algorithms import join_chooser, joins_arriving, windows_overlap
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.tree import IN_ORDER

@@ -13,7 +13,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.show import show as show_expr
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.join_nodes import Join
+from penstock.ir.joins import Join
 from penstock.ir.show import show as show_ir
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel, Type

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.reach import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import dense, fits, why_not
@@ -16,8 +18,6 @@ from penstock.programs.workshop import Workshop
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
-from penstock.temporal import nodes as temporal
-from penstock.temporal.reach import MARGIN
 from penstock.types.time import describe_length, describe_reach
 
 
@@ -99,13 +99,13 @@ def _object_reasons(this: ir.Object, each: temporal.Object, program: temporal.Pr
             return []
 
 
-def _reads(accesses: Sequence[temporal.At], reductions: Sequence[temporal.Over]) -> str:
+def _reads(accesses: Sequence[temporal.At], reductions: Sequence[temporal.WindowReduction]) -> str:
     names = dict.fromkeys([*(a.source for a in accesses), *(r.source for r in reductions)])
     return ", ".join(f"~{name}" for name in names)
 
 
 def _reduction_reasons(
-    this: ir.Object, reductions: Sequence[temporal.Over], program: temporal.Program
+    this: ir.Object, reductions: Sequence[temporal.WindowReduction], program: temporal.Program
 ) -> list[str]:
     lines = []
     for over in reductions:

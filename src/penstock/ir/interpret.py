@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.errors import BindingError
 from penstock.expr.evaluate import evaluator
-from penstock.ir.join_interpret import JoinSide, joined
-from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
+from penstock.ir.interpret_joins import JoinSide, joined
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -41,8 +41,8 @@ from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row, as_table, to_rows, to_table
 from penstock.ir.samples import Sample, kept, record, reduced_over, time_at
 from penstock.ir.scope import result_scope, result_types
-from penstock.ir.signals import signal_rows
-from penstock.ir.windows import Window, behind, windows_of
+from penstock.ir.signal_rows import signal_rows
+from penstock.ir.windows import WindowBounds, behind, windows_of
 from penstock.types.time import Time
 
 Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -200,7 +200,7 @@ def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> l
 
 def _windows(
     body: Reduce | Attach | Apply, source: list[Sample], origin: Object
-) -> list[tuple[Window, Rank, list[Sample]]]:
+) -> list[tuple[WindowBounds, Rank, list[Sample]]]:
     """List windows and keys by the window's end and start, then the key, each with its samples in order."""
     found = windows_of(body.domain, _lanes(body, source, origin))
     several = [(window, key, rows) for key, members in found.items() for window, rows in members]
@@ -229,7 +229,7 @@ def _moment(row: Row, body: Reduce | Attach | Lookback | Apply, time: Time) -> i
     return time_at(row, time)
 
 
-def _bounds(window: Window) -> Row:
+def _bounds(window: WindowBounds) -> Row:
     return {WINDOW_START: window[0], WINDOW_END: window[1]}
 
 

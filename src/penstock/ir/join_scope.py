@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.ir.join_nodes import RollingJoin
+from penstock.ir.joins import RollingJoin
 from penstock.ir.nodes import WINDOW_END, WINDOW_START, Object
 from penstock.ir.scope import result_type
 from penstock.types.pairing import JOIN_TIME, left_column, right_column

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from penstock.expr.nodes import Column, Field
 from penstock.expr.show import show as show_expr
-from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, Pairing, RollingJoin
+from penstock.ir.joins import Asof, InWindow, Join, Joined, Pairing, RollingJoin
 from penstock.ir.nodes import Domain, Reduction
 from penstock.types.pairing import Keys, Lookup, Within
 

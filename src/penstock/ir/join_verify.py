@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate, Column, Reduced, columns_of, walk
 from penstock.expr.typing import column_type, type_of
-from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin
 from penstock.ir.join_scope import pair_scope, rolling_types
+from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin
 from penstock.ir.nodes import Carried, Grid, Object
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import ALGORITHMS, DIRECTIONS, JOIN_KINDS, Lookup

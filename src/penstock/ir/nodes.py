@@ -21,7 +21,7 @@
                                                       of each run of equal ones that begins so close before
                  | Top(source, k, by, ties)           the k largest samples that share a window
                  | Signals(sources, program)          the intervals on which a signal has one value; the program,
-                                                      in the language of `temporal/nodes.py`, samples sources "0", "1", …
+                                                      in the language of `ir/signals/nodes.py`, samples sources "0", "1", …
                                                       The column of ends is left out where nothing reads it
                  | Table | Join | Asof | RollingJoin  samples of two objects that meet (`join_nodes.py`)
     reduction  ::= function(args) [where predicate]   over one window's samples
@@ -51,8 +51,8 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field, Options
-from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
-from penstock.temporal import nodes as temporal
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
+from penstock.ir.signals import nodes as temporal
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 

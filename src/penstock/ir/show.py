@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field
 from penstock.expr.show import show as show_expr
-from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.ir.join_show import join_text
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     Apply,
     Attach,
@@ -38,8 +38,8 @@ from penstock.ir.nodes import (
     Signals,
     Top,
 )
-from penstock.temporal.nodes import END
-from penstock.temporal.show import show_program
+from penstock.ir.signals.nodes import END
+from penstock.ir.signals.show import show_program
 from penstock.types.time import Time, length_of
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 

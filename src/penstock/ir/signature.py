@@ -14,10 +14,10 @@ from dataclasses import fields, is_dataclass
 from penstock.expr import nodes as ex
 from penstock.expr.show import show
 from penstock.ir import nodes as ir
-from penstock.ir.join_nodes import InWindow
+from penstock.ir.joins import InWindow
 from penstock.ir.nodes import Input, Object, Program
 from penstock.ir.show import domain_text, look_text, schema_line
-from penstock.temporal import nodes as temporal
+from penstock.ir.signals import nodes as temporal
 from penstock.types.pairing import Within
 from penstock.types.time import describe_length
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
@@ -102,7 +102,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
             return "; ".join(_printed(each, unit, reductions) for each in value)
         case ex.Field(name=name, expr=expr):
             return name if expr == ex.Column(name) else f"{name}: {_expression(expr, reductions)}"
-        case temporal.Over(span=span, shift=shift):
+        case temporal.WindowReduction(span=span, shift=shift):
             moved = f" shifted by {describe_length(shift, unit)}" if shift else ""
             return f"{_expression(_aggregate(value), ())} over {_printed(span, unit)}{moved}"
         case temporal.Last(rows=rows):
@@ -136,7 +136,7 @@ def _record(value: object, unit: str | None) -> str:
     return f"{type(value).__name__.lower()}({', '.join(f'{name} {text}' for name, text in texts.items() if text)})"
 
 
-def _aggregate(reduction: ir.Reduction | temporal.Over) -> ex.Aggregate:
+def _aggregate(reduction: ir.Reduction | temporal.WindowReduction) -> ex.Aggregate:
     return ex.Aggregate(reduction.function, reduction.args, reduction.where, reduction.options)
 
 

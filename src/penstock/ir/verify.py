@@ -9,8 +9,8 @@ import pyarrow as pa
 from penstock.errors import PenstockError, VerificationError
 from penstock.expr.nodes import Expr, Field
 from penstock.expr.typing import type_of
-from penstock.ir.join_nodes import Asof, Join, RollingJoin, Table
 from penstock.ir.join_verify import complaints
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -33,9 +33,9 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.scope import result_scope, result_types
-from penstock.temporal.nodes import END
-from penstock.temporal.verify import misplaced
-from penstock.temporal.verify import verify as verify_signals
+from penstock.ir.signals.nodes import END
+from penstock.ir.signals.verify import misplaced
+from penstock.ir.signals.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Count, Session
 

@@ -12,11 +12,11 @@ from penstock.ir.nodes import WINDOW_END, WINDOW_START, Carried, Domain, Grid
 from penstock.types.calendar import calendar_windows
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
-Window = tuple[int, int]
+WindowBounds = tuple[int, int]
 Timed = tuple[int, Any]
 _Key = TypeVar("_Key", bound=Hashable)
 
-Members = list[tuple[Window, list[Timed]]]
+Members = list[tuple[WindowBounds, list[Timed]]]
 
 
 def windows_of(domain: Domain, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
@@ -44,14 +44,14 @@ def _each(
 
 def _placed(rows: Sequence[Timed], domain: Domain) -> Members:
     """Windows that a sample's time, or the window it carries, tells by itself."""
-    found: dict[Window, list[Timed]] = {}
+    found: dict[WindowBounds, list[Timed]] = {}
     for time, each in rows:
         for window in _covering(domain, time, each):
             found.setdefault(window, []).append((time, each))
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
-def _covering(domain: Domain, at: int, sample: Any) -> list[Window]:
+def _covering(domain: Domain, at: int, sample: Any) -> list[WindowBounds]:
     match domain:
         case Grid(size=size, every=every, offset=offset):
             latest = at - (at - offset) % every
@@ -84,7 +84,7 @@ def sessions_of(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
     return [(run[0][0], run[-1][0]) for _, run in _sessions([(time, None) for time in times], gap)]
 
 
-def placed_windows(domain: Grid | Calendar, time: int) -> list[Window]:
+def placed_windows(domain: Grid | Calendar, time: int) -> list[WindowBounds]:
     """List the windows that hold a time, where the time alone decides.
 
     >>> sorted(placed_windows(Grid(10, 5), 7))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.expr import nodes as ex
-from penstock.ir import join_nodes as ir
+from penstock.ir import joins as ir
 from penstock.ir.nodes import Domain, Reduction
 from penstock.plan import nodes as pl
 from penstock.plan.join_schema import join_columns

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.join_scope import pair_scope
 from penstock.lower.lanes import LaneReduction, lane_rows

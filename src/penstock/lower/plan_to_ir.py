@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.lower.join_to_ir import join_body
 from penstock.plan import nodes as pl

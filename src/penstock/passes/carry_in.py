@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr
-from penstock.ir.join_nodes import Asof
+from penstock.ir.joins import Asof
 from penstock.ir.nodes import Input, Program, Samples
 from penstock.passes.predicates import then
 from penstock.passes.substitution import Definitions, definitions, inlined

@@ -29,7 +29,7 @@ import pyarrow as pa
 from penstock.expr.aggregates import AggregateFunction, algebra_of
 from penstock.expr.custom import Definition
 from penstock.expr.typing import type_of
-from penstock.ir.join_nodes import RollingJoin
+from penstock.ir.joins import RollingJoin
 from penstock.ir.nodes import (
     Attach,
     Carried,

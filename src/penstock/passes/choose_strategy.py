@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
-from penstock.ir.join_nodes import Join, Table
+from penstock.ir.joins import Join, Table
 from penstock.passes.carry_in import Carry, carry_in, without_carry
 from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.order import sees_order

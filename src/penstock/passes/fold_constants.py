@@ -23,10 +23,10 @@ from penstock.expr.nodes import Call, Case, Expr, Field, Literal, children, with
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Attach, Body, Object, Program, Reduce, Reduction, Samples, Signals
 from penstock.ir.scope import result_scope, result_types
-from penstock.temporal import nodes as temporal
-from penstock.temporal.scope import Schemas, reduced_types, scope
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.scope import Schemas, reduced_types, scope
 
-_Reduction = TypeVar("_Reduction", Reduction, temporal.Over)
+_Reduction = TypeVar("_Reduction", Reduction, temporal.WindowReduction)
 Fold = Callable[[Expr], Expr]
 
 

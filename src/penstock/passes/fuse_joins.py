@@ -24,7 +24,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, Literal, Reduced
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.join_nodes import InWindow, Join
+from penstock.ir.joins import InWindow, Join
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
 from penstock.passes.graph import readers, redefine

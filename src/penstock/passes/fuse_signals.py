@@ -24,24 +24,24 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
-from penstock.passes.graph import with_signals
-from penstock.passes.substitution import opaque
-from penstock.temporal.compose import composed
-from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import (
+from penstock.ir.signals.compose import composed
+from penstock.ir.signals.defined_everywhere import is_lenient
+from penstock.ir.signals.nodes import (
     Body,
     Expression,
     Feedback,
     Last,
     Object,
-    Over,
     Per,
     Program,
     Window,
+    WindowReduction,
     at,
     sources_of,
 )
-from penstock.temporal.scope import Schemas
+from penstock.ir.signals.scope import Schemas
+from penstock.passes.graph import with_signals
+from penstock.passes.substitution import opaque
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
 
@@ -140,7 +140,9 @@ def _opaque(body: Expression) -> Expression:
 # --- into reductions ------------------------------------------------------------------------------------
 
 
-def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas, *, marked: bool) -> Over:
+def _over_source(
+    over: WindowReduction, bodies: dict[str, Body], schemas: Schemas, *, marked: bool
+) -> WindowReduction:
     """Reduce the samples of what the source is made of, if that is one object at the same instant."""
     body = bodies[over.source]
     if not isinstance(body, Expression) or body.reductions or len(body.accesses) != 1:
@@ -164,7 +166,7 @@ def _over_source(over: Over, bodies: dict[str, Body], schemas: Schemas, *, marke
     return _over_source(found, bodies, schemas, marked=marked)
 
 
-def _skips_nulls(over: Over) -> bool:
+def _skips_nulls(over: WindowReduction) -> bool:
     """Tell whether samples that are not there would be left out anyway."""
     leaves_out = over.function != "custom" and AGGREGATES[over.function].skips_nulls
     return leaves_out and bool(over.args) and all(isinstance(arg, ex.Column) for arg in over.args)

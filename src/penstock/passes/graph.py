@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from penstock.ir.nodes import Object, Program, Signals, sources_of
-from penstock.temporal import nodes as temporal
+from penstock.ir.signals import nodes as temporal
 
 
 def readers(program: Program) -> Counter[str]:

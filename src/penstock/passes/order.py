@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from penstock.expr.aggregates import algebra_of
 from penstock.expr.nodes import Column, Field
-from penstock.ir.join_nodes import Asof, Join, RollingJoin
+from penstock.ir.joins import Asof, Join, RollingJoin
 from penstock.ir.nodes import (
     Apply,
     Attach,

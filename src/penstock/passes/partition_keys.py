@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field, columns_of, has_aggregate, substitute, walk
 from penstock.expr.nodes import Reduced as ReducedExpr
-from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin, Table
+from penstock.ir.joins import Asof, InWindow, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -36,7 +36,7 @@ from penstock.ir.nodes import (
     Signals,
     Top,
 )
-from penstock.temporal.nodes import Sampled
+from penstock.ir.signals.nodes import Sampled
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.pairing import Lookup, left_column, right_column
 from penstock.types.windows import Unbounded

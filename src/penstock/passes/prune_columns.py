@@ -15,7 +15,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field, columns_of
-from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin, Table
+from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
     WINDOW_END,
     WINDOW_START,
@@ -37,10 +37,10 @@ from penstock.ir.nodes import (
     Windowed,
     sources_of,
 )
+from penstock.ir.signals.nodes import END, Sampled, read_columns
 from penstock.passes.graph import without_unread
 from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
-from penstock.temporal.nodes import END, Sampled, read_columns
 from penstock.types.pairing import left_column, right_column
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})

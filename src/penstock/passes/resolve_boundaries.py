@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expr.nodes import Column
-from penstock.ir.join_nodes import Asof, InWindow, Join, RollingJoin
+from penstock.ir.joins import Asof, InWindow, Join, RollingJoin
 from penstock.ir.nodes import (
     WINDOW_END,
     Apply,
@@ -35,8 +35,8 @@ from penstock.ir.nodes import (
     Top,
     sources_of,
 )
-from penstock.temporal import nodes as temporal
-from penstock.temporal.reach import FOREVER
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.reach import FOREVER
 from penstock.types.pairing import Lookup, Within
 
 
@@ -186,7 +186,7 @@ def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tupl
             return [(source, CarryIn()), *cuts]
         case temporal.Resample(source=source, max_gap=int(gap)):
             return [(source, Finite(gap, gap))]
-        case temporal.Held(source=source, clock=clock):
+        case temporal.SampleAndHold(source=source, clock=clock):
             return [(source, CarryIn()), (clock, CarryIn())]
         case body:
             return [(source, Sequential()) for source in temporal.sources_of(body)]
@@ -205,7 +205,7 @@ def _hold(body: temporal.Body) -> Reach:
     return CarryIn() if lasting is None else Finite(lasting - 1)
 
 
-def _over(over: temporal.Over) -> Reach:
+def _over(over: temporal.WindowReduction) -> Reach:
     past, future = max(over.shift, 0), max(-over.shift, 0)
     match over.span:
         case temporal.Rolling(size=size) if size < FOREVER:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from penstock.expr.nodes import Expr, Field, Reduced, rewrite, walk
-from penstock.ir.join_nodes import RollingJoin
+from penstock.ir.joins import RollingJoin
 from penstock.ir.nodes import Attach, Lookback, Object, Program, Reduce, Reduction, Windowed
 
 _Body = TypeVar("_Body", bound=Windowed | RollingJoin)

@@ -34,7 +34,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
-from penstock.temporal.nodes import Program
+from penstock.ir.signals.nodes import Program
 from penstock.types.pairing import Keys, Lookup, Within
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded

@@ -10,6 +10,7 @@ from penstock.errors import VerificationError
 from penstock.expr.nodes import Aggregate as AggregateExpr
 from penstock.expr.nodes import Column, Expr, Field, children, has_aggregate
 from penstock.expr.typing import type_of
+from penstock.ir.signals.verify import verify as verify_signals
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
     WINDOW_END,
@@ -37,7 +38,6 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
-from penstock.temporal.verify import verify as verify_signals
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, Lookup
 from penstock.types.windows import Count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.types.pairing import Lookup
 

@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.ir.nodes import Reduction
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.nodes import at
+from penstock.ir.signals.scope import reduced_type, scope
 from penstock.kernels.signals.changes import EVER, GRIDS, LAST, PER, ROLLING, WINDOW, ChangesSpec, Span
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.fused.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
@@ -30,9 +33,6 @@ from penstock.runtime.signals.fused import (
 )
 from penstock.runtime.signals.reading import Access, SpanReading
 from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
-from penstock.temporal import nodes as temporal
-from penstock.temporal.nodes import at
-from penstock.temporal.scope import reduced_type, scope
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def _overlaps(each: temporal.Object) -> bool:
     return isinstance(each.body, temporal.Sampled) and each.body.hold.until is not None
 
 
-def _algorithm(program: temporal.Program, over: temporal.Over, aggregator: str | None) -> str:
+def _algorithm(program: temporal.Program, over: temporal.WindowReduction, aggregator: str | None) -> str:
     """Windows that do not overlap are computed from their own rows; a count of rows is no work at all."""
     (choice,) = SampleReductions("", program[over.source], (over,), (0,)).choices(aggregator)
     if isinstance(over.span, temporal.Per) or choice.algorithm == FRAME_ENDS:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from penstock.codegen.cache import default_directory
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.joins import JoinSpec

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after

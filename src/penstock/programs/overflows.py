@@ -13,10 +13,10 @@ from penstock.expr import nodes as ex
 from penstock.expr.arithmetic import bounds
 from penstock.expr.show import show
 from penstock.expr.typing import type_of
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
+from penstock.ir.signals import nodes as temporal
 from penstock.plan.nodes import WINDOW_END, WINDOW_START
-from penstock.temporal import nodes as temporal
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
 

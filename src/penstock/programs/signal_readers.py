@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.temporal import nodes as temporal
-from penstock.temporal.lenient import is_lenient
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.defined_everywhere import is_lenient
 
 
 def is_reduced_alone(name: str, program: temporal.Program) -> bool:

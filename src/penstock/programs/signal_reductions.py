@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.reach import FOREVER
 from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.lower.lanes import spell
 from penstock.lower.names import hidden_name
@@ -21,8 +23,6 @@ from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.reducers import KernelReducer
 from penstock.runtime.lanes.results import Reductions
 from penstock.runtime.signals.reading import SpanReading
-from penstock.temporal import nodes as temporal
-from penstock.temporal.reach import FOREVER
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 
@@ -36,7 +36,7 @@ class SampleReductions:
 
     owner: str
     source: temporal.Object
-    overs: tuple[temporal.Over, ...]
+    overs: tuple[temporal.WindowReduction, ...]
     spans: tuple[int, ...]
 
     @property
@@ -97,7 +97,7 @@ def _are_there(samples: ir.Samples, lanes: Lanes) -> bool:
     } <= set(lanes.came.batch.schema.names)
 
 
-def span_reading(over: temporal.Over) -> SpanReading:
+def span_reading(over: temporal.WindowReduction) -> SpanReading:
     """Tell how samples enter and leave a span."""
     match over.span:
         case temporal.Rolling(size=size):

@@ -11,6 +11,11 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.defined_everywhere import is_lenient
+from penstock.ir.signals.nodes import at
+from penstock.ir.signals.reach import FOREVER, lag, reach
+from penstock.ir.signals.scope import reduced_type, scope
 from penstock.kernels.signals.locate import locate
 from penstock.kernels.signals.runs import runs
 from penstock.kernels.signals.walk import WalkSpec, walk
@@ -52,11 +57,6 @@ from penstock.runtime.signals.steps import (
     Scope,
     Step,
 )
-from penstock.temporal import nodes as temporal
-from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import at
-from penstock.temporal.reach import FOREVER, lag, reach
-from penstock.temporal.scope import reduced_type, scope
 from penstock.types.time import Time
 
 _TIME = "time"
@@ -147,7 +147,7 @@ class SignalProgram:
     ) -> Callable[[Lanes, Frames], list[pa.Array]]:
         options = tuple(sorted(AGGREGATES[how].settings(()).items()))
         several = [
-            temporal.Over(this.name, how, (ex.Column(name),), temporal.Last(1), None, options)
+            temporal.WindowReduction(this.name, how, (ex.Column(name),), temporal.Last(1), None, options)
             for name in this.schema.names
         ]
         reduce = self._reductions(this, several, [0] * len(several), threads)
@@ -165,7 +165,7 @@ class SignalProgram:
                 return ResampleStep(source, every, method == "linear", gap, self._locate)
             case temporal.Chop() as body:
                 return self._chop(body, this, threads)
-            case temporal.Held(source=source, clock=clock):
+            case temporal.SampleAndHold(source=source, clock=clock):
                 return HeldStep(source, clock, self._locate)
         raise AssertionError(f"{type(this.body).__name__} is not made of other objects")
 
@@ -260,7 +260,11 @@ class SignalProgram:
         return found
 
     def _reductions(
-        self, source: temporal.Object, overs: Sequence[temporal.Over], spans: Sequence[int], threads: int
+        self,
+        source: temporal.Object,
+        overs: Sequence[temporal.WindowReduction],
+        spans: Sequence[int],
+        threads: int,
     ) -> Reduce:
         over = SampleReductions(self.this.name, source, tuple(overs), tuple(spans))
         return over.reduce(self.workshop, self.aggregator, threads, self._rows, showing=self.showing)
@@ -364,7 +368,7 @@ def retention(program: temporal.Program) -> Retention:
                             samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
                             sequential |= size >= FOREVER
-            case temporal.Resample() | temporal.Chop() | temporal.Held():
+            case temporal.Resample() | temporal.Chop() | temporal.SampleAndHold():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):
             samples, levels = max([samples, *(own.back + 1 for own in each.body.own)]), levels + 1

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.lower.lanes import columns_kept, spell
 from penstock.lower.split import fits_emission, split_results

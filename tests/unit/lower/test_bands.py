@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.ir import join_nodes as jn
+from penstock.ir import joins as jn
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.lower.bands import band_of

@@ -15,8 +15,18 @@ from penstock.api.tracing import Function
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
-from penstock.temporal.compose import composed
-from penstock.temporal.nodes import VALUE, At, Expression, Feedback, Own, Sampled, at, past, sources_of
+from penstock.ir.signals.compose import composed
+from penstock.ir.signals.nodes import (
+    VALUE,
+    At,
+    Expression,
+    Feedback,
+    Sampled,
+    SelfReference,
+    at,
+    past,
+    sources_of,
+)
 from penstock.types.duration import Duration, to_ticks
 
 _OWN = "own"  # the input that stands for the results themselves, while they are being defined
@@ -143,15 +153,15 @@ def _which(graph: Graph, access: At) -> str | None:
     return body.input.removeprefix(f"{_OWN} ") if isinstance(body, Sampled) and _is_own(body) else None
 
 
-def _own(graph: Graph, access: At) -> Own:
+def _own(graph: Graph, access: At) -> SelfReference:
     kind, _, length = (_which(graph, access) or "").rpartition(":")
     if access.shift:
         raise SignalError(
             "feedback reads prev, prev[n] or prev.shift(d); shift prev itself, not what is made of it"
         )
     if not kind:
-        return Own(int(length))
+        return SelfReference(int(length))
     shift = to_ticks(int(length) if kind == "ticks" else length, graph.time, "the shift of prev")
     if shift <= 0:
         raise WindowError(f"prev.shift({length}) is not in the past; give a shift longer than zero")
-    return Own(0, shift)
+    return SelfReference(0, shift)

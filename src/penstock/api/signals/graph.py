@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from penstock.api.stream import Stream
 from penstock.errors import SchemaMismatchError, SignalError
-from penstock.temporal.nodes import END, START, Body, Object, Program, Sampled, renamed, sources_of
+from penstock.ir.signals.nodes import END, START, Body, Object, Program, Sampled, renamed, sources_of
 from penstock.types.time import Time
 
 # The time of a feedback's past results, before they have met the signals it reads.

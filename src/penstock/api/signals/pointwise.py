@@ -14,8 +14,8 @@ from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
 from penstock.expr.typing import type_of
-from penstock.temporal.nodes import VALUE, At, Body, Expression, at
-from penstock.temporal.scope import fields_schema, scope
+from penstock.ir.signals.nodes import VALUE, At, Body, Expression, at
+from penstock.ir.signals.scope import fields_schema, scope
 
 if TYPE_CHECKING:
     from penstock.api.signals.signal import Signal

@@ -20,8 +20,8 @@ from penstock.api.stream import Stream
 from penstock.api.tracing import Function
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
 from penstock.expr import nodes
+from penstock.ir.signals.nodes import VALUE, At, Chop, Resample, at
 from penstock.plan.nodes import Intervals, Plan
-from penstock.temporal.nodes import VALUE, At, Chop, Resample, at
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks, week_begin
 

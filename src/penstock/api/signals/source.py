@@ -16,9 +16,9 @@ from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchEr
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.nodes import Aggregate, Cast, Column, Field
 from penstock.expr.typing import column_type, type_of
+from penstock.ir.signals.nodes import DURATION, START, VALUE, Hold, Sampled
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, time_of
-from penstock.temporal.nodes import DURATION, START, VALUE, Hold, Sampled
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time

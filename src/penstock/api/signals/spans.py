@@ -19,23 +19,23 @@ from penstock.api.windows import MOST_WINDOWS_PER_ROW, RowsSpec
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr import nodes
 from penstock.expr.nodes import Field
-from penstock.temporal.nodes import (
+from penstock.ir.signals.nodes import (
     DURATION,
     VALUE,
     At,
     Chop,
     Expression,
-    Held,
     Last,
-    Over,
     Per,
     Rolling,
+    SampleAndHold,
     Span,
     Window,
+    WindowReduction,
     at,
 )
-from penstock.temporal.reach import FOREVER
-from penstock.temporal.scope import chopped_schema
+from penstock.ir.signals.reach import FOREVER
+from penstock.ir.signals.scope import chopped_schema
 from penstock.types.arrow import kind_of
 from penstock.types.duration import to_ticks, week_begin
 from penstock.types.time import NANOSECONDS
@@ -145,7 +145,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
             self._signal, Chop(self._signal.name, None, None if size >= FOREVER else cuts, True)
         )
         made = _reduced(chopped, self._span, {VALUE: value.node}, shift=1)  # pieces that begin before t
-        return signal_of(made.graph, Held(made.name, self._signal.name), made.values)
+        return signal_of(made.graph, SampleAndHold(made.name, self._signal.name), made.values)
 
     def __repr__(self) -> str:
         return f"<{type(self._span).__name__} span of {self._signal!r}: call .mean(), .max(), .agg(...) …>"
@@ -193,12 +193,12 @@ def _pieces(signal: Signal, chop: Chop) -> Signal:
 def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift: int = 0) -> Signal:
     """Make the signal of expressions of aggregates over a span; null where the span holds no sample."""
     graph = signal.graph
-    reductions: list[Over] = []
+    reductions: list[WindowReduction] = []
 
     def rule(each: nodes.Expr) -> nodes.Expr:
         if not isinstance(each, nodes.Aggregate):
             return each
-        over = Over(signal.name, each.function, each.args, span, each.where, each.options, shift)
+        over = WindowReduction(signal.name, each.function, each.args, span, each.where, each.options, shift)
         if over not in reductions:
             reductions.append(over)
         return nodes.Reduced(reductions.index(over))

@@ -14,12 +14,12 @@ import penstock as pk
 from penstock.bench.tilt.kernel import Compiler, rows_of
 from penstock.expr.nodes import Column as ColumnOf
 from penstock.expr.nodes import Field
+from penstock.ir.signals.nodes import Expression, Object, Program, Sampled, sources_of
 from penstock.lower.signals.dense import dense
 from penstock.plan.schema import time_of
 from penstock.programs.dense import CompiledDense
 from penstock.programs.workshop import Workshop
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples
-from penstock.temporal.nodes import Expression, Object, Program, Sampled, sources_of
 from penstock.types.time import Time
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import past
 from penstock.kernels.cells import Cell
 from penstock.loop.abi import ERRORS, Binding
 from penstock.loop.build import KernelBuilder
@@ -14,7 +15,6 @@ from penstock.loop.nodes import BOOL, I64, U8, Kernel, Value, Var, const, maximu
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
-from penstock.temporal.nodes import past
 from penstock.types.time import Time
 
 

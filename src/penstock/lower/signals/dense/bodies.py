@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from math import gcd
 
 from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import Expression, Feedback, Object, Rolling, Sampled
+from penstock.ir.signals.scope import reduced_types, scope
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Values
 from penstock.loop.nodes import U8, Value, Var, const, maximum, minimum
@@ -16,8 +18,6 @@ from penstock.lower.signals.dense.plan import Need, no_text
 from penstock.lower.signals.dense.positions import is_lenient, marks_of, result_step
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer, one_of
-from penstock.temporal.nodes import Expression, Feedback, Object, Rolling, Sampled
-from penstock.temporal.scope import reduced_types, scope
 
 States = Sequence[Sequence[Values]]  # of each group of reductions, the states of its partials
 

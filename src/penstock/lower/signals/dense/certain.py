@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
-from penstock.temporal.nodes import Over
+from penstock.ir.signals.nodes import WindowReduction
 
 # Null only where an operand is.
 _STRICT = frozenset(
@@ -78,7 +78,7 @@ class Certain:
             case _:
                 return False
 
-    def over(self, over: Over) -> Over:
+    def over(self, over: WindowReduction) -> WindowReduction:
         """Simplify what a reduction reads of a sample."""
         where = None if over.where is None else self.simplified(over.where)
         args = tuple(map(self.simplified, over.args))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.ir.signals.nodes import Feedback, Object, SelfReference, past
 from penstock.kernels.cells import Cell
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U8, Value, Var, const
@@ -16,7 +17,6 @@ from penstock.lower.signals.dense.positions import marks_of
 from penstock.lower.signals.dense.recent import Recent, recent_results
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer
-from penstock.temporal.nodes import Feedback, Object, Own, past
 
 _IN_REGISTERS = 8  # so many past results are kept there; where more are read, all lie in a ring
 
@@ -97,7 +97,7 @@ def _last(k: KernelBuilder, values: Array, valid: Array | None, start: Value) ->
     return k.var("held", values[start - 1]), None if valid is None else k.var("held_ok", valid[start - 1])
 
 
-def _own(own: Own, entry: Value, recent: Recent, values: Array, valid: Array | None) -> Cell:
+def _own(own: SelfReference, entry: Value, recent: Recent, values: Array, valid: Array | None) -> Cell:
     if own.back:
         return Cell(recent.ago(own.back))
     return Cell(values[entry - own.shift], None if valid is None else valid[entry - own.shift].ne(0))

@@ -15,6 +15,8 @@ from math import lcm
 import pyarrow as pa
 
 from penstock.expr.nodes import Field
+from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Sampled, at, past
+from penstock.ir.signals.scope import reduced_types, scope
 from penstock.kernels.cells import Cell
 from penstock.kernels.monoids import Values
 from penstock.loop.build import KernelBuilder
@@ -25,8 +27,6 @@ from penstock.lower.signals.dense.certain import Certain
 from penstock.lower.signals.dense.chains import HEAVY, LIGHT, Parts, chain
 from penstock.lower.signals.dense.positions import Positions, schemas
 from penstock.lower.signals.dense.reductions import Algebra, Group, Track, groups_of
-from penstock.temporal.nodes import Expression, Feedback, Object, Resample, Sampled, at, past
-from penstock.temporal.scope import reduced_types, scope
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 

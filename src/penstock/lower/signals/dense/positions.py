@@ -15,26 +15,26 @@ import pyarrow as pa
 from penstock.errors import UnsupportedError
 from penstock.expr.aggregates import AGGREGATES
 from penstock.expr.custom import Definition
-from penstock.lower.machine import machine_type
-from penstock.temporal import lenient
-from penstock.temporal.nodes import (
+from penstock.ir.signals import defined_everywhere
+from penstock.ir.signals.nodes import (
     At,
     Expression,
     Feedback,
     Last,
     Object,
-    Over,
-    Own,
     Per,
     Program,
     Resample,
     Rolling,
     Sampled,
+    SelfReference,
     Span,
     Window,
+    WindowReduction,
     sources_of,
 )
-from penstock.temporal.reach import FOREVER
+from penstock.ir.signals.reach import FOREVER
+from penstock.lower.machine import machine_type
 from penstock.types.time import Time
 
 # Beyond this many positions a span's intermediate results leave the caches, and blocks are mostly halo.
@@ -75,12 +75,12 @@ class Positions:
         return frozenset(found)
 
     @property
-    def overs(self) -> list[Over]:
+    def overs(self) -> list[WindowReduction]:
         """All reductions."""
         return [over for each in self.program.objects for over in reductions_of(each.body)]
 
 
-def reductions_of(body: object) -> tuple[Over, ...]:
+def reductions_of(body: object) -> tuple[WindowReduction, ...]:
     """The reductions of a definition."""
     return body.reductions if isinstance(body, Expression | Feedback) else ()
 
@@ -136,7 +136,8 @@ class _Scale:
                 return Expression(self._accesses(accesses), self._reductions(reductions), fields)
             case Feedback(accesses=accesses, reductions=reductions, fields=fields, own=own, initial=initial):
                 past = tuple(
-                    Own(each.back, self._whole(each.shift, "a shift of past results")) for each in own
+                    SelfReference(each.back, self._whole(each.shift, "a shift of past results"))
+                    for each in own
                 )
                 return Feedback(self._accesses(accesses), self._reductions(reductions), fields, past, initial)
             case Resample() as body:
@@ -160,7 +161,7 @@ class _Scale:
     def _accesses(self, accesses: tuple[At, ...]) -> tuple[At, ...]:
         return tuple(At(each.source, self._whole(each.shift, "a shift")) for each in accesses)
 
-    def _reductions(self, reductions: tuple[Over, ...]) -> tuple[Over, ...]:
+    def _reductions(self, reductions: tuple[WindowReduction, ...]) -> tuple[WindowReduction, ...]:
         for each in reductions:
             self._check(each)
         return tuple(
@@ -168,7 +169,7 @@ class _Scale:
             for each in reductions
         )
 
-    def _check(self, over: Over) -> None:
+    def _check(self, over: WindowReduction) -> None:
         algebra, options = AGGREGATES[over.function], dict(over.options)
         definition = options.get("definition")
         if isinstance(definition, Definition):
@@ -241,7 +242,7 @@ def _step(body: object, steps: Mapping[str, int]) -> int:
             return 1
 
 
-def result_step(over: Over, steps: Mapping[str, int]) -> int:
+def result_step(over: WindowReduction, steps: Mapping[str, int]) -> int:
     """On how many positions a reduction keeps its value."""
     match over.span:
         case Window(every=every) | Per(size=every):
@@ -250,7 +251,7 @@ def result_step(over: Over, steps: Mapping[str, int]) -> int:
             return steps[over.source]
 
 
-def pane_of(over: Over, steps: Mapping[str, int]) -> int:
+def pane_of(over: WindowReduction, steps: Mapping[str, int]) -> int:
     """How many positions are reduced at once before spans are made of them."""
     match over.span:
         case Window(size=size, every=every):
@@ -261,7 +262,7 @@ def pane_of(over: Over, steps: Mapping[str, int]) -> int:
             return steps[over.source]
 
 
-def _check_grid(over: Over, steps: Mapping[str, int]) -> None:
+def _check_grid(over: WindowReduction, steps: Mapping[str, int]) -> None:
     own = steps[over.source]
     lengths = (over.span.size,) if isinstance(over.span, Rolling) else (pane_of(over, steps),)
     _require(all(each % own == 0 for each in lengths), "a span cuts the windows that it reduces")
@@ -290,7 +291,7 @@ def _reads_grid(body: object, gridded: set[str]) -> bool:
 
 def is_lenient(program: Program, this: Object) -> bool:
     """Whether an expression has a value although nothing that it reads has one."""
-    return isinstance(this.body, Expression) and lenient.is_lenient(this.body, schemas(program))
+    return isinstance(this.body, Expression) and defined_everywhere.is_lenient(this.body, schemas(program))
 
 
 def marks_of(program: Program, name: str) -> tuple[int, int]:

@@ -15,6 +15,17 @@ from functools import cached_property
 import pyarrow as pa
 
 from penstock.expr.nodes import Column, Field
+from penstock.ir.signals.nodes import (
+    At,
+    Expression,
+    Feedback,
+    Object,
+    Program,
+    Resample,
+    Sampled,
+    at,
+    sources_of,
+)
 from penstock.loop.abi import Binding, Memory, Output, Scratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import U8, Kernel
@@ -26,17 +37,6 @@ from penstock.lower.signals.dense.plan import Need, Nullable, Plan
 from penstock.lower.signals.dense.positions import DoesNotFit, Positions, in_positions, marks_of
 from penstock.lower.signals.dense.resample import Pattern, write_resample
 from penstock.lower.signals.dense.writer import Stored, Writer
-from penstock.temporal.nodes import (
-    At,
-    Expression,
-    Feedback,
-    Object,
-    Program,
-    Resample,
-    Sampled,
-    at,
-    sources_of,
-)
 from penstock.types.time import Time
 
 EDGE, INTERIOR = "dense_edge", "dense"  # the names of kernels

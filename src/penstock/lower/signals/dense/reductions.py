@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import Reduction
+from penstock.ir.signals.nodes import Per, Rolling, Span, Window, WindowReduction
+from penstock.ir.signals.scope import reduced_type
 from penstock.kernels.cells import Cell, conjunction
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.build import KernelBuilder
@@ -21,8 +23,6 @@ from penstock.lower.partials import PRESENT, Finish, MayBeNull, Partial, monoid_
 from penstock.lower.partials.needs import MOMENTS, flag_of
 from penstock.lower.signals.dense.light_moments import LIGHT_MOMENTS, light_moments
 from penstock.lower.signals.dense.positions import pane_of, result_step
-from penstock.temporal.nodes import Over, Per, Rolling, Span, Window
-from penstock.temporal.scope import reduced_type
 
 _COUNTED = (*MOMENTS, *LIGHT_MOMENTS, "comoments")  # kinds whose states begin with how many values there are
 # What is null wherever it counts no value, by its own count.
@@ -140,7 +140,7 @@ class Group:
 
 
 def groups_of(
-    reductions: Sequence[Over],
+    reductions: Sequence[WindowReduction],
     schemas: Mapping[str, pa.Schema],
     nullable: Mapping[str, frozenset[str]],
     steps: Mapping[str, int],
@@ -176,7 +176,7 @@ def groups_of(
 
 
 def _group(
-    overs: Sequence[Over],
+    overs: Sequence[WindowReduction],
     places: tuple[int, ...],
     schema: pa.Schema,
     nullable: frozenset[str],

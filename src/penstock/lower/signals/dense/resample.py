@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import lcm
 
+from penstock.ir.signals.nodes import Object, Resample
 from penstock.kernels.cells import Cell, both, conjunction, narrow
 from penstock.loop.nodes import F64, I64, Const, Value, const, maximum, minimum, select
 from penstock.lower.calendar import floor_div
 from penstock.lower.signals.dense.writer import Stored, Writer
-from penstock.temporal.nodes import Object, Resample
 
 # A pattern of more positions than this is followed step by step instead of being written out.
 _LONGEST_PATTERN = 64

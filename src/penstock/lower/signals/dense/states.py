@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import Expression
 from penstock.kernels.cells import Cell, conjunction
 from penstock.kernels.monoids import Values
 from penstock.kernels.monoids.base import either as chosen
@@ -17,7 +18,6 @@ from penstock.lower.signals.dense.panes import Entries, reduced
 from penstock.lower.signals.dense.plan import no_text
 from penstock.lower.signals.dense.reductions import Group, Track, is_long_sum
 from penstock.lower.signals.dense.writer import Here, Writer
-from penstock.temporal.nodes import Expression
 
 
 def prepare(writer: Writer, group: Group) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of
 from penstock.kernels.cells import Cell, conjunction
 from penstock.loop.abi import NEED_WIDE, Binding
 from penstock.loop.build import KernelBuilder
@@ -23,7 +24,6 @@ from penstock.lower.signals.dense.memory import Array, Pool
 from penstock.lower.signals.dense.plan import Need, Plan, either
 from penstock.lower.signals.dense.positions import result_step
 from penstock.lower.signals.dense.reductions import Track
-from penstock.temporal.nodes import Expression, Feedback, Object, Resample, Sampled, sources_of
 
 FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where a sum might have
 

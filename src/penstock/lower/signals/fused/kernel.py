@@ -9,6 +9,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from penstock.expr import nodes as ex
+from penstock.ir.signals.nodes import at
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.signals import changes
@@ -45,7 +46,6 @@ from penstock.lower.partials import ROWS, Finish, Partial
 from penstock.lower.signals.fused.joining import EveryChange, EveryInstant, EverySample, Fields, Target
 from penstock.lower.signals.fused.spec import CHANGES, INSTANTS, SAMPLES, FusedKernel, FusedSpec
 from penstock.lower.slide import DEFINED_WITHOUT_ROWS, Shape, SlideSpec, slide_monoids, slide_partials
-from penstock.temporal.nodes import at
 from penstock.types.time import Time
 
 PREFIX_SUMS, SUBTRACT, RECOMPUTE, TWO_STACKS = "prefix-sums", "subtract-on-evict", "recompute", "two-stacks"

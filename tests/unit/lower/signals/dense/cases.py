@@ -11,6 +11,9 @@ import pyarrow as pa
 
 from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
+from penstock.ir.signals.interpret import Sample, Signals
+from penstock.ir.signals.nodes import Program, Resample, Sampled
+from penstock.ir.signals.show import show_program
 from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import Dense, dense
@@ -19,9 +22,6 @@ from penstock.programs.dense import CompiledDense
 from penstock.programs.workshop import Workshop
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import DenseSignals, Samples
-from penstock.temporal.interpret import Sample, Signals
-from penstock.temporal.nodes import Program, Resample, Sampled
-from penstock.temporal.show import show_program
 
 TOLERANCE = 1e-9
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate
 from penstock.expr.typing import type_of
-from penstock.temporal.nodes import DURATION, Chop, Expression, Feedback, Over, at, past
+from penstock.ir.signals.nodes import DURATION, Chop, Expression, Feedback, WindowReduction, at, past
 
 Schemas = Mapping[str, pa.Schema]
 
@@ -29,7 +29,7 @@ def reduced_types(body: Expression | Feedback, schemas: Schemas) -> tuple[pa.Dat
     return tuple(reduced_type(each, schemas[each.source]) for each in body.reductions)
 
 
-def reduced_type(reduction: Over, schema: pa.Schema) -> pa.DataType:
+def reduced_type(reduction: WindowReduction, schema: pa.Schema) -> pa.DataType:
     """Give the type of a reduction over samples of the schema."""
     return type_of(Aggregate(reduction.function, reduction.args, reduction.where, reduction.options), schema)
 

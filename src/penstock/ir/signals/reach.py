@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.temporal.nodes import (
+from penstock.ir.signals.nodes import (
     Chop,
     Expression,
     Feedback,
-    Held,
-    Over,
     Per,
     Program,
     Resample,
     Rolling,
+    SampleAndHold,
     Sampled,
     Window,
+    WindowReduction,
 )
 
 # A span this long holds everything: nothing ever leaves it.
@@ -36,7 +36,7 @@ def lag(program: Program) -> int:
     """Bound how long before its first sample a key's output begins, in ticks.
 
     >>> import pyarrow as pa
-    >>> from penstock.temporal.nodes import At, Object
+    >>> from penstock.ir.signals.nodes import At, Object
     >>> from penstock.types.time import Time
     >>> values = pa.schema({"v": pa.float64()})
     >>> x = Object("x", Sampled("0", (), ()), values)
@@ -61,7 +61,7 @@ def _lag(body: object, lags: Mapping[str, int]) -> int:
             return max([0, *found])  # an object with a value of its own begins with its key
         case Chop(source=source, marks=marks):
             return max(lags[source], 0 if marks is None else lags[marks.source] - marks.shift)
-        case Held(source=source, clock=clock):
+        case SampleAndHold(source=source, clock=clock):
             return max(lags[source], lags[clock])
         case Resample(source=source):
             return lags[source]
@@ -69,7 +69,7 @@ def _lag(body: object, lags: Mapping[str, int]) -> int:
             return 0
 
 
-def _ahead(over: Over) -> int:
+def _ahead(over: WindowReduction) -> int:
     """How long before a sample the first span that holds it may begin."""
     return over.span.size - 1 if isinstance(over.span, Per) else 0
 
@@ -93,7 +93,7 @@ def _length(body: object) -> int:
             return 0
 
 
-def _span(over: Over) -> int:
+def _span(over: WindowReduction) -> int:
     match over.span:
         case Rolling(size=size):
             return _finite(size)

@@ -9,23 +9,23 @@ import pyarrow as pa
 from penstock.errors import PenstockError, VerificationError
 from penstock.expr.nodes import Aggregate, Expr, Reduced, walk
 from penstock.expr.typing import column_type, type_of
-from penstock.temporal.nodes import (
+from penstock.ir.signals.nodes import (
     Chop,
     Expression,
     Feedback,
-    Held,
     Last,
     Object,
-    Over,
     Per,
     Program,
     Resample,
     Rolling,
+    SampleAndHold,
     Sampled,
     Window,
+    WindowReduction,
     sources_of,
 )
-from penstock.temporal.scope import chopped_schema, fields_schema
+from penstock.ir.signals.scope import chopped_schema, fields_schema
 from penstock.types.time import Time
 
 Inputs = Sequence[tuple[pa.Schema, Time]]
@@ -74,7 +74,7 @@ def _verify(this: Object, program: Program, known: dict[str, pa.Schema], inputs:
         case Chop(source=source, every=every) as body:
             _require(every is None or every > 0, this, "is chopped into pieces of no length")
             _same(this, chopped_schema(body, known[source]))
-        case Held(source=source):
+        case SampleAndHold(source=source):
             _same(this, known[source])
 
 
@@ -102,7 +102,7 @@ def _verify_reading(this: Object, body: Expression | Feedback) -> None:
     _require(bool(body.accesses or body.reductions), this, "reads nothing")
 
 
-def _is_positive(over: Over) -> bool:
+def _is_positive(over: WindowReduction) -> bool:
     match over.span:
         case Rolling(size=size) | Per(size=size) | Last(rows=size):
             return size > 0

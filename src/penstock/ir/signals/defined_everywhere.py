@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.errors import PenstockError
 from penstock.expr.evaluate import evaluate
-from penstock.temporal.nodes import Expression
-from penstock.temporal.scope import Schemas, reduced_types, scope
+from penstock.ir.signals.nodes import Expression
+from penstock.ir.signals.scope import Schemas, reduced_types, scope
 
 
 def is_lenient(body: Expression, schemas: Schemas) -> bool:
@@ -13,7 +13,7 @@ def is_lenient(body: Expression, schemas: Schemas) -> bool:
 
     >>> import pyarrow as pa
     >>> from penstock.expr.nodes import Call, Column, Field, Literal
-    >>> from penstock.temporal.nodes import At
+    >>> from penstock.ir.signals.nodes import At
     >>> filled = Call("fill_null", (Column("0.v"), Literal(0.0, pa.float64())))
     >>> is_lenient(Expression((At("x"),), (), (Field("v", filled),)), {"x": pa.schema({"v": pa.float64()})})
     True

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any
 
 from penstock.expr.evaluate import evaluator
-from penstock.ir.join_nodes import Asof, InWindow, Join, Joined, RollingJoin
 from penstock.ir.join_scope import pair_scope, rolling_types
+from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin
 from penstock.ir.nodes import WINDOW_END, WINDOW_START, Grid, Object
 from penstock.ir.order import Rank, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import Sample, record, reduced_over, time_at
-from penstock.ir.windows import Window, windows_of
+from penstock.ir.windows import WindowBounds, windows_of
 from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, Keys, Lookup, Within, left_column, right_column
 
 
@@ -50,7 +50,7 @@ class Found:
     order: Rank
     left: Timed | None
     right: Timed | None
-    window: Window | None = None
+    window: WindowBounds | None = None
 
 
 def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[Sample]:
@@ -116,7 +116,7 @@ def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Fo
 class _Meeting:
     """Samples that share a window, or all of them."""
 
-    window: Window | None
+    window: WindowBounds | None
     left: list[Timed]
     right: list[Timed]
 
@@ -130,7 +130,7 @@ class _Meeting:
         return self.window, self.left, self.right, pairs
 
 
-_Met = tuple[Window | None, list[Timed], list[Timed], list[tuple[Timed, Timed]]]
+_Met = tuple[WindowBounds | None, list[Timed], list[Timed], list[tuple[Timed, Timed]]]
 
 
 def _near(pairing: object, left: int, right: int) -> bool:
@@ -187,7 +187,7 @@ def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Ite
 # --- results and their order ------------------------------------------------------------------------
 
 
-def _pair(body: Join, window: Window | None, one: Timed, other: Timed) -> Found:
+def _pair(body: Join, window: WindowBounds | None, one: Timed, other: Timed) -> Found:
     if window is not None:
         return Found((window[1], window[0], 0, one.place, other.place), one, other, window)
     if other.time >= one.time:
@@ -204,7 +204,7 @@ def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
                 yield from (_single(body, window, side, each) for each in rows if id(each) not in partners)
 
 
-def _single(body: Join, window: Window | None, side: int, each: Timed) -> Found:
+def _single(body: Join, window: WindowBounds | None, side: int, each: Timed) -> Found:
     left, right = (each, None) if side == 0 else (None, each)
     if window is not None:
         return Found((window[1], window[0], side, each.place, 0), left, right, window)
@@ -218,7 +218,7 @@ def _chosen(body: Join, met: list[_Met]) -> list[Found]:
 
     They come when the last window that holds them is complete.
     """
-    last: dict[int, tuple[Window, Timed]] = {}
+    last: dict[int, tuple[WindowBounds, Timed]] = {}
     for window, left, _, _ in met:
         for each in left:
             ends = (window or (0, 0))[::-1]

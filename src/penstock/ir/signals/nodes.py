@@ -96,7 +96,7 @@ Span = Rolling | Last | Window | Per
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class WindowReduction:
     source: str
     function: str
     args: tuple[Expr, ...]
@@ -107,7 +107,7 @@ class Over:
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class SelfReference:
     """The object's own result: `back` samples ago (marks where it is not defined are none), or, that being 0, `shift` ticks ago."""
 
     back: int = 0
@@ -117,7 +117,7 @@ class Own:
 @dataclass(frozen=True, slots=True)
 class Expression:
     accesses: tuple[At, ...]
-    reductions: tuple[Over, ...]
+    reductions: tuple[WindowReduction, ...]
     fields: tuple[Field, ...]
 
 
@@ -126,9 +126,9 @@ class Feedback:
     """Own results from before the first are `initial`; the single field has its type."""
 
     accesses: tuple[At, ...]
-    reductions: tuple[Over, ...]
+    reductions: tuple[WindowReduction, ...]
     fields: tuple[Field, ...]
-    own: tuple[Own, ...]
+    own: tuple[SelfReference, ...]
     initial: float
 
 
@@ -149,12 +149,12 @@ class Chop:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SampleAndHold:
     source: str
     clock: str
 
 
-Body = Sampled | Expression | Feedback | Resample | Chop | Held
+Body = Sampled | Expression | Feedback | Resample | Chop | SampleAndHold
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def sources_of(body: Body) -> tuple[str, ...]:
             return tuple(dict.fromkeys([*(a.source for a in accesses), *(r.source for r in reductions)]))
         case Chop(source=source, marks=marks):
             return tuple(dict.fromkeys((source, *(() if marks is None else (marks.source,)))))
-        case Held(source=source, clock=clock):
+        case SampleAndHold(source=source, clock=clock):
             return tuple(dict.fromkeys((source, clock)))
         case Resample(source=source):
             return (source,)
@@ -233,14 +233,18 @@ def renamed(body: Body, names: dict[str, str]) -> Body:
         case Chop(marks=marks):
             moved = None if marks is None else At(names[marks.source], marks.shift)
             return Chop(names[body.source], body.every, moved, body.durations)
-        case Held():
-            return Held(names[body.source], names[body.clock])
+        case SampleAndHold():
+            return SampleAndHold(names[body.source], names[body.clock])
 
 
-def _renamed(body: Expression | Feedback, names: dict[str, str]) -> tuple[tuple[At, ...], tuple[Over, ...]]:
+def _renamed(
+    body: Expression | Feedback, names: dict[str, str]
+) -> tuple[tuple[At, ...], tuple[WindowReduction, ...]]:
     accesses = tuple(At(names[each.source], each.shift) for each in body.accesses)
     reductions = tuple(
-        Over(names[each.source], each.function, each.args, each.span, each.where, each.options, each.shift)
+        WindowReduction(
+            names[each.source], each.function, each.args, each.span, each.where, each.options, each.shift
+        )
         for each in body.reductions
     )
     return accesses, reductions

@@ -10,8 +10,8 @@ from penstock.ir.nodes import Object
 from penstock.ir.order import Rank, canonical, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import time_at
-from penstock.temporal import nodes as temporal
-from penstock.temporal.interpret import Sample, intervals
+from penstock.ir.signals import nodes as temporal
+from penstock.ir.signals.interpret import Sample, intervals
 
 # The samples of one key, by the object that takes them.
 Taken = dict[str, list[Sample]]

@@ -20,26 +20,26 @@ from string import ascii_lowercase
 from penstock.expr import nodes as ex
 from penstock.expr.show import quoted
 from penstock.expr.show import show as show_expr
-from penstock.temporal.nodes import (
+from penstock.ir.signals.nodes import (
     At,
     Chop,
     Expression,
     Feedback,
-    Held,
     Hold,
     Last,
-    Over,
-    Own,
     Per,
     Program,
     Resample,
     Rolling,
+    SampleAndHold,
     Sampled,
+    SelfReference,
     Window,
+    WindowReduction,
     at,
     past,
 )
-from penstock.temporal.reach import FOREVER
+from penstock.ir.signals.reach import FOREVER
 
 Ticks = Callable[[int], str]
 
@@ -66,7 +66,7 @@ def _body(body: object, ticks: Ticks) -> str:
             where = [] if every is None else [f"every {ticks(every)}"]
             where += [] if marks is None else [f"where {_at(marks, ticks)} is sampled"]
             return f"~{source}[t] chopped {' and '.join(where) or 'nowhere'}{', with durations' if durations else ''}"
-        case Held(source=source, clock=clock):
+        case SampleAndHold(source=source, clock=clock):
             return f"~{source}[t] where ~{clock} is sampled, held until the next"
     raise AssertionError(type(body))
 
@@ -129,7 +129,7 @@ def _at(access: At, ticks: Ticks) -> str:
     return f"~{access.source}[{_moment(access.shift, ticks)}]"
 
 
-def _own(own: Own, ticks: Ticks) -> str:
+def _own(own: SelfReference, ticks: Ticks) -> str:
     return f"itself, {own.back} samples ago" if own.back else f"itself[{_moment(own.shift, ticks)}]"
 
 
@@ -137,19 +137,19 @@ def _moment(shift: int, ticks: Ticks) -> str:
     return "t" if not shift else f"t - {ticks(shift)}" if shift > 0 else f"t + {ticks(-shift)}"
 
 
-def _over(over: Over, ticks: Ticks) -> str:
+def _over(over: WindowReduction, ticks: Ticks) -> str:
     args = ", ".join(_arg(over, arg, ticks) for arg in over.args) or f"~{over.source}[{_span(over, ticks)}]"
     options = "".join(f", {name}={value!r}" for name, value in over.options if name != "definition")
     where = "" if over.where is None else f" where {show_expr(over.where)}"
     return f"⊕({over.function}, {args}{options}){where}"
 
 
-def _arg(over: Over, arg: ex.Expr, ticks: Ticks) -> str:
+def _arg(over: WindowReduction, arg: ex.Expr, ticks: Ticks) -> str:
     shown = show_expr(arg)
     return f"~{over.source}[{_span(over, ticks)}].{shown if isinstance(arg, ex.Column) else f'({shown})'}"
 
 
-def _span(over: Over, ticks: Ticks) -> str:
+def _span(over: WindowReduction, ticks: Ticks) -> str:
     now = _moment(over.shift, ticks)
     match over.span:
         case Rolling(size=size) if size >= FOREVER:

@@ -21,30 +21,30 @@ from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Aggregate, Column
 from penstock.expr.order import equality_key
 from penstock.expr.typing import type_of
-from penstock.temporal.lenient import is_lenient
-from penstock.temporal.nodes import (
+from penstock.ir.signals.defined_everywhere import is_lenient
+from penstock.ir.signals.nodes import (
     DURATION,
     END,
     START,
     Chop,
     Expression,
     Feedback,
-    Held,
     Last,
     Object,
-    Over,
-    Own,
     Per,
     Program,
     Resample,
     Rolling,
+    SampleAndHold,
     Sampled,
+    SelfReference,
     Window,
+    WindowReduction,
     at,
     past,
 )
-from penstock.temporal.reach import reach
-from penstock.temporal.scope import reduced_types, scope
+from penstock.ir.signals.reach import reach
+from penstock.ir.signals.scope import reduced_types, scope
 
 Row = dict[str, Any]
 Samples = Mapping[str, Sequence["Sample"]]
@@ -124,7 +124,7 @@ class Signals:
                 return self._resampled(body, t)
             case Chop() as body:
                 return self._chopped(this, body, t)
-            case Held(source=source, clock=clock):
+            case SampleAndHold(source=source, clock=clock):
                 last = max((s for s in self.samples_of(clock) if s <= t), default=None)
                 return _nothing(this) if last is None else self.value(source, last)
 
@@ -144,7 +144,7 @@ class Signals:
                 return t % every == 0 and self._is_between_marks(source, t)
             case Chop(durations=durations):
                 return self._is_piece(body, t) if durations else self._is_cut(body, t)
-            case Held(clock=clock):
+            case SampleAndHold(clock=clock):
                 return t in self.samples_of(clock)
 
     def _is_between_marks(self, name: str, t: int) -> bool:
@@ -168,10 +168,10 @@ class Signals:
                 return self.has_begun(source, t)
             case Resample() | Feedback():
                 return any(self.is_mark(name, s) for s in self.ticks if s <= t)
-            case Held(clock=clock):
+            case SampleAndHold(clock=clock):
                 return any(s <= t for s in self.samples_of(clock))
 
-    def _has_entered(self, over: Over, t: int) -> bool:
+    def _has_entered(self, over: WindowReduction, t: int) -> bool:
         match over.span:
             case Window(every=every):
                 return any(s < t - t % every for s in self._sample_times(over.source))
@@ -202,7 +202,7 @@ class Signals:
         types = reduced_types(body, self.schemas)
         return {each.name: evaluator(each.expr, names, types)(row, reduced) for each in body.fields}
 
-    def _reduced(self, over: Over, t: int) -> Any:
+    def _reduced(self, over: WindowReduction, t: int) -> Any:
         schema = self.program[over.source].schema
         rows = self._counted(over, t)
         if not rows:
@@ -212,7 +212,7 @@ class Signals:
         args = [tuple(evaluator(arg, schema)(row, ()) for arg in over.args) for row in rows]
         return reduce(over.function, args, [type_of(arg, schema) for arg in over.args], over.options)
 
-    def _counted(self, over: Over, t: int) -> list[Row]:
+    def _counted(self, over: WindowReduction, t: int) -> list[Row]:
         """List the samples in a span; where intervals overlap unresolved, each counts."""
         body = self.program[over.source].body
         if isinstance(body, Sampled) and _is_multiset(body):
@@ -221,7 +221,7 @@ class Signals:
             return [each.row for each in rows if each.time in inside]
         return [self.value(over.source, s) for s in _covered(over, t, self.samples_of(over.source))]
 
-    def _marks_of(self, over: Over, t: int) -> bool:
+    def _marks_of(self, over: WindowReduction, t: int) -> bool:
         match over.span:
             case Window(every=every) | Per(size=every):
                 return t % every == 0 and bool(self._counted(over, t))
@@ -250,7 +250,7 @@ class Signals:
         return self._known[name]
 
     @staticmethod
-    def _past(own: Own, t: int, results: dict[int, Row], initial: float) -> Any:
+    def _past(own: SelfReference, t: int, results: dict[int, Row], initial: float) -> Any:
         before = [s for s in results if s <= t - own.shift]
         if own.back:
             before = [s for s in results if s < t and defined(results[s])]
@@ -300,7 +300,7 @@ class Signals:
         return self._is_cut(body, t) or not _same(self.value(body.source, t - 1), self.value(body.source, t))
 
 
-def _covered(over: Over, t: int, samples: Iterable[int]) -> list[int]:
+def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]:
     match over.span:
         case Rolling(size=size):
             return [s for s in samples if t - size < s <= t]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Field
-from penstock.temporal.nodes import At, Expression, Over, at
+from penstock.ir.signals.nodes import At, Expression, WindowReduction, at
 
 
 @dataclass(slots=True)
@@ -14,14 +14,14 @@ class Merged:
     """Accesses and reductions gathered so far, each once."""
 
     accesses: list[At] = field(default_factory=list)
-    reductions: list[Over] = field(default_factory=list)
+    reductions: list[WindowReduction] = field(default_factory=list)
 
     def access(self, wanted: At) -> int:
         if wanted not in self.accesses:
             self.accesses.append(wanted)
         return self.accesses.index(wanted)
 
-    def reduction(self, wanted: Over) -> int:
+    def reduction(self, wanted: WindowReduction) -> int:
         if wanted not in self.reductions:
             self.reductions.append(wanted)
         return self.reductions.index(wanted)
