@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from penstock.codegen.bounded import Bounded
-from penstock.codegen.effort import Effort
 from penstock.codegen.files import CODEGEN_VERSION, ObjectFiles
 from penstock.codegen.native import Code, NativeKernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
 
@@ -24,7 +24,7 @@ MOST_BYTES = 64 << 20
 
 _ENVIRONMENT = "PENSTOCK_CACHE_DIR"
 
-Build = Callable[[Kernel, Effort], bytes]
+Build = Callable[[Kernel, OptimisationLevel], bytes]
 
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
@@ -36,12 +36,12 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
     return (Path(base) if base else Path.home() / ".cache") / "penstock"
 
 
-def object_key(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
+def object_key(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> str:
     """Name a kernel's code: what it computes, for which machine, made by which compiler and how."""
     return _key(fingerprint(kernel), effort)
 
 
-def _key(name: str, effort: Effort) -> str:
+def _key(name: str, effort: OptimisationLevel) -> str:
     from penstock.codegen.target import host  # noqa: PLC0415 - loads LLVM
 
     return f"{name} {host()} penstock-{CODEGEN_VERSION} {effort}"
@@ -85,10 +85,15 @@ class KernelCache:
     def soonest(self, kernel: Kernel, build: Build) -> NativeKernel:
         """Give the fully compiled kernel if it is here already, in memory or on disk; else one that is made quickly."""
         name = fingerprint(kernel)  # which takes as long as a tenth of quick code
-        code = self._find(_key(name, Effort.FULL))
-        return NativeKernel(kernel, code or self._get(_key(name, Effort.QUICK), kernel, build, Effort.QUICK))
+        code = self._find(_key(name, OptimisationLevel.FULL))
+        return NativeKernel(
+            kernel,
+            code or self._get(_key(name, OptimisationLevel.QUICK), kernel, build, OptimisationLevel.QUICK),
+        )
 
-    def get(self, kernel: Kernel, build: Build, effort: Effort = Effort.FULL) -> NativeKernel:
+    def get(
+        self, kernel: Kernel, build: Build, effort: OptimisationLevel = OptimisationLevel.FULL
+    ) -> NativeKernel:
         """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
         return NativeKernel(kernel, self._get(object_key(kernel, effort), kernel, build, effort))
 
@@ -106,7 +111,7 @@ class KernelCache:
         ready = None if found is not None else self._ready(key)
         return found if ready is None else self._keep(key, Code(ready))
 
-    def _get(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> Code:
+    def _get(self, key: str, kernel: Kernel, build: Build, effort: OptimisationLevel) -> Code:
         with self._lock:
             found = self._codes.get(key)
             if found is not None:
@@ -130,8 +135,8 @@ class KernelCache:
         del left  # outside the lock, as in `clear`
         return found or loaded
 
-    def _make(self, key: str, kernel: Kernel, build: Build, effort: Effort) -> Code:
-        if effort is Effort.QUICK:  # made as fast as a file is read
+    def _make(self, key: str, kernel: Kernel, build: Build, effort: OptimisationLevel) -> Code:
+        if effort is OptimisationLevel.QUICK:  # made as fast as a file is read
             return Code(build(kernel, effort), effort)
         code = self._ready(key)
         if code is None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY, INNER, Names
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import ValueWriter, alignment, memory_name, type_name
 from penstock.codegen.vectors import NotInLanesError, VectorWriter, lanes_of
 from penstock.loop.nodes import (
@@ -44,7 +44,7 @@ _UNROLLED = 4  # turns
 _ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
 
 
-def llvm_module(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
+def llvm_module(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> str:
     """Write a whole module; the caller sets its target."""
     writer = KernelWriter(kernel, effort)
     inner = writer.inner()
@@ -55,7 +55,7 @@ def llvm_module(kernel: Kernel, effort: Effort = Effort.FULL) -> str:
 class KernelWriter:
     """Write statements in order, keeping track of the block that is open."""
 
-    def __init__(self, kernel: Kernel, effort: Effort) -> None:
+    def __init__(self, kernel: Kernel, effort: OptimisationLevel) -> None:
         self.kernel = kernel
         self._effort = effort
         self.names = Names()
@@ -190,7 +190,7 @@ class KernelWriter:
     def _for(self, stmt: For) -> None:
         """Write a loop; where it is worth it, first as many turns as can be done four by four."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
-        if stmt.unrolled and self._effort is Effort.FULL:
+        if stmt.unrolled and self._effort is OptimisationLevel.FULL:
             fours = self.values.op(f"and i64 {self.values.op(f'sub i64 {stop}, {start}')}, -{_UNROLLED}")
             upto = self.values.op(f"add i64 {start}, {fours}")
             self._loop(stmt, start, upto, _UNROLLED)

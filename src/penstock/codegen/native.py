@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.llvm import llvm_module
-from penstock.codegen.shares import HAS_THREADS, ROUNDS, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, MORSEL_SCHEDULER, Frame
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.values import alignment
+from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import Buffer, Kernel, Literal, Var
-from penstock.loop.shares import Shares, Went
 from penstock.loop.verify import verify
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Code:
 
     __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code")
 
-    def __init__(self, object_code: bytes, effort: Effort = Effort.FULL) -> None:
+    def __init__(self, object_code: bytes, effort: OptimisationLevel = OptimisationLevel.FULL) -> None:
         from penstock.codegen.target import Loaded  # noqa: PLC0415 - loads LLVM
 
         self.object_code = object_code
@@ -48,9 +48,9 @@ class Code:
         self._loaded = Loaded(object_code)
         self.call: Callable[[bytes], int] = self._loaded.call
 
-    def through(self, frames: Sequence[Frame], shares: Sequence[Shares], most: int = ALL) -> list[Went]:
+    def through(self, frames: Sequence[Frame], shares: Sequence[Morsels], most: int = ALL) -> list[Progress]:
         """Go through shares of rows, on a thread for each frame."""
-        return ROUNDS.through(self._loaded.address, frames, shares, most)
+        return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, most)
 
 
 class Arguments:
@@ -102,7 +102,7 @@ class NativeKernel:
         return self.code.object_code
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> OptimisationLevel:
         """The effort that went into the code."""
         return self.code.effort
 
@@ -113,11 +113,11 @@ class NativeKernel:
         """Put all that a kernel over rows is given, but the limits of rows, where it finds it."""
         return self._arguments.frame(values)
 
-    def over(self, frame: Frame, shares: Shares, most: int = ALL) -> Went:
+    def over(self, frame: Frame, shares: Morsels, most: int = ALL) -> Progress:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
         return self.code.through([frame], [shares], most)[0]
 
-    def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
+    def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Do the same on a thread for each of several frames, which begins with shares of its own and then helps with others'."""
         return self.code.through(frames, shares) if HAS_THREADS else None
 
@@ -151,7 +151,7 @@ def _width(parameter: Var | Buffer) -> int:
 
 
 def compile_kernel(
-    kernel: Kernel, cache: KernelCache | None = None, effort: Effort = Effort.FULL
+    kernel: Kernel, cache: KernelCache | None = None, effort: OptimisationLevel = OptimisationLevel.FULL
 ) -> NativeKernel:
     """Compile a kernel for this machine, or take it from the cache."""
     if cache is not None:
@@ -159,7 +159,7 @@ def compile_kernel(
     return NativeKernel(kernel, Code(compile_object(kernel, effort), effort))
 
 
-def compile_object(kernel: Kernel, effort: Effort = Effort.FULL) -> bytes:
+def compile_object(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> bytes:
     """Compile a kernel to the object code that is run, cached and shipped."""
     from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
 

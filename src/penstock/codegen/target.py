@@ -16,12 +16,12 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY
+from penstock.codegen.optimisation_level import OptimisationLevel
 
 _LEVEL = 2
 # The selector's level: 0 is the fast one, which walks the code once.
-_SELECTION = {Effort.QUICK: 0, Effort.FULL: 2}
+_SELECTION = {OptimisationLevel.QUICK: 0, OptimisationLevel.FULL: 2}
 # libm for exp, pow and their like; libgcc for 128-bit division and conversion.
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1")}
 
@@ -51,7 +51,7 @@ def host() -> Target:
     return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, version)
 
 
-def _machine(target: Target, effort: Effort) -> Any:
+def _machine(target: Target, effort: OptimisationLevel) -> Any:
     """Make a target machine for code that may lie anywhere.
 
     The large code model spells addresses out in full. The small one would need code, constants and the
@@ -68,7 +68,7 @@ def _machine(target: Target, effort: Effort) -> Any:
 
 
 @cache
-def _shared_machine(target: Target, effort: Effort) -> Any:
+def _shared_machine(target: Target, effort: OptimisationLevel) -> Any:
     return _machine(target, effort)
 
 
@@ -96,23 +96,23 @@ def _optimised(text: str, machine: Any) -> Iterator[Any]:
         yield module
 
 
-def to_object(text: str, effort: Effort = Effort.FULL) -> bytes:
+def to_object(text: str, effort: OptimisationLevel = OptimisationLevel.FULL) -> bytes:
     """Compile a module to object code: the bytes that are run, cached and shipped."""
     machine = _shared_machine(host(), effort)
-    prepared = _parsed if effort is Effort.QUICK else _optimised
+    prepared = _parsed if effort is OptimisationLevel.QUICK else _optimised
     with prepared(text, machine) as module:
         return bytes(machine.emit_object(module))
 
 
 def to_llvm(text: str) -> str:
     """Give the optimised module as text."""
-    with _optimised(text, _shared_machine(host(), Effort.FULL)) as module:
+    with _optimised(text, _shared_machine(host(), OptimisationLevel.FULL)) as module:
         return str(module)
 
 
 def to_assembly(text: str) -> str:
     """Give the machine's assembly as text."""
-    machine = _shared_machine(host(), Effort.FULL)
+    machine = _shared_machine(host(), OptimisationLevel.FULL)
     with _optimised(text, machine) as module:
         return str(machine.emit_assembly(module))
 
@@ -123,7 +123,9 @@ class Loaded:
     __slots__ = ("_engine", "address", "call")
 
     def __init__(self, code: bytes) -> None:
-        machine = _machine(host(), Effort.QUICK)  # compiles nothing here; the engine takes ownership
+        machine = _machine(
+            host(), OptimisationLevel.QUICK
+        )  # compiles nothing here; the engine takes ownership
         # An engine wants a module. It lives in the global context, which nothing can free too early.
         module = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(module, machine)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping, Sequence
 from weakref import ref
 
 from penstock.codegen.cache import KernelCache
-from penstock.codegen.effort import Effort
+from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
 from penstock.codegen.native import Argument, Arguments, Code, compile_kernel, compile_object
-from penstock.codegen.shares import HAS_THREADS, Frame
+from penstock.codegen.optimisation_level import OptimisationLevel
+from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import Kernel
-from penstock.loop.shares import Shares, Went
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
@@ -56,12 +56,12 @@ class TieredKernel:
     def _begin(self) -> Code:
         """Take the best code that is ready, or make some quickly."""
         made = (
-            compile_kernel(self.kernel, effort=Effort.QUICK)
+            compile_kernel(self.kernel, effort=OptimisationLevel.QUICK)
             if self._cache is None
             else self._cache.soonest(self.kernel, compile_object)
         )
         self._spent = 0.0
-        self._settled = made.effort is Effort.FULL
+        self._settled = made.effort is OptimisationLevel.FULL
         return self._use(made.code)
 
     def _use(self, code: Code) -> Code:
@@ -75,7 +75,7 @@ class TieredKernel:
         return self._begin() if code is None else code
 
     @property
-    def effort(self) -> Effort:
+    def effort(self) -> OptimisationLevel:
         """The effort that went into the code now in use."""
         return self._code().effort
 
@@ -92,7 +92,7 @@ class TieredKernel:
         """Put all that the kernel is given where it finds it, be its code quick or optimised."""
         return self._arguments.frame(values)
 
-    def over(self, frame: Frame, shares: Shares) -> Went:
+    def over(self, frame: Frame, shares: Morsels) -> Progress:
         """Go through shares of rows; some only, as long as it may be worth it to come back with better code."""
         code = self._code()
         if self._settled:
@@ -102,7 +102,7 @@ class TieredKernel:
         self._spend(self._clock() - started)
         return went
 
-    def together(self, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
+    def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
         """Go through shares of rows on several threads, once there is no better code to come back for."""
         code = self._code()
         return code.through(frames, shares) if self._settled and HAS_THREADS else None
@@ -123,4 +123,4 @@ class TieredKernel:
     def optimise(self) -> None:
         """Compile fully now and use that from the next call on."""
         self._settled = True
-        self._use(compile_kernel(self.kernel, self._cache, Effort.FULL).code)
+        self._use(compile_kernel(self.kernel, self._cache, OptimisationLevel.FULL).code)

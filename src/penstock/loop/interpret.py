@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.loop import numbers
+from penstock.loop.morsels import Morsels, Progress
 from penstock.loop.nodes import (
     COMPARISON,
     Assign,
@@ -48,7 +49,6 @@ from penstock.loop.nodes import (
     While,
 )
 from penstock.loop.numbers import Number
-from penstock.loop.shares import Shares, Went
 
 Array = npt.NDArray[Any]
 _GARBAGE = 0xA5
@@ -103,7 +103,7 @@ class Interpreted:
         """Keep what the kernel is given as it is."""
         return values
 
-    def over(self, values: Mapping[str, Array | int | float], shares: Shares) -> Went:
+    def over(self, values: Mapping[str, Array | int | float], shares: Morsels) -> Progress:
         """Go through shares of rows, from `lo` up to `hi` each, until none is left or the kernel stops."""
         rows = 0
         while (share := shares.next()) is not None:
@@ -111,8 +111,8 @@ class Interpreted:
             rows += hi - lo
             upto = self({**values, "lo": lo, "hi": hi})
             if upto < hi:
-                return Went(rows, (upto, hi))
-        return Went(rows, None)
+                return Progress(rows, (upto, hi))
+        return Progress(rows, None)
 
     def together(self, several: object, shares: object) -> None:
         """Leave threads to the caller: what is interpreted would wait for itself."""

@@ -9,7 +9,7 @@ from penstock.codegen.cache import default_directory
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.auto_join import AutoJoiner

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import Binding, Output, PaneScratch
-from penstock.loop.shares import Shares, Went
+from penstock.loop.morsels import Morsels, Progress
 from penstock.runtime.fragments import StateSpec
 from penstock.types.time import Time
 
@@ -30,10 +30,10 @@ class KernelCall(Protocol):
     def frame(self, values: Mapping[str, Any], /) -> Any:
         """What it is given, but for the limits `lo` and `hi`, in its own form: good for as long as the arrays are there."""
 
-    def over(self, frame: Any, shares: Shares, /) -> Went:
+    def over(self, frame: Any, shares: Morsels, /) -> Progress:
         """Call it for share after share of rows, from `lo` up to `hi`, until none is left or it stops; or for some."""
 
-    def together(self, frames: Sequence[Any], shares: Sequence[Shares], /) -> list[Went] | None:
+    def together(self, frames: Sequence[Any], shares: Sequence[Morsels], /) -> list[Progress] | None:
         """Do the same for several frames at a time, each on a thread of its own; None if it cannot, or not yet."""
 
 
@@ -50,7 +50,7 @@ class BoundKernel:
         """Bind a kernel to all of its arguments but the limits of rows."""
         return cls(call, call.frame(given), given)
 
-    def over(self, shares: Shares) -> Went:
+    def over(self, shares: Morsels) -> Progress:
         """Call the kernel for share after share of rows, until none is left or it stops."""
         return self.call.over(self.frame, shares)
 

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from itertools import pairwise
 
-from penstock.loop.shares import Shares
+from penstock.loop.morsels import Morsels
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.flow import Flow
 
@@ -16,7 +16,7 @@ class Task:
     """Rows of a batch, share by share, and what the batch gives to kernels if workers may share that, and the task."""
 
     flow: Flow
-    shares: Shares
+    shares: Morsels
     arguments: BatchArguments | None = None
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, FILTERED
-from penstock.loop.shares import Shares
+from penstock.loop.morsels import Morsels
 from penstock.runtime.assembly import windows_on
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, indices, ticks_of
@@ -287,11 +287,11 @@ class WindowStage:
         row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
         if self.program.interned or rows > MOST_ROWS:
             for begin, end in self.engine.slices(rows, row_bytes):
-                yield Task(_part(flow, begin, end), Shares(0, end - begin, end - begin))
+                yield Task(_part(flow, begin, end), Morsels(0, end - begin, end - begin))
             return
         size = self.engine.task_rows(row_bytes)
         for part in range(parts):
-            yield Task(flow, Shares(rows * part // parts, rows * (part + 1) // parts, size), given)
+            yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self, counted: bool) -> None:
         """Take what kernels counted into the metrics, unless the rows were counted before."""

@@ -22,7 +22,7 @@ from penstock.loop.abi import (
     numbered,
     positions_table,
 )
-from penstock.loop.shares import Shares, Went
+from penstock.loop.morsels import Morsels, Progress
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.blending import blend
 from penstock.runtime.flow import KernelOverflowError
@@ -65,7 +65,7 @@ class Worker:
         while task.shares.left:
             self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
 
-    def went(self, arguments: BatchArguments, task: Task, went: Went) -> None:
+    def went(self, arguments: BatchArguments, task: Task, went: Progress) -> None:
         """Take note of how far a kernel went, and help it where it stopped."""
         self.rows += went.rows
         if went.stop is not None:
@@ -87,7 +87,7 @@ class Worker:
         """Help a kernel that stopped, and let it go on up to the end of its share."""
         self._make_room(arguments)
         while done < end:
-            stop = self.kernel(arguments, task).over(Shares(done, end, end - done)).stop
+            stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
             done = end if stop is None else stop[0]
             self._make_room(arguments)
 

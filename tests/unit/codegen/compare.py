@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.interpret import dtype_of, interpret
 from penstock.loop.nodes import Buffer, Kernel, Type
 from penstock.loop.numbers import bits_of, from_bits
@@ -43,7 +43,7 @@ def agree(kernel: Kernel, values: Values, natives: tuple[NativeKernel, ...] = ()
 
 def both(kernel: Kernel) -> tuple[NativeKernel, ...]:
     """Compile with each effort."""
-    return tuple(compile_kernel(kernel, effort=effort) for effort in Effort)
+    return tuple(compile_kernel(kernel, effort=effort) for effort in OptimisationLevel)
 
 
 def _same(kernel: Kernel, found: Values, expected: Values) -> None:

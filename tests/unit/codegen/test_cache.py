@@ -15,9 +15,9 @@ import pytest
 
 from penstock.codegen import files as files_module
 from penstock.codegen.cache import KernelCache, default_directory, object_key
-from penstock.codegen.effort import Effort
 from penstock.codegen.files import ObjectFiles, load, save
 from penstock.codegen.native import compile_kernel, compile_object
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.private import secret_in
 from penstock.errors import StateError
 from penstock.loop.build import KernelBuilder
@@ -38,7 +38,7 @@ class Counting:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, kernel: Kernel, effort: Effort) -> bytes:
+    def __call__(self, kernel: Kernel, effort: OptimisationLevel) -> bytes:
         self.calls += 1
         return compile_object(kernel, effort)
 
@@ -94,14 +94,14 @@ def test_threads_that_ask_at_once_compile_once() -> None:
 def test_quick_code_is_kept_apart_and_never_written(directory: Path) -> None:
     cache, build = KernelCache(directory), Counting()
     quick = cache.soonest(adding(1), build)
-    assert quick.effort is Effort.QUICK
+    assert quick.effort is OptimisationLevel.QUICK
     assert adds(quick, 1)
     assert list(directory.iterdir()) == []
     assert cache.soonest(adding(1), build).code is quick.code
     full = cache.get(adding(1), build)
-    assert full.effort is Effort.FULL
+    assert full.effort is OptimisationLevel.FULL
     assert cache.soonest(adding(1), build).code is full.code
-    assert cache.get(adding(1), build, Effort.QUICK).code is quick.code
+    assert cache.get(adding(1), build, OptimisationLevel.QUICK).code is quick.code
     assert build.calls == 2
 
 
@@ -109,7 +109,7 @@ def test_what_is_on_disk_is_found_without_compiling(directory: Path) -> None:
     KernelCache(directory).get(adding(1), compile_object)
     cache, build = KernelCache(directory), Counting()
     found = cache.soonest(adding(1), build)
-    assert found.effort is Effort.FULL
+    assert found.effort is OptimisationLevel.FULL
     assert adds(found, 1)
     assert cache.soonest(adding(1), build).code is found.code
     assert build.calls == 0
@@ -262,16 +262,16 @@ def test_code_that_leaves_the_cache_is_freed_when_nobody_uses_it() -> None:
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="memory maps are listed on Linux only")
 def test_memory_maps_go_with_the_code() -> None:
     cache = KernelCache(kernels=10_000)
-    code = compile_object(adding(1), Effort.QUICK)
+    code = compile_object(adding(1), OptimisationLevel.QUICK)
     for place in range(3_000):
-        cache.get(adding(place), lambda kernel, effort: code, Effort.QUICK)
+        cache.get(adding(place), lambda kernel, effort: code, OptimisationLevel.QUICK)
     full = memory_maps()
     cache.clear()
     gc.collect()
     empty = memory_maps()
     assert (len(cache), empty < full) == (0, True)
     for place in range(300):
-        KernelCache(kernels=4).get(adding(place), lambda kernel, effort: code, Effort.QUICK)
+        KernelCache(kernels=4).get(adding(place), lambda kernel, effort: code, OptimisationLevel.QUICK)
     assert memory_maps() <= empty + 10
 
 
@@ -295,7 +295,7 @@ def test_a_cache_that_is_cleared_compiles_again_and_may_keep_its_files(directory
 def test_a_compiler_that_fails_leaves_no_lock_behind() -> None:
     cache = KernelCache()
 
-    def broken(kernel: Kernel, effort: Effort) -> bytes:
+    def broken(kernel: Kernel, effort: OptimisationLevel) -> bytes:
         raise MemoryError
 
     with pytest.raises(MemoryError):

@@ -9,8 +9,8 @@ from itertools import count
 import numpy as np
 
 from penstock.codegen.cache import KernelCache
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.tiers import TieredKernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel
@@ -51,17 +51,17 @@ def test_a_new_kernel_is_quick_until_it_has_run_for_longer_than_the_patience() -
     assert [run(ARGUMENTS), run(ARGUMENTS)] == [4950, 4950]
     assert later.work == []
     assert run(ARGUMENTS) == 4950  # three seconds spent
-    assert (len(later.work), run.effort) == (1, Effort.QUICK)
+    assert (len(later.work), run.effort) == (1, OptimisationLevel.QUICK)
     assert run(ARGUMENTS) == 4950
     assert len(later.work) == 1
     later.work[0]()
-    assert (run(ARGUMENTS), run.effort) == (4950, Effort.FULL)
+    assert (run(ARGUMENTS), run.effort) == (4950, OptimisationLevel.FULL)
 
 
 def test_a_kernel_that_is_fully_compiled_already_is_used_at_once() -> None:
     cache = KernelCache()
     compile_kernel(total(), cache)
-    assert TieredKernel(total(), cache).effort is Effort.FULL
+    assert TieredKernel(total(), cache).effort is OptimisationLevel.FULL
 
 
 def test_what_one_kernel_learns_serves_the_next() -> None:
@@ -69,13 +69,13 @@ def test_what_one_kernel_learns_serves_the_next() -> None:
     first = TieredKernel(total(), cache, patience=0.0, clock=ticking(), start=later)
     assert first(ARGUMENTS) == 4950
     later.work[0]()
-    assert TieredKernel(total(), cache).effort is Effort.FULL
+    assert TieredKernel(total(), cache).effort is OptimisationLevel.FULL
 
 
 def test_optimising_can_be_asked_for() -> None:
     run = TieredKernel(total())
     run.optimise()
-    assert (run.effort, run(ARGUMENTS)) == (Effort.FULL, 4950)
+    assert (run.effort, run(ARGUMENTS)) == (OptimisationLevel.FULL, 4950)
 
 
 def test_many_threads_start_one_compilation() -> None:
@@ -95,7 +95,7 @@ def test_the_real_background_thread_ends_with_fast_code() -> None:
     for each in threading.enumerate():
         if each.name == "penstock-compile":
             each.join()
-    assert (run.effort, run(ARGUMENTS)) == (Effort.FULL, 4950)
+    assert (run.effort, run(ARGUMENTS)) == (OptimisationLevel.FULL, 4950)
 
 
 def plus(amount: int) -> Kernel:
@@ -132,9 +132,9 @@ def test_optimised_code_that_was_forgotten_is_optimised_again_when_it_pays() -> 
         assert run(ARGUMENTS) == 4950
         assert len(later.work) == turn
         later.work[-1]()
-        assert run.effort is Effort.FULL
+        assert run.effort is OptimisationLevel.FULL
         cache.clear()
-    assert run.effort is Effort.QUICK
+    assert run.effort is OptimisationLevel.QUICK
 
 
 def test_kernels_with_other_literals_run_the_same_code() -> None:

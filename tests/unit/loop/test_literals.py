@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.errors import VerificationError
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import interpret
@@ -42,9 +42,9 @@ def bits(value: float, type: Type) -> Kernel:
 
 
 @pytest.mark.parametrize(("value", "type"), VALUES)
-@pytest.mark.parametrize("effort", Effort)
+@pytest.mark.parametrize("effort", OptimisationLevel)
 def test_compiled_code_is_given_the_literal_that_the_interpreter_reads(
-    value: float, type: Type, effort: Effort
+    value: float, type: Type, effort: OptimisationLevel
 ) -> None:
     kernel = bits(value, type)
     assert compile_kernel(kernel, effort=effort)({"n": 12}) == interpret(kernel, {"n": 12})
@@ -53,7 +53,7 @@ def test_compiled_code_is_given_the_literal_that_the_interpreter_reads(
 def test_kernels_that_differ_in_literals_alone_share_code() -> None:
     one, other = bits(1, I64), bits(-5, I64)
     assert fingerprint(one) == fingerprint(other)
-    code = compile_kernel(one, effort=Effort.QUICK).code
+    code = compile_kernel(one, effort=OptimisationLevel.QUICK).code
     assert NativeKernel(other, code)({"n": 12}) == interpret(other, {"n": 12}) == 9 ^ -5
 
 

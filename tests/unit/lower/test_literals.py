@@ -11,8 +11,8 @@ import pytest
 
 import penstock as pk
 from penstock.codegen.cache import KernelCache
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_object
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import evaluator
@@ -77,7 +77,7 @@ def found(expr: ex.Expr, schema: pa.Schema, rows: list[Any]) -> list[Any]:
     """Run the kernel on one row at a time."""
     spec = RowsSpec(schema, Time("t", INT, None), None, (ex.Field("r", expr),), frozenset("a"), frozenset())
     made = build_rows(spec)
-    native = CACHE.get(made.kernel, compile_object, Effort.QUICK)
+    native = CACHE.get(made.kernel, compile_object, OptimisationLevel.QUICK)
     batch = pa.RecordBatch.from_arrays(
         [pa.array(range(len(rows)), INT), from_physical(rows, schema.field("a").type)], schema=schema
     )
@@ -143,5 +143,5 @@ def test_code_depends_on_properties_of_literals_alone() -> None:
     for function, number in product(("lt", "add", "sub", "mul"), range(2, 200)):
         field = ex.Field("r", ex.Call(function, (ex.Column("a"), ex.Literal(number, INT))))
         spec = RowsSpec(schema, Time("t", INT, None), None, (field,), frozenset(), frozenset())
-        cache.get(build_rows(spec).kernel, compile_object, Effort.QUICK)
+        cache.get(build_rows(spec).kernel, compile_object, OptimisationLevel.QUICK)
     assert len(cache) == 4

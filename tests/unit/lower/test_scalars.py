@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import Evaluator, evaluator
 from penstock.expr.functions import FUNCTIONS
@@ -139,7 +139,9 @@ def compiled(case: Case) -> Compiled:
     nullable = frozenset("ab"[: len(case.types)])
     fields = (ex.Field("r", case.expr),)
     rows = build_rows(RowsSpec(case.schema, Time("t", INT, None), None, fields, nullable, frozenset()))
-    return Compiled(rows, compile_kernel(rows.kernel, effort=Effort.QUICK), evaluator(case.expr, case.schema))
+    return Compiled(
+        rows, compile_kernel(rows.kernel, effort=OptimisationLevel.QUICK), evaluator(case.expr, case.schema)
+    )
 
 
 FAILED = object()

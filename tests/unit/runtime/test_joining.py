@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import EngineError
-from penstock.loop.joins import MOST_RUNS
+from penstock.loop.join_abi import MOST_RUNS
 from penstock.runtime.joining import eager, memory, window
 from penstock.runtime.joining.memory import PairsOut, check_size, portions
 from penstock.runtime.joining.pmj import ProgressiveMerge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.loop.shares import Shares
+from penstock.loop.morsels import Morsels
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.flow import Flow
 from penstock.runtime.tasks import Task, Tasks
@@ -13,7 +13,7 @@ BATCH = pa.record_batch({"x": [1]})
 
 
 def task(shares: int, shared: bool = True) -> Task:
-    return Task(Flow(BATCH), Shares(0, shares, 1), BatchArguments(BATCH, {}) if shared else None)
+    return Task(Flow(BATCH), Morsels(0, shares, 1), BatchArguments(BATCH, {}) if shared else None)
 
 
 def test_a_thread_takes_its_own_tasks_in_order_then_the_last_of_the_longest_other_stretch() -> None:

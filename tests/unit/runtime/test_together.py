@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.codegen.shares import HAS_THREADS, Frame
+from penstock.codegen.morsel_scheduler import HAS_THREADS, Frame
 from penstock.codegen.tiers import TieredKernel
-from penstock.loop.shares import Shares, Went
+from penstock.loop.morsels import Morsels, Progress
 
-SEEN: list[list[Went]] = []
+SEEN: list[list[Progress]] = []
 PLAIN = pk.Engine(threads=1, backend="interpret")
 
 
@@ -23,7 +23,9 @@ PLAIN = pk.Engine(threads=1, backend="interpret")
 def from_the_first_call() -> Iterator[None]:
     """Let kernels go together though better code may come: queries of tests are over before that."""
 
-    def together(self: TieredKernel, frames: Sequence[Frame], shares: Sequence[Shares]) -> list[Went] | None:
+    def together(
+        self: TieredKernel, frames: Sequence[Frame], shares: Sequence[Morsels]
+    ) -> list[Progress] | None:
         found = self._code().through(frames, shares) if HAS_THREADS else None
         SEEN.append(found or [])
         return found
@@ -65,7 +67,7 @@ def answer(made: Any, engine: pk.Engine) -> tuple[pa.Table | None, tuple[int, ..
     return found.sort_by(order), (metrics.read, metrics.accepted, metrics.filtered)
 
 
-def same(made: Any, threads: int) -> list[Went]:
+def same(made: Any, threads: int) -> list[Progress]:
     """Compare, and give what threads said of how far they came."""
     SEEN.clear()
     assert answer(made, engine(threads)) == answer(made, PLAIN)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 import penstock as pk
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import NativeKernel, compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import EDGE, dense
 from penstock.passes.fuse_signals import fused
@@ -31,7 +31,9 @@ class Compiler:
 
     def __call__(self, kernel: Kernel) -> NativeKernel:
         begin = time.process_time()
-        made = compile_kernel(kernel, effort=Effort.QUICK if kernel.name == EDGE else Effort.FULL)
+        made = compile_kernel(
+            kernel, effort=OptimisationLevel.QUICK if kernel.name == EDGE else OptimisationLevel.FULL
+        )
         self.seconds += time.process_time() - begin
         return made
 

@@ -8,7 +8,7 @@
     shj_*   shj_push_left shj_push_right shj_grow, and for jb route_count route_rows
     pmj_*   sort_run match_sorted merge_many match_across, and for jb as above
 
-All read key codes, 64-bit numbers, and give row numbers or counts: `loop/joins.py` says what they assume.
+All read key codes, 64-bit numbers, and give row numbers or counts: `loop/join_abi.py` says what they assume.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_pu
 from penstock.kernels.joins.singles import find_singles, mark_singles
 from penstock.kernels.joins.sorting import sort_run
 from penstock.kernels.joins.words import range_of
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Kernel
 
 KERNELS: dict[str, Callable[[JoinSpec], Kernel]] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.kernels.joins.words import Pairs
 from penstock.loop.abi import OTHER
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, Buffer, Kernel, Value, Var, minimum
 
 

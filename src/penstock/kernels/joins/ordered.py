@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from penstock.kernels.joins.npj import Walk, increment
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I32, I64, U32, Kernel, Value, const, maximum
 
 _ALONE = JoinSpec()  # a thread's own places need no atomic operation

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from penstock.kernels.joins.words import hashed, to_place
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
 
 Find = Callable[[Value], Value]

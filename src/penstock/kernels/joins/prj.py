@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.kernels.joins.places import Find, Slots, dense
 from penstock.kernels.joins.words import Column, Pairs, hashed
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import SPARE, JoinSpec
+from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, Value, Var, const, maximum
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from penstock.kernels.joins.words import BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Value, Var, const
 
 LOW = (1 << 32) - 1

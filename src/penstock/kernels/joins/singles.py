@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from penstock.kernels.joins.words import Column, blocks
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from penstock.kernels.joins.words import Column
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import DIGIT_BITS, JoinSpec
+from penstock.loop.join_abi import DIGIT_BITS, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, select
 
 DIGITS = 1 << DIGIT_BITS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.kernels.tables.probe import hash_word
 from penstock.loop.abi import NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U64, Bitcast, Buffer, Kernel, Value, Var, const, maximum, minimum
 
 

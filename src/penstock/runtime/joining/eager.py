@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.joining.memory import FEW_ROWS, Kernels, Spare, check_size, nothing, portions, together
 from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joins.joiner import Emit, Pairs

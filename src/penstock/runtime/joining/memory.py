@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.errors import EngineError
 from penstock.loop.abi import DONE, OUTPUT, STATUS, WORDS
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.programs import Call
 
 Kernels = Callable[[str, JoinSpec], Call]

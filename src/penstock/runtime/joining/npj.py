@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loop.joins import SPARE, JoinSpec
+from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window, shared

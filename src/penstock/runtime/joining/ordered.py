@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from penstock.errors import EngineError
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import room
 from penstock.runtime.joining.memory import portions

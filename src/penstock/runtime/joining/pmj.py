@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loop.joins import MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import MOST_RUNS, JoinSpec
 from penstock.runtime.joining.memory import Kernels, PairsOut, Spare, nothing, portions, together
 from penstock.runtime.joining.piece import Found, Piece
 from penstock.runtime.joining.sort_merge import match, merge_all, passes_for

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.loop.joins import SPARE
+from penstock.loop.join_abi import SPARE
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import PairsOut, fill, portions, slots_for, together
 from penstock.runtime.joining.window import Window

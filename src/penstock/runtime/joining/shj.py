@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, OUTPUT, STATUS
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.joining.memory import Kernels, PairsOut, Spare, nothing, slots_for
 from penstock.runtime.joining.piece import Found, Piece
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from penstock.loop.abi import DONE, OTHER, STATUS
-from penstock.loop.joins import DIGIT_BITS, MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import DIGIT_BITS, MOST_RUNS, JoinSpec
 from penstock.runtime.joining.lazy import Lazy
 from penstock.runtime.joining.memory import Kernels, PairsOut, portions, together
 from penstock.runtime.joining.window import Window

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.joining.memory import FEW_ROWS, Kernels, check_size
 
 # An array over all codes pays while it has at most so many cells for each row.

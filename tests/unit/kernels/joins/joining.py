@@ -11,7 +11,7 @@ import numpy as np
 from penstock.codegen.native import compile_kernel
 from penstock.kernels.joins import build
 from penstock.loop.interpret import interpret
-from penstock.loop.joins import JoinSpec
+from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Buffer, Kernel
 from penstock.runtime.joining.eager import Eager
 from penstock.runtime.joining.memory import Kernels

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from penstock.kernels.joins import KERNELS, build, plain
 from penstock.loop.interpret import interpret
-from penstock.loop.joins import MOST_RUNS, JoinSpec
+from penstock.loop.join_abi import MOST_RUNS, JoinSpec
 from penstock.loop.verify import verify
 from penstock.runtime.joining.ordered import InOrder
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, compared, eagerly, expected, lazily, native

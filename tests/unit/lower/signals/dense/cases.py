@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.native import compile_kernel
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.ir.signals.interpret import Sample, Signals
 from penstock.ir.signals.nodes import Program, Resample, Sampled
 from penstock.ir.signals.show import show_program
@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 
 
 def quick(kernel: Kernel) -> Call:
-    return compile_kernel(kernel, effort=Effort.QUICK)
+    return compile_kernel(kernel, effort=OptimisationLevel.QUICK)
 
 
 def interpreted(kernel: Kernel) -> Call:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class Morsels:
     """Rows from `begin` up to `end` in shares of so many; `taken[0]` counts those that somebody has taken, or wanted to.
 
     Native code adds to the counter where it lies; `next` is for kernels that are interpreted.
 
-    >>> shares = Shares(10, 15, 3)
+    >>> shares = Morsels(10, 15, 3)
     >>> shares.many, shares.next(), shares.next(), shares.next(), shares.left
     (2, (10, 13), (13, 15), None, 0)
     """
@@ -42,7 +42,7 @@ class Shares:
         return (lo, min(lo + self.size, self.end)) if lo < self.end else None
 
 
-class Went(NamedTuple):
+class Progress(NamedTuple):
     """How far a kernel went: through so many rows; if it stopped within a share, where, and where that ends."""
 
     rows: int

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.codegen import native, shares
-from penstock.codegen.effort import Effort
+from penstock.codegen import morsel_scheduler, native
+from penstock.codegen.morsel_scheduler import MorselScheduler
 from penstock.codegen.native import Argument, NativeKernel, compile_kernel
-from penstock.codegen.shares import Rounds
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.tiers import TRIAL, TieredKernel
 from penstock.loop.build import KernelBuilder
 from penstock.loop.interpret import Interpreted
+from penstock.loop.morsels import Morsels
 from penstock.loop.nodes import I64, Kernel
-from penstock.loop.shares import Shares
 
 
 def visits() -> Kernel:
@@ -38,7 +38,7 @@ NATIVE, INTERPRETED = compile_kernel(visits()), Interpreted(visits())
 
 
 def go_through(
-    call: NativeKernel | Interpreted | TieredKernel, rows: Shares, values: dict[str, object]
+    call: NativeKernel | Interpreted | TieredKernel, rows: Morsels, values: dict[str, object]
 ) -> int:
     """Do what workers do: help where it stops, until nothing is left."""
     seen = 0
@@ -64,7 +64,7 @@ def test_every_row_is_visited_once_wherever_a_kernel_stops(
     begin, end = bounds
     marks = np.array([int(row in stops) for row in range(30)])
     out = np.zeros(30, np.int64)
-    rows = Shares(begin, end, size)
+    rows = Morsels(begin, end, size)
     assert go_through(call, rows, {"marks": marks, "out": out}) == end - begin
     assert out.tolist() == [int(begin <= row < end) for row in range(30)]
     assert rows.left == 0 and call.over(call.frame({"marks": marks, "out": out}), rows) == (0, None)  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_every_row_is_visited_once_wherever_a_kernel_stops(
 
 def test_threads_take_each_share_once_and_all_of_them() -> None:
     many = 1_000_003
-    marks, out, rows = np.zeros(many, np.int64), np.zeros(many, np.int64), Shares(0, many, 101)
+    marks, out, rows = np.zeros(many, np.int64), np.zeros(many, np.int64), Morsels(0, many, 101)
     seen: list[int] = []
 
     def work() -> None:
@@ -96,7 +96,7 @@ def test_native_threads_visit_every_row_once_and_end_early_if_one_needs_help(
     cuts: list[int], size: int, stops: set[int]
 ) -> None:
     bounds = [0, *cuts, 400]
-    parts = [Shares(begin, end, size) for begin, end in itertools.pairwise(bounds)]
+    parts = [Morsels(begin, end, size) for begin, end in itertools.pairwise(bounds)]
     marks = np.array([int(row in stops) for row in range(400)])
     out = np.zeros(400, np.int64)
     values: dict[str, object] = {"marks": marks, "out": out}
@@ -125,11 +125,11 @@ def test_native_threads_work_at_the_same_time() -> None:
     with k.for_(0, 1 << 40) as _, k.if_(words[other].ne(0)):
         k.ret(hi)
     k.ret(-1)
-    met = compile_kernel(k.build(), effort=Effort.QUICK)
+    met = compile_kernel(k.build(), effort=OptimisationLevel.QUICK)
     both = np.zeros(2, np.int64)
     given: list[dict[str, Argument]] = [{"words": both, "own": own, "other": 1 - own} for own in range(2)]
     frames = [met.frame(each) for each in given]
-    assert met.together(frames, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [
+    assert met.together(frames, [Morsels(0, 1, 1), Morsels(0, 1, 1)]) == [
         (1, None),
         (1, None),
     ]
@@ -148,21 +148,21 @@ def test_a_thread_is_waited_for_however_long_it_takes(turns: int) -> None:
     with k.for_(0, turns_of) as turn:
         k.store(words, own + 2, turn + 1)
     k.ret(hi)
-    kernel = compile_kernel(k.build(), effort=Effort.QUICK)
+    kernel = compile_kernel(k.build(), effort=OptimisationLevel.QUICK)
     both = np.zeros(4, np.int64)
     given: list[dict[str, Argument]] = [
         {"words": both, "own": own, "other": 1 - own, "turns": each} for own, each in enumerate((1, turns))
     ]
     frames = [kernel.frame(each) for each in given]
-    assert kernel.together(frames, [Shares(0, 1, 1), Shares(0, 1, 1)]) == [(1, None), (1, None)]
+    assert kernel.together(frames, [Morsels(0, 1, 1), Morsels(0, 1, 1)]) == [(1, None), (1, None)]
     assert both.tolist() == [1, 1, 1, turns]
 
 
 def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "HAS_THREADS", False)
-    monkeypatch.setattr(shares, "HAS_THREADS", False)
-    monkeypatch.setattr(native, "ROUNDS", Rounds())
-    marks, out, rows = np.zeros(9, np.int64), np.zeros(9, np.int64), Shares(0, 9, 2)
+    monkeypatch.setattr(morsel_scheduler, "HAS_THREADS", False)
+    monkeypatch.setattr(native, "ROUNDS", MorselScheduler())
+    marks, out, rows = np.zeros(9, np.int64), np.zeros(9, np.int64), Morsels(0, 9, 2)
     frame = NATIVE.frame({"marks": marks, "out": out})
     assert NATIVE.together([frame], [rows]) is None
     assert NATIVE.over(frame, rows) == (9, None)
@@ -170,7 +170,7 @@ def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.M
 
 def test_threads_that_come_first_together_make_the_code_once() -> None:
     loaded: list[object] = []
-    barrier, fresh = threading.Barrier(8), Rounds()
+    barrier, fresh = threading.Barrier(8), MorselScheduler()
 
     def work() -> None:
         barrier.wait()
@@ -188,7 +188,7 @@ def test_threads_that_come_first_together_make_the_code_once() -> None:
 def test_a_kernel_that_may_get_better_comes_back_for_better_code() -> None:
     started: list[object] = []
     run = TieredKernel(visits(), patience=0.0, start=started.append)
-    rows = Shares(0, 100, 2)
+    rows = Morsels(0, 100, 2)
     values = {"marks": np.zeros(100, np.int64), "out": np.zeros(100, np.int64)}
     frame = run.frame(values)
     assert run.over(frame, rows) == (2 * TRIAL, None)

@@ -9,6 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Effort(StrEnum):
+class OptimisationLevel(StrEnum):
     QUICK = "quick"  # no optimisation, LLVM's fast instruction selector: for the first rows
     FULL = "full"  # optimised and vectorised

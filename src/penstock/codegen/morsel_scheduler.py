@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.codegen.effort import Effort
 from penstock.codegen.names import ENTRY
-from penstock.loop.shares import Shares, Went
+from penstock.codegen.optimisation_level import OptimisationLevel
+from penstock.loop.morsels import Morsels, Progress
 
 if TYPE_CHECKING:
     from penstock.codegen.target import Loaded
@@ -233,7 +233,7 @@ class Frame(NamedTuple):
         return cls(words, start, start + lo * WORD, start + hi * WORD)
 
 
-class Rounds:
+class MorselScheduler:
     """The compiled code, made by whoever asks first, and alive as long as this process: threads may be within it."""
 
     def __init__(self) -> None:
@@ -245,9 +245,9 @@ class Rounds:
         self,
         kernel: int,
         frames: Sequence[Frame],
-        shares: Sequence[Shares],
+        shares: Sequence[Morsels],
         most: int,
-    ) -> list[Went]:
+    ) -> list[Progress]:
         """Call the kernel at an address for share after share, with its frames, on a thread for each.
 
         A thread begins with shares of its own number, then helps with others'.
@@ -271,17 +271,17 @@ class Rounds:
         with self._lock:
             if self._call is None:
                 entry = _TOGETHER if HAS_THREADS else _ALONE
-                self._loaded = Loaded(to_object(_WORK + entry, Effort.QUICK))
+                self._loaded = Loaded(to_object(_WORK + entry, OptimisationLevel.QUICK))
                 self._call = _SIGNATURE(self._loaded.address)
             return self._call
 
 
-def _went(rows: int, stop: int, end: int) -> Went:
-    return Went(rows, None if stop < 0 else (stop, end))
+def _went(rows: int, stop: int, end: int) -> Progress:
+    return Progress(rows, None if stop < 0 else (stop, end))
 
 
 def _start(words: array[int]) -> int:
     return words.buffer_info()[0]
 
 
-ROUNDS = Rounds()
+MORSEL_SCHEDULER = MorselScheduler()
