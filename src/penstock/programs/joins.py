@@ -13,7 +13,7 @@ from penstock.expr import nodes as ex
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.gather import gather, gather_later
-from penstock.kernels.ranges import expand_ranges, find_ranges, last_before, next_after
+from penstock.kernels.join_ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.loop.nodes import I64
 from penstock.lower.bands import Band, band_of, bounds_samples

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
-from penstock.kernels.sort.order import falls
+from penstock.kernels.sort.float_ranks import place_floats
+from penstock.kernels.sort.is_sorted import falls
 from penstock.kernels.sort.partition import CHUNK, GROUP_BITS, count_lanes, fill_lanes, fill_many_lanes
-from penstock.kernels.sort.places import place_floats
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length

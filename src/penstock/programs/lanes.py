@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from penstock.ir import nodes as ir
 from penstock.ir.rows import as_table
-from penstock.kernels.frames import (
+from penstock.kernels.session_lateness import session_lateness
+from penstock.kernels.window_frames import (
     count_sessions,
     grid_frames,
     list_sessions,
@@ -18,7 +19,6 @@ from penstock.kernels.frames import (
     look_back_frames,
     run_starts,
 )
-from penstock.kernels.session_lateness import session_lateness
 from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
 from penstock.programs.lane_reducers import LaneReducers, partitioner, shape_of, sorter

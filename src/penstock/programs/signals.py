@@ -16,8 +16,8 @@ from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import at
 from penstock.ir.signals.reach import FOREVER, lag, reach
 from penstock.ir.signals.scope import reduced_type, scope
-from penstock.kernels.signals.locate import locate
 from penstock.kernels.signals.runs import runs
+from penstock.kernels.signals.sample_at import locate
 from penstock.kernels.signals.walk import WalkSpec, walk
 from penstock.loop.abi import Binding
 from penstock.loop.nodes import Kernel

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from penstock.ir import nodes as ir
-from penstock.kernels.tables.index import index_kernel
+from penstock.kernels.tables.number_keys import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
 from penstock.lower.host import HostColumns, Use

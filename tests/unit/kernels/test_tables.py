@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from penstock.kernels.cells import Cell
 from penstock.kernels.monoids import count, least
-from penstock.kernels.tables.index import index_kernel
 from penstock.kernels.tables.keys import DenseKeys, KeyReader, key_word
+from penstock.kernels.tables.number_keys import index_kernel
 from penstock.kernels.tables.panes import PaneSlots
 from penstock.kernels.tables.probe import find_or_insert, hash_word
 from penstock.loop.abi import DONE, KEYS, NEED_KEYS, NEED_SLOTS, SLOTS, STATUS, WORDS, numbered

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.compile import backend_named
-from penstock.kernels.sort.order import falls
-from penstock.kernels.sort.places import place_floats
+from penstock.kernels.sort.float_ranks import place_floats
+from penstock.kernels.sort.is_sorted import falls
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter

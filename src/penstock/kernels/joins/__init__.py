@@ -17,15 +17,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from penstock.kernels.joins.matching import match_across, match_sorted
-from penstock.kernels.joins.merging import merge_many, merge_two
-from penstock.kernels.joins.npj import npj_count, npj_fill, npj_insert, npj_probe, npj_starts
-from penstock.kernels.joins.ordered import expand_runs, fill_places, find_runs
-from penstock.kernels.joins.prj import prj_histogram, prj_join, prj_scatter
-from penstock.kernels.joins.shj import route_count, route_rows, shj_grow, shj_push
-from penstock.kernels.joins.singles import find_singles, mark_singles
-from penstock.kernels.joins.sorting import sort_run
-from penstock.kernels.joins.words import range_of
+from penstock.kernels.joins.key_words import range_of
+from penstock.kernels.joins.match_sorted import match_across, match_sorted
+from penstock.kernels.joins.merge_runs import merge_many, merge_two
+from penstock.kernels.joins.no_partitioning import npj_count, npj_fill, npj_insert, npj_probe, npj_starts
+from penstock.kernels.joins.ordered_pairs import expand_runs, fill_places, find_runs
+from penstock.kernels.joins.radix import prj_histogram, prj_join, prj_scatter
+from penstock.kernels.joins.sort_runs import sort_run
+from penstock.kernels.joins.symmetric_hash import route_count, route_rows, shj_grow, shj_push
+from penstock.kernels.joins.unique_keys import find_singles, mark_singles
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Kernel
 

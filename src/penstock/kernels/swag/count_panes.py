@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.kernels.monoids import Values
+from penstock.kernels.swag.accumulate import fold_known, fold_streams, light
 from penstock.kernels.swag.count_rows import LONG_PANE, VECTORS, few_rows
-from penstock.kernels.swag.fold import fold_known, fold_streams, light
 from penstock.kernels.swag.slide import CountSlide, States
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Const, Value, const

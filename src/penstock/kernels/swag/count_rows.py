@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.swag.fold import fold_known, has_floats
+from penstock.kernels.swag.accumulate import fold_known, has_floats
 from penstock.kernels.swag.slide import Aggregation, CountSlide, Memory, Scratch, States, scratch
 from penstock.loop.nodes import I32, I64, Value, const, minimum
 

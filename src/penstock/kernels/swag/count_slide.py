@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from penstock.kernels.monoids import Monoid, Values
+from penstock.kernels.swag.accumulate import LONGEST_CHAIN, light
 from penstock.kernels.swag.count_panes import PaneChunk, each_reduced, reduced
 from penstock.kernels.swag.count_rows import (
     CHUNK,
@@ -36,7 +37,6 @@ from penstock.kernels.swag.count_rows import (
     short_rows,
     two_passes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, light
 from penstock.kernels.swag.slide import CountSlide, Scratch, States, scratch
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I64, Value, Var, const, minimum, select

@@ -5,7 +5,7 @@ Cost: the rows of all windows together. State: none.
 
 from __future__ import annotations
 
-from penstock.kernels.swag.fold import fold_rows
+from penstock.kernels.swag.accumulate import fold_rows
 from penstock.kernels.swag.slide import Scratch, Slide
 
 

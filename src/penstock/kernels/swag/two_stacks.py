@@ -18,7 +18,7 @@ longest frame, of which only those at starts are touched. States are only ever j
 
 from __future__ import annotations
 
-from penstock.kernels.swag.fold import fold_rows
+from penstock.kernels.swag.accumulate import fold_rows
 from penstock.kernels.swag.slide import Memory, Scratch, Slide, scratch
 from penstock.loop.nodes import Value, Var, minimum
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from penstock.kernels.cells import conjunction
 from penstock.kernels.monoids import Monoid, Values
-from penstock.kernels.swag.fold import has_floats
+from penstock.kernels.swag.accumulate import has_floats
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.kernels.swag import count_rows, plain
+from penstock.kernels.swag.accumulate import LONGEST_CHAIN, light
 from penstock.kernels.swag.count_panes import STREAMS
 from penstock.kernels.swag.count_rows import CHUNK, lanes, longest_chain, running, short_rows, two_passes
 from penstock.kernels.swag.count_slide import (
@@ -23,7 +24,6 @@ from penstock.kernels.swag.count_slide import (
     running_panes,
     short_panes,
 )
-from penstock.kernels.swag.fold import LONGEST_CHAIN, light
 from penstock.kernels.swag.slide import CountSlide, Scratch
 from penstock.loop.abi import LANES
 from penstock.loop.build import KernelBuilder

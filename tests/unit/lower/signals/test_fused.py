@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, note, settings
 
 import penstock as pk
 from penstock.kernels.signals import changes
-from penstock.kernels.swag import carried
+from penstock.kernels.swag import incremental
 from penstock.lower.signals.fused import kernel
 from penstock.programs import signals as signal_programs
 from penstock.runtime.signals import fused
@@ -86,7 +86,7 @@ def _at(table: pa.Table, name: str, times: np.ndarray) -> np.ndarray:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let every border between blocks, calls and tables of prefixes be met by few rows."""
     monkeypatch.setattr(changes, "BLOCK", 3)
-    monkeypatch.setattr(carried, "FEW_ROWS", 4)
+    monkeypatch.setattr(incremental, "FEW_ROWS", 4)
     monkeypatch.setattr(fused, "FEWEST_POINTS", 2)
     kernel.build_fused.cache_clear()
     yield

@@ -13,7 +13,7 @@ from penstock.ir.signals.nodes import at
 from penstock.kernels.cells import Cell, narrow
 from penstock.kernels.monoids import Monoid, Values
 from penstock.kernels.signals import changes
-from penstock.kernels.swag.carried import (
+from penstock.kernels.swag.incremental import (
     BoundsAlone,
     Carried,
     PrefixSums,

@@ -9,7 +9,7 @@ where each row's pairs go, and nothing has to grow or be sorted.
 
 from __future__ import annotations
 
-from penstock.kernels.joins.npj import Walk, increment
+from penstock.kernels.joins.no_partitioning import Walk, increment
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I32, I64, U32, Kernel, Value, const, maximum

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.kernels.joins.words import Pairs
+from penstock.kernels.joins.key_words import Pairs
 from penstock.loop.abi import OTHER
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.kernels.monoids import Values
-from penstock.kernels.swag.fold import fold_rows
+from penstock.kernels.swag.accumulate import fold_rows
 from penstock.kernels.swag.prefix_sums import MOST_ROWS, prefix_of
 from penstock.kernels.swag.slide import Aggregation, Emit, Memory, Scratch, scratch
 from penstock.loop.nodes import BOOL, Buffer, Value, Var, maximum, minimum, select

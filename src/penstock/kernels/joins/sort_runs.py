@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.kernels.joins.words import Column
+from penstock.kernels.joins.key_words import Column
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import DIGIT_BITS, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, select

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from penstock.kernels.joins.places import Slots, table_of
-from penstock.kernels.joins.words import BLOCK, Column, Pairs, blocks
+from penstock.kernels.joins.hash_slots import Slots, table_of
+from penstock.kernels.joins.key_words import BLOCK, Column, Pairs, blocks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Buffer, Kernel, Value, Var, const

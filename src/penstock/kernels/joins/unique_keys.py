@@ -7,7 +7,7 @@ Where codes lie close together and the right ones are unique, an array over all 
 
 from __future__ import annotations
 
-from penstock.kernels.joins.words import Column, blocks
+from penstock.kernels.joins.key_words import Column, blocks
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I32, I64, U32, Kernel, const

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.kernels.joins.words import hashed, to_place
+from penstock.kernels.joins.key_words import hashed, to_place
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select

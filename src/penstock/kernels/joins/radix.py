@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from penstock.kernels.joins.places import Find, Slots, dense
-from penstock.kernels.joins.words import Column, Pairs, hashed
+from penstock.kernels.joins.hash_slots import Find, Slots, dense
+from penstock.kernels.joins.key_words import Column, Pairs, hashed
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import SPARE, JoinSpec
 from penstock.loop.nodes import I64, U32, U64, Bitcast, Buffer, Kernel, Unary, Value, Var, const, maximum

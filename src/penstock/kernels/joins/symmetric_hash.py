@@ -7,7 +7,7 @@ Both sides' tables share their slots, so that one search does both. A slot is tw
 
 from __future__ import annotations
 
-from penstock.kernels.joins.words import BLOCK, Pairs, blocks, hashed, to_place
+from penstock.kernels.joins.key_words import BLOCK, Pairs, blocks, hashed, to_place
 from penstock.loop.abi import KEYS, NEED_KEYS, OUTPUT, SLOTS, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.join_abi import JoinSpec
