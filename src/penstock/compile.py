@@ -21,8 +21,8 @@ from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
-from penstock.programs.stages import Wiring
-from penstock.programs.workshop import Backend, Workshop
+from penstock.programs.kernel_factory import Backend, KernelFactory
+from penstock.programs.wiring import Wiring
 from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
@@ -126,8 +126,8 @@ class Compiled:
         return self._wired[key]
 
     def _wire(self, backend: str, aggregator: str | None) -> Pipeline:
-        program, workshop = self.program, Workshop(backend_named(backend))
-        wiring = Wiring(program, sources_of(self.plan), workshop, aggregator, self.off, self.reports)
+        program, kernel_factory = self.program, KernelFactory(backend_named(backend))
+        wiring = Wiring(program, sources_of(self.plan), kernel_factory, aggregator, self.off, self.reports)
         return Pipeline(wiring.stages(), program.output, self.schema)
 
     def explain(self, stage: str | None = None) -> str:

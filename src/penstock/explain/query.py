@@ -18,18 +18,18 @@ from penstock.ir.show import show as show_ir
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel, Type
 from penstock.loop.show import show as show_loop
-from penstock.lower.emission.spec import EmitKernel
-from penstock.lower.lanes import columns_kept, spell
-from penstock.lower.split import fits_emission, split_results
+from penstock.lower.emit_steps.spec import EmitKernel
+from penstock.lower.sorted_windows import columns_kept, spell
+from penstock.lower.split_results import fits_emission, split_results
 from penstock.lower.window_program import Window
 from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
 from penstock.passes.choose_strategy import described, possible
 from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
-from penstock.programs.lane_reducers import LaneReducers, shape_of
+from penstock.programs.frame_reducers import FrameReducers, shape_of
+from penstock.programs.kernel_factory import KernelFactory
+from penstock.programs.pane_aggregate import CompiledWindow
 from penstock.programs.rows import CompiledRows
-from penstock.programs.windows import CompiledWindow
-from penstock.programs.workshop import Workshop
 from penstock.runtime.lanes.reducers import KernelReducer
 from penstock.types.arrow import width_of
 from penstock.types.time import describe_length, length_of
@@ -105,17 +105,17 @@ def _lane_kernels(source: ir.Object, this: ir.Object, algorithms: tuple[str, ...
     """What makes the columns of arguments, then what reduces frames of them."""
     made = spell(this, source, columns_kept(this, source))
     yield from _rows_kernels(made.samples, source, made.ready)
-    workshop = Workshop(Interpreted)
-    for each in LaneReducers(
-        made.ready, made.reductions, algorithms, shape_of(this.body), workshop, 1
+    kernel_factory = KernelFactory(Interpreted)
+    for each in FrameReducers(
+        made.ready, made.reductions, algorithms, shape_of(this.body), kernel_factory, 1
     ).reducers():
         if isinstance(each, KernelReducer):
             (each.over.regular or each.over.slide)(frozenset())
-    yield from workshop.kernels
+    yield from kernel_factory.kernels
 
 
 def _rows_kernels(body: ir.Samples, source: ir.Object, result: ir.Object) -> Iterator[Kernel]:
-    rows = CompiledRows(body, source, result, Workshop(Interpreted))
+    rows = CompiledRows(body, source, result, KernelFactory(Interpreted))
     if rows.filters or any(column.origin == "computed" for column in rows.result):
         yield rows.kernel(frozenset()).kernel
 
@@ -312,7 +312,7 @@ def _keys(window: Window) -> str:
 
 
 def _first_key_table(window: Window) -> str:
-    program = CompiledWindow(window, Workshop(Interpreted), preferred(window.body.domain))
+    program = CompiledWindow(window, KernelFactory(Interpreted), preferred(window.body.domain))
     if not program.keys:
         return "none"
     whole = all(key.column is not None and (key.text or not _is_float(str(key.type))) for key in program.keys)

@@ -12,9 +12,9 @@ from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import dense, fits, why_not
 from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.signal_reductions import SampleReductions
 from penstock.programs.signals import SignalProgram, retention
-from penstock.programs.workshop import Workshop
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context
@@ -146,7 +146,7 @@ def signal_kernels(this: ir.Object, body: ir.Signals, sources: Sequence[ir.Objec
     if fits(body.program, inputs):
         yield dense(body.program, inputs).kernel({}, edge=False).kernel
         return
-    workshop = Workshop(Interpreted)
-    made = SignalProgram(this, body, sources, workshop, None, showing=True)
+    kernel_factory = KernelFactory(Interpreted)
+    made = SignalProgram(this, body, sources, kernel_factory, None, showing=True)
     made.stage()(Context(Engine(threads=1), Metrics(), True))
-    yield from workshop.kernels
+    yield from kernel_factory.kernels

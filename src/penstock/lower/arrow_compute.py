@@ -16,7 +16,7 @@ from penstock.expr import clock, regex
 from penstock.expr import nodes as ex
 from penstock.expr.evaluate import evaluator
 from penstock.expr.typing import type_of
-from penstock.lower.host import Use
+from penstock.lower.host_columns import Use
 from penstock.lower.machine import is_text
 from penstock.types.arrow import from_physical, physical_values
 

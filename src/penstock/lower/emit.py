@@ -18,10 +18,10 @@ from penstock.loop.abi import DONE, ERRORS, LANES, NEED_OUTPUT, OUTPUT, STATUS
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I32, I64, U8, Const, Value, const, maximum, minimum, select
 from penstock.lower.columns import arenas
-from penstock.lower.emission.merging import Mergers
-from penstock.lower.emission.panes import Panes
-from penstock.lower.emission.results import Results
-from penstock.lower.emission.spec import EmitKernel, EmitSpec
+from penstock.lower.emit_steps.merging import Mergers
+from penstock.lower.emit_steps.panes import Panes
+from penstock.lower.emit_steps.results import Results
+from penstock.lower.emit_steps.spec import EmitKernel, EmitSpec
 
 CHUNK = 2048  # keys
 

@@ -20,11 +20,11 @@ from penstock.kernels.select import chunk_length
 from penstock.loop.abi import DONE
 from penstock.loop.nodes import Var
 from penstock.lower.columns import RowKernel, arenas
-from penstock.lower.folding.add import Addition
-from penstock.lower.folding.frame import CHUNK, FoldSpec, Frame
-from penstock.lower.folding.panes import CurrentPane
-from penstock.lower.folding.reduce import Reduction
-from penstock.lower.folding.rows import Chosen, select_chunk
+from penstock.lower.fold_steps.add import Addition
+from penstock.lower.fold_steps.frame import CHUNK, FoldSpec, Frame
+from penstock.lower.fold_steps.panes import CurrentPane
+from penstock.lower.fold_steps.reduce import Reduction
+from penstock.lower.fold_steps.rows import Chosen, select_chunk
 
 
 def build_fold(spec: FoldSpec) -> RowKernel:

@@ -16,9 +16,9 @@ from penstock.expr import nodes as ex
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.join_scope import pair_scope
-from penstock.lower.lanes import LaneReduction, lane_rows
-from penstock.lower.names import hidden_name
-from penstock.lower.split import read_from_columns
+from penstock.lower.hidden_names import hidden_name
+from penstock.lower.sorted_windows import FrameReduction, lane_rows
+from penstock.lower.split_results import read_from_columns
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 _ORIGINS = {ir.WINDOW_START: "start", ir.WINDOW_END: "end", JOIN_TIME: "time"}
@@ -93,7 +93,7 @@ class SpelledRolling:
 
     samples: ir.Samples
     ready: ir.Object
-    reductions: tuple[LaneReduction, ...]
+    reductions: tuple[FrameReduction, ...]
     plain: ir.Object
     fields: ir.Samples
 

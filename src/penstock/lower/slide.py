@@ -23,7 +23,7 @@ from penstock.loop.abi import ERRORS, Binding, Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I32, I64, U8, Buffer, Kernel, Value, const
 from penstock.lower.columns import Columns
-from penstock.lower.folding.frame import contribution
+from penstock.lower.fold_steps.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import PRESENT, ROWS, Finish, Partial, monoid_of, partials_of

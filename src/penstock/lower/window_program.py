@@ -11,15 +11,15 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.kernels.monoids import Monoid
-from penstock.lower.absorb import build_absorb, build_blend
 from penstock.lower.columns import RowKernel
-from penstock.lower.emission.merging import algorithms
-from penstock.lower.emission.spec import EmitKernel, EmitSpec
 from penstock.lower.emit import build_emit
+from penstock.lower.emit_steps.merging import algorithms
+from penstock.lower.emit_steps.spec import EmitKernel, EmitSpec
 from penstock.lower.fold import build_fold
-from penstock.lower.folding.frame import FoldSpec, Panes
-from penstock.lower.host import HostColumns, Use, uses_of
+from penstock.lower.fold_steps.frame import FoldSpec, Panes
+from penstock.lower.host_columns import HostColumns, Use, uses_of
 from penstock.lower.machine import is_text
+from penstock.lower.merge_fragments import build_absorb, build_blend
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import Partial, monoid_of, origin, partials_of
 from penstock.types.time import Time

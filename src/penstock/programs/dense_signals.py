@@ -10,7 +10,7 @@ import numpy as np
 from penstock.kernels.signals.coalesce import beginnings, intervals
 from penstock.loop.nodes import TYPES
 from penstock.lower.signals.dense import Dense, dense, fits
-from penstock.programs.dense import CompiledDense
+from penstock.programs.dense_kernels import CompiledDense
 from penstock.programs.signals import SignalProgram
 from penstock.runtime.programs import Call
 from penstock.runtime.session import Context
@@ -27,12 +27,12 @@ def dense_stage(signals: SignalProgram) -> Callable[[Context], DenseStage] | Non
     if not fits(signals.program, inputs):
         return None
     found = dense(signals.program, inputs)
-    program, workshop = CompiledDense(found, signals.workshop), signals.workshop
+    program, kernel_factory = CompiledDense(found, signals.kernel_factory), signals.kernel_factory
     few = signals.stage()
 
     def kernels(name: str, dtype: np.dtype, nullable: bool) -> Call:
         type = TYPES[f"{dtype.kind}{8 * dtype.itemsize}"]
-        return workshop.call((name, type, nullable), partial(_KERNELS[name], type, nullable))
+        return kernel_factory.call((name, type, nullable), partial(_KERNELS[name], type, nullable))
 
     def make(context: Context) -> DenseStage:
         return DenseStage(

@@ -17,9 +17,9 @@ from penstock.lower.machine import machine_type
 from penstock.lower.signals.fused.kernel import ALGORITHMS, PREFIX_SUMS, RECOMPUTE, build_fused
 from penstock.lower.signals.fused.spec import AccessSpec, FusedSpec, ReductionSpec
 from penstock.passes.choose_aggregator import FRAME_ENDS
-from penstock.programs.lane_reducers import QUESTIONS
+from penstock.programs.frame_reducers import QUESTIONS
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.signal_reductions import SampleReductions, span_reading
-from penstock.programs.workshop import Workshop
 from penstock.runtime.programs import OutputCall
 from penstock.runtime.signals.fused import (
     ALL_MARKS,
@@ -64,20 +64,20 @@ class FusedExpression:
         return tuple(dict.fromkeys(read))
 
     def step(
-        self, workshop: Workshop, threads: int, staged: Callable[[], Step], *, sampled: bool
+        self, kernel_factory: KernelFactory, threads: int, staged: Callable[[], Step], *, sampled: bool
     ) -> FusedStep:
         """The step; its kernels are made when a run knows what to assume."""
 
         def call(facts: tuple[Facts, ...], writes: str) -> FusedCall:
-            return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(workshop)
+            return _Variant(self, dict(zip(self.sources, facts, strict=True)), writes).call(kernel_factory)
 
         columns = tuple(zip(self.this.schema.names, self.this.schema.types, strict=True))
         return FusedStep(self.accesses, self.spans, self.sources, columns, call, staged, threads, sampled)
 
-    def show(self, workshop: Workshop, writes: str) -> None:
+    def show(self, kernel_factory: KernelFactory, writes: str) -> None:
         """Make the kernel for points that are all samples, none of them null."""
         usual = Facts(True, ALL_MARKS, frozenset(), frozenset())
-        _Variant(self, dict.fromkeys(self.sources, usual), writes).call(workshop)
+        _Variant(self, dict.fromkeys(self.sources, usual), writes).call(kernel_factory)
 
     def reductions(self) -> tuple[ReductionSpec, ...]:
         spans, schemas = self.spans, self.schemas
@@ -145,7 +145,7 @@ class _Variant:
     cursors: list[tuple[int, int]] = field(default_factory=list)
     marking: list[bool] = field(default_factory=list)
 
-    def call(self, workshop: Workshop) -> FusedCall:
+    def call(self, kernel_factory: KernelFactory) -> FusedCall:
         accesses = [
             self._access(number, each) for number, each in enumerate(self.of.accesses) if self._counts(number)
         ]
@@ -165,11 +165,11 @@ class _Variant:
             pa.schema(list(scope(self.of.body, self.of.schemas))),
             self.writes,
         )
-        return self._made(fused, workshop, spans)
+        return self._made(fused, kernel_factory, spans)
 
-    def _made(self, fused: FusedSpec, workshop: Workshop, spans: list[Span]) -> FusedCall:
+    def _made(self, fused: FusedSpec, kernel_factory: KernelFactory, spans: list[Span]) -> FusedCall:
         made = build_fused(fused)
-        call = workshop.call(fused, lambda: made.kernel)
+        call = kernel_factory.call(fused, lambda: made.kernel)
         return FusedCall(
             OutputCall(call, made.outputs, ()),
             tuple(self.tracks),

@@ -10,7 +10,7 @@ from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.join_abi import JoinSpec
-from penstock.programs.workshop import Workshop
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.auto_join import AutoJoiner
 from penstock.runtime.adapt.choose_join import JoinChooser, chooser
@@ -75,45 +75,51 @@ def join_chooser() -> JoinChooser:
     return chooser(default_directory(), machine_name())
 
 
-def kernels_of(workshop: Workshop) -> Kernels:
+def kernels_of(kernel_factory: KernelFactory) -> Kernels:
     """Kernels on demand, each compiled once."""
 
     def kernel(name: str, spec: JoinSpec) -> Call:
-        return workshop.call(("join", name, spec), lambda: build(name, spec))
+        return kernel_factory.call(("join", name, spec), lambda: build(name, spec))
 
     return kernel
 
 
-def lazy_joiner(name: str, workshop: Workshop) -> LazyJoiner:
+def lazy_joiner(name: str, kernel_factory: KernelFactory) -> LazyJoiner:
     """The joiner of a lazy algorithm, with memory of its own."""
-    return LAZY[name](kernels_of(workshop))
+    return LAZY[name](kernels_of(kernel_factory))
 
 
-def eager_joiner(name: str, workshop: Workshop) -> EagerJoiner:
+def eager_joiner(name: str, kernel_factory: KernelFactory) -> EagerJoiner:
     """The joiner of an eager algorithm."""
-    return EAGER[name](kernels_of(workshop))
+    return EAGER[name](kernels_of(kernel_factory))
 
 
-def joiner(name: str, workshop: Workshop) -> Joiner:
+def joiner(name: str, kernel_factory: KernelFactory) -> Joiner:
     """The joiner of an algorithm, lazy or eager, by name."""
-    return lazy_joiner(name, workshop) if name in LAZY else eager_joiner(name, workshop)
+    return lazy_joiner(name, kernel_factory) if name in LAZY else eager_joiner(name, kernel_factory)
 
 
-def eager(name: str, workshop: Workshop, optimise: str) -> EagerJoiner:
+def eager(name: str, kernel_factory: KernelFactory, optimise: str) -> EagerJoiner:
     """The joiner of windows whose rows still arrive; "auto" decides for each by what it saw of the last."""
-    return auto_joiner(workshop, optimise) if name == "auto" else eager_joiner(name, workshop)
+    return auto_joiner(kernel_factory, optimise) if name == "auto" else eager_joiner(name, kernel_factory)
 
 
-def in_order(name: str, workshop: Workshop, kernels: LaneKernels) -> Ordered:
+def in_order(name: str, kernel_factory: KernelFactory, kernels: LaneKernels) -> Ordered:
     """The joiner of an algorithm whose pairs are in the order of results: npj finds them so, others' are sorted."""
-    return InOrder(kernels_of(workshop)) if name == "npj" else PutInOrder(joiner(name, workshop), kernels)
+    return (
+        InOrder(kernels_of(kernel_factory))
+        if name == "npj"
+        else PutInOrder(joiner(name, kernel_factory), kernels)
+    )
 
 
-def auto_in_order(workshop: Workshop, kernels: LaneKernels, arrival: Callable[[int], float]) -> AutoInOrder:
+def auto_in_order(
+    kernel_factory: KernelFactory, kernels: LaneKernels, arrival: Callable[[int], float]
+) -> AutoInOrder:
     """The joiner that chooses among those, for each window anew."""
-    return AutoInOrder(lambda name: in_order(name, workshop, kernels), join_chooser(), arrival)
+    return AutoInOrder(lambda name: in_order(name, kernel_factory, kernels), join_chooser(), arrival)
 
 
-def auto_joiner(workshop: Workshop, optimise: str = "throughput") -> AutoJoiner:
+def auto_joiner(kernel_factory: KernelFactory, optimise: str = "throughput") -> AutoJoiner:
     """The joiner that chooses among the eight, for each window anew; it can be used lazily and eagerly."""
-    return AutoJoiner(lambda name: joiner(name, workshop), join_chooser(), optimise)
+    return AutoJoiner(lambda name: joiner(name, kernel_factory), join_chooser(), optimise)

@@ -16,7 +16,7 @@ from penstock.kernels.gather import gather, gather_later
 from penstock.kernels.join_ranges import expand_ranges, find_ranges, last_before, next_after
 from penstock.kernels.sort.partition import count_lanes, fill_lanes
 from penstock.loop.nodes import I64
-from penstock.lower.bands import Band, band_of, bounds_samples
+from penstock.lower.band_conditions import Band, band_of, bounds_samples
 from penstock.lower.joins import (
     ResultField,
     SpelledRolling,
@@ -26,6 +26,7 @@ from penstock.lower.joins import (
     spell_rolling,
 )
 from penstock.lower.slide import Shape as FrameShape
+from penstock.programs.frame_reducers import FrameReducers, sorter
 from penstock.programs.join_algorithms import (
     auto_in_order,
     eager,
@@ -34,9 +35,8 @@ from penstock.programs.join_algorithms import (
     lazy_joiner,
 )
 from penstock.programs.join_windows import grid_of, overlapping_windows, windows_apart
-from penstock.programs.lane_reducers import LaneReducers, sorter
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.rows import CompiledRows
-from penstock.programs.workshop import Workshop
 from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view
@@ -77,7 +77,7 @@ class JoinProgram:
     this: ir.Object
     left: ir.Object
     right: ir.Object
-    workshop: Workshop
+    kernel_factory: KernelFactory
     algorithms: tuple[str, ...] = ()
     reports: dict[str, JoinReport] = field(default_factory=dict)  # over all runs, for `explain`
 
@@ -101,7 +101,7 @@ class JoinProgram:
         self, matcher: Callable[[Kernels, Context, Arrivals | None], Matcher]
     ) -> Callable[[Context], Stage]:
         def make(context: Context) -> Stage:
-            kernels = lane_kernels(self.workshop, context.engine.workers)
+            kernels = lane_kernels(self.kernel_factory, context.engine.workers)
             ports = self._port(0, self.left, context), self._port(1, self.right, context)
             if not context.bounded and joins_arriving(self.this.body):
                 return self._arriving(ports, kernels, context)
@@ -117,7 +117,7 @@ class JoinProgram:
         grid = body.pairing.left
         assert isinstance(grid, ir.Grid)
         parts = Parts(
-            eager(body.algorithm, self.workshop, body.optimise),
+            eager(body.algorithm, self.kernel_factory, body.optimise),
             body.how,
             self._keys,
             self._residual(body.where, context),
@@ -150,7 +150,7 @@ class JoinProgram:
 
     @property
     def _gather(self) -> Gather:
-        call = self.workshop.call
+        call = self.kernel_factory.call
         return Gather(
             lambda value, place: call(("gather", value, place), lambda: gather(value, place)),
             lambda place: call(("gather_later", place), lambda: gather_later(place)),
@@ -163,7 +163,7 @@ class JoinProgram:
         if where is None:
             return None
         source, samples, result, number = condition_object(self.this, where, self.left, self.right)
-        rows = CompiledRows(samples, source, result, self.workshop)
+        rows = CompiledRows(samples, source, result, self.kernel_factory)
         stage = RowsStage(rows, context.metrics, 0)
 
         def holds(batch: pa.RecordBatch) -> np.ndarray:
@@ -179,7 +179,7 @@ class JoinProgram:
 
         def make(context: Context) -> LookupStage:
             residual = self._residual(body.where, context)
-            kernels = lane_kernels(self.workshop, context.engine.workers)
+            kernels = lane_kernels(self.kernel_factory, context.engine.workers)
             shape, metrics = self._shape, context.metrics
             return LookupStage(
                 table, body.how, self._keys, residual, shape, rows.schema, kernels, metrics, paths
@@ -272,12 +272,12 @@ class JoinProgram:
         self, body: jn.Join, lanes: LanePairing, band: BandPairing | None, arrivals: Arrivals | None
     ) -> AlgorithmPairing:
         """The algorithm that was asked for, or one that chooses."""
-        workshop, kernels, residual = self.workshop, lanes.kernels, lanes.residual
+        kernel_factory, kernels, residual = self.kernel_factory, lanes.kernels, lanes.residual
         if body.algorithm != "auto":
-            asked = in_order(body.algorithm, workshop, kernels)
+            asked = in_order(body.algorithm, kernel_factory, kernels)
             return AlgorithmPairing(asked, True, self._keys, residual, lanes, kernels)
-        auto = auto_in_order(workshop, kernels, at_rest if arrivals is None else arrivals.milliseconds)
-        sorting = None if band is None else Sorting(band, lazy_joiner("npj", workshop))
+        auto = auto_in_order(kernel_factory, kernels, at_rest if arrivals is None else arrivals.milliseconds)
+        sorting = None if band is None else Sorting(band, lazy_joiner("npj", kernel_factory))
         return AlgorithmPairing(auto, False, self._keys, residual, lanes, kernels, sorting)
 
     def _band(
@@ -301,7 +301,7 @@ class JoinProgram:
     def _bounds(self, band: Band, side: int, context: Context) -> Callable[[pa.RecordBatch], list[pa.Array]]:
         rows = (self.left, self.right)[side]
         samples, result = bounds_samples(band, side, rows)
-        stage = RowsStage(CompiledRows(samples, rows, result, self.workshop), context.metrics, 0)
+        stage = RowsStage(CompiledRows(samples, rows, result, self.kernel_factory), context.metrics, 0)
 
         def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
             flows = stage.push(0, [Flow(batch)])
@@ -315,9 +315,9 @@ class JoinProgram:
 
     def _rolling(self, body: jn.RollingJoin) -> list[StageSpec]:
         made = spell_rolling(self.this, body, self.left, self.right)
-        rows = CompiledRows(made.samples, self.right, made.ready, self.workshop)
-        fields = CompiledRows(made.fields, made.plain, self.this, self.workshop)
-        join = JoinProgram(made.plain, self.left, made.ready, self.workshop, self.algorithms)
+        rows = CompiledRows(made.samples, self.right, made.ready, self.kernel_factory)
+        fields = CompiledRows(made.fields, made.plain, self.this, self.kernel_factory)
+        join = JoinProgram(made.plain, self.left, made.ready, self.kernel_factory, self.algorithms)
         return [
             StageSpec(
                 made.ready.name,
@@ -343,17 +343,17 @@ class JoinProgram:
         arrivals: Arrivals | None,
     ) -> Matcher:
         shape = FrameShape(dense=True, may_be_empty=True)
-        lanes = LaneReducers(
-            made.ready, made.reductions, self.algorithms, shape, self.workshop, kernels.threads
+        lanes = FrameReducers(
+            made.ready, made.reductions, self.algorithms, shape, self.kernel_factory, kernels.threads
         )
         reductions = Reductions(lanes.reducers(), len(made.reductions))
         within = body.within
         return RollingMatcher(within.lo, within.hi, self._keys, reductions, made.plain.schema, kernels)
 
 
-def lane_kernels(workshop: Workshop, threads: int) -> Kernels:
+def lane_kernels(kernel_factory: KernelFactory, threads: int) -> Kernels:
     """What lanes of joins are made of."""
-    call = workshop.call
+    call = kernel_factory.call
     return Kernels(
         call("count_lanes", count_lanes),
         call(("fill_lanes", (I64, I64)), lambda: fill_lanes((I64, I64))),
@@ -361,8 +361,8 @@ def lane_kernels(workshop: Workshop, threads: int) -> Kernels:
         call("expand_ranges", expand_ranges),
         lambda exact: call(("last_before", exact), lambda: last_before(exact)),
         lambda exact: call(("next_after", exact), lambda: next_after(exact)),
-        sorter(workshop),
-        lambda width: Indexer(width, workshop.index, workshop.texts),
+        sorter(kernel_factory),
+        lambda width: Indexer(width, kernel_factory.index, kernel_factory.texts),
         threads,
     )
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.lower.host import HostColumns, uses_of
+from penstock.lower.host_columns import HostColumns, uses_of
 from penstock.lower.machine import is_text
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
-from penstock.programs.workshop import Workshop, once, preparation
+from penstock.programs.kernel_factory import KernelFactory, once, preparation
 from penstock.runtime.programs import (
     OutputCall,
     ResultColumn,
@@ -20,8 +20,10 @@ from penstock.runtime.programs import (
 class CompiledRows:
     """Filter and computed columns (the runtime's `RowsProgram`)."""
 
-    def __init__(self, body: ir.Samples, source: ir.Object, result: ir.Object, workshop: Workshop) -> None:
-        self._workshop = workshop
+    def __init__(
+        self, body: ir.Samples, source: ir.Object, result: ir.Object, kernel_factory: KernelFactory
+    ) -> None:
+        self._kernel_factory = kernel_factory
         self._host = host = HostColumns(source.schema)
         self.time, self.schema = source.time, result.schema
         self._where = None if body.where is None else host.value(body.where)
@@ -34,7 +36,7 @@ class CompiledRows:
         self.result = tuple(self._result(each, name) for each, name in zip(body.fields, passing, strict=True))
         self.filters = body.where is not None
         self.interned = frozenset(each.name for each in host.schema if pa.types.is_dictionary(each.type))
-        self.texts = workshop.texts
+        self.texts = kernel_factory.texts
         uses = uses_of([body.where], *(each.expr for each in body.fields))
         self.prepare = preparation(host, source, uses)
         self._kernels: dict[frozenset[str], RowsKernel] = {}
@@ -56,7 +58,7 @@ class CompiledRows:
             return None
         known = nullable & frozenset(self._host.schema.names)
         kernel = self.kernel(known)
-        call = self._workshop.call((self, known), lambda: kernel.kernel)
+        call = self._kernel_factory.call((self, known), lambda: kernel.kernel)
         return OutputCall(call, kernel.outputs, kernel.bindings)
 
     def kernel(self, nullable: frozenset[str]) -> RowsKernel:

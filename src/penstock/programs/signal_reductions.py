@@ -12,12 +12,12 @@ from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import FOREVER
 from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW
-from penstock.lower.lanes import spell
-from penstock.lower.names import hidden_name
+from penstock.lower.hidden_names import hidden_name
 from penstock.lower.slide import Shape
+from penstock.lower.sorted_windows import spell
 from penstock.passes.choose_aggregator import Choice, choices
-from penstock.programs.lane_reducers import LaneReducers
-from penstock.programs.workshop import Workshop
+from penstock.programs.frame_reducers import FrameReducers
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.lanes.framing import Frames
 from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.lanes.reducers import KernelReducer
@@ -65,14 +65,20 @@ class SampleReductions:
         return choices(ir.Program((self.rows, this), this.name), aggregator)[this.name]
 
     def reduce(
-        self, workshop: Workshop, aggregator: str | None, threads: int, make_rows: MakeRows, *, showing: bool
+        self,
+        kernel_factory: KernelFactory,
+        aggregator: str | None,
+        threads: int,
+        make_rows: MakeRows,
+        *,
+        showing: bool,
     ) -> Reduce:
         """Make the function that reduces frames; `showing` makes kernels before there is data."""
         rows = self.rows
         made = spell(self.reduced, rows, [])
         algorithms = tuple(each.algorithm for each in self.choices(aggregator))
         shape = Shape(dense=True, may_be_empty=True)
-        lanes_of = LaneReducers(made.ready, made.reductions, algorithms, shape, workshop, threads)
+        lanes_of = FrameReducers(made.ready, made.reductions, algorithms, shape, kernel_factory, threads)
         several = Reductions(lanes_of.reducers(), len(made.reductions))
         compute = make_rows(made.samples, rows, made.ready)
         if showing:

@@ -23,15 +23,15 @@ from penstock.loop.abi import Binding
 from penstock.loop.nodes import Kernel
 from penstock.lower.machine import machine_type
 from penstock.lower.signals.feedback import FeedbackSpec, build_feedback
-from penstock.lower.split import read_from_columns
+from penstock.lower.split_results import read_from_columns
 from penstock.passes.fuse_signals import COUNTS_NONE
+from penstock.programs.frame_reducers import partitioner, sorter
 from penstock.programs.fused_signals import fused_expression
-from penstock.programs.intervals import interleaver
-from penstock.programs.lane_reducers import partitioner, sorter
+from penstock.programs.interleave import interleaver
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signal_readers import is_accessed, is_reduced_alone
 from penstock.programs.signal_reductions import Reduce, SampleReductions, span_reading
-from penstock.programs.workshop import Workshop
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.flow import Flow
 from penstock.runtime.indexer import Indexer
@@ -69,7 +69,7 @@ class SignalProgram:
     this: ir.Object
     body: ir.Signals
     sources: Sequence[ir.Object]
-    workshop: Workshop
+    kernel_factory: KernelFactory
     aggregator: str | None
     showing: bool = False  # make the kernels that a run makes when it meets data, to look at them
 
@@ -87,10 +87,10 @@ class SignalProgram:
                 [each.time for each in self.sources],
                 context.metrics,
                 retention(program),
-                lambda: Indexer(len(program.keys), self.workshop.index, self.workshop.texts),
-                sorter(self.workshop),
+                lambda: Indexer(len(program.keys), self.kernel_factory.index, self.kernel_factory.texts),
+                sorter(self.kernel_factory),
                 self._made(runs),
-                interleaver(self.workshop, threads),
+                interleaver(self.kernel_factory, threads),
             )
 
         return make
@@ -125,7 +125,7 @@ class SignalProgram:
         schema = pa.schema(list(zip(names, [*types, *this.schema.types], strict=True)))
         time = Time(source.time.column, source.time.type, source.time.unit, source.time.shift)
         ready = ir.Object(f"{self.this.name}.{this.name}.rows", self.body, schema, time)
-        rows = CompiledRows(ir.Samples(source.name, None, fields), source, ready, self.workshop)
+        rows = CompiledRows(ir.Samples(source.name, None, fields), source, ready, self.kernel_factory)
         return Taker(
             this.name, port, RowsStage(rows, Metrics(), 0), schema, time, self._sampling(this, body, threads)
         )
@@ -138,8 +138,8 @@ class SignalProgram:
             hold.until,
             None if hold.resolve is None else self._resolve(this, hold.resolve, threads),
             is_accessed(this.name, self.program),
-            sorter(self.workshop),
-            partitioner(self.workshop, threads),
+            sorter(self.kernel_factory),
+            partitioner(self.kernel_factory, threads),
         )
 
     def _resolve(
@@ -179,9 +179,9 @@ class SignalProgram:
         if found is None:
             return staged()
         if self.showing:
-            found.show(self.workshop, self._writes(this.name))
+            found.show(self.kernel_factory, self._writes(this.name))
         sampled = self._writes(this.name) == SAMPLES
-        return found.step(self.workshop, threads, cache(staged), sampled=sampled)
+        return found.step(self.kernel_factory, threads, cache(staged), sampled=sampled)
 
     def _writes(self, name: str) -> str:
         """Which instants of an object anybody asks for; where results are pieces, marks are seen in them."""
@@ -198,15 +198,17 @@ class SignalProgram:
 
     def _made(self, build: Callable[[], Kernel]) -> Call:
         """A kernel that is made when it is called: many runs never do."""
-        return lambda given: self.workshop.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
+        return lambda given: self.kernel_factory.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
 
     @property
     def _locate(self) -> Call:
-        return self.workshop.call("locate", locate)
+        return self.kernel_factory.call("locate", locate)
 
     def _reading(self, accesses: Sequence[Access], spans: Sequence[SpanReading], threads: int) -> Reading:
         spec = WalkSpec(len(accesses), tuple(each.kind for each in spans))
-        return Reading(tuple(accesses), tuple(spans), self.workshop.call(spec, partial(walk, spec)), threads)
+        return Reading(
+            tuple(accesses), tuple(spans), self.kernel_factory.call(spec, partial(walk, spec)), threads
+        )
 
     def _accesses(self, body: temporal.Expression | temporal.Feedback) -> list[Access]:
         """Accesses with the columns that are read of them, then those for marks alone."""
@@ -267,13 +269,13 @@ class SignalProgram:
         threads: int,
     ) -> Reduce:
         over = SampleReductions(self.this.name, source, tuple(overs), tuple(spans))
-        return over.reduce(self.workshop, self.aggregator, threads, self._rows, showing=self.showing)
+        return over.reduce(self.kernel_factory, self.aggregator, threads, self._rows, showing=self.showing)
 
     def _rows(
         self, samples: ir.Samples, source: ir.Object, result: ir.Object
     ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
         """Compute columns of a batch."""
-        rows = CompiledRows(samples, source, result, self.workshop)
+        rows = CompiledRows(samples, source, result, self.kernel_factory)
         if self.showing:
             rows.rows(frozenset())
 
@@ -317,7 +319,7 @@ class SignalProgram:
             spec = FeedbackSpec(schema, time, expr, backs, body.initial, nullable)
             made = build_feedback(spec)
             key = (self.this.name, this.name, nullable)
-            return self.workshop.call(key, lambda: made.kernel), made.bindings
+            return self.kernel_factory.call(key, lambda: made.kernel), made.bindings
 
         if self.showing:
             kernel(frozenset())

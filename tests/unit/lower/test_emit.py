@@ -18,7 +18,7 @@ import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
 from penstock.kernels import monoids
-from penstock.lower.emission.merging import algorithms
+from penstock.lower.emit_steps.merging import algorithms
 from penstock.passes.choose_aggregator import in_panes
 from penstock.runtime import emission
 from penstock.runtime.engine import AGGREGATORS

@@ -25,7 +25,7 @@ from penstock.expr.typing import type_of
 from penstock.loop.abi import ERRORS, WORDS
 from penstock.loop.interpret import dtype_of
 from penstock.lower.calls.catalogue import CALLS
-from penstock.lower.host import HostColumns
+from penstock.lower.host_columns import HostColumns
 from penstock.lower.rows import RowsKernel, RowsSpec, build_rows
 from penstock.runtime.binding import BatchArguments
 from penstock.types.arrow import from_physical, kind_of

@@ -13,7 +13,7 @@ from penstock.codegen.cache import KernelCache
 from penstock.codegen.native import compile_kernel
 from penstock.programs.join_algorithms import EAGER, LAZY, in_order, kernels_of
 from penstock.programs.joins import lane_kernels
-from penstock.programs.workshop import Workshop
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.adapt.grow import Point
 from penstock.runtime.adapt.observe import Observed, observe
 from penstock.runtime.joining.eager import Eager
@@ -41,10 +41,10 @@ class JoinField:
 def open_join_field(threads: int) -> JoinField:
     """Make all joiners; kernels are compiled when first used, with full effort."""
     cache = KernelCache(None)
-    workshop = Workshop(lambda kernel: compile_kernel(kernel, cache))
-    kernels = kernels_of(workshop)
+    kernel_factory = KernelFactory(lambda kernel: compile_kernel(kernel, cache))
+    kernels = kernels_of(kernel_factory)
     made: dict[str, Any] = {name: make(kernels) for name, make in (LAZY | EAGER).items()}
-    ordered = {name: in_order(name, workshop, lane_kernels(workshop, threads)) for name in made}
+    ordered = {name: in_order(name, kernel_factory, lane_kernels(kernel_factory, threads)) for name in made}
     field = JoinField(kernels, made, ordered, threads)
     for each in made.values():
         if isinstance(each, Lazy):

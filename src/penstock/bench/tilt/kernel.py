@@ -17,8 +17,8 @@ from penstock.lower.signals.dense import EDGE, dense
 from penstock.passes.fuse_signals import fused
 from penstock.passes.share_signals import shared
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs.dense import CompiledDense
-from penstock.programs.workshop import Workshop
+from penstock.programs.dense_kernels import CompiledDense
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples, nullable_columns
 
@@ -82,7 +82,7 @@ def dense_run(signal: pk.Signal, tables: Sequence[pa.Table]) -> DenseRun:
     program, streams = signal.graph.program(signal.name)
     inputs = [(schema_of(each.raw_plan), time_of(each.raw_plan)) for each in streams]
     compiler = Compiler()
-    made = CompiledDense(dense(shared(fused(program)), inputs), Workshop(compiler))
+    made = CompiledDense(dense(shared(fused(program)), inputs), KernelFactory(compiler))
     return DenseRun(DenseSignals(made, 1), [Samples(rows_of(each)) for each in tables], compiler)
 
 

@@ -17,8 +17,8 @@ from penstock.expr.nodes import Field
 from penstock.ir.signals.nodes import Expression, Object, Program, Sampled, sources_of
 from penstock.lower.signals.dense import dense
 from penstock.plan.schema import time_of
-from penstock.programs.dense import CompiledDense
-from penstock.programs.workshop import Workshop
+from penstock.programs.dense_kernels import CompiledDense
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples
 from penstock.types.time import Time
 
@@ -93,4 +93,4 @@ def _compiled(program: Program, this: Object, time: Time) -> CompiledDense:
         for i, each in enumerate(read)
     )
     alone = replace(program, objects=(*inputs, this), output=this.name)
-    return CompiledDense(dense(alone, [(each.schema, time) for each in read]), Workshop(Compiler()))
+    return CompiledDense(dense(alone, [(each.schema, time) for each in read]), KernelFactory(Compiler()))

@@ -1,4 +1,4 @@
-"""How each scalar function is lowered; what is not here, kernels leave to Arrow (`lower/host.py`)."""
+"""How each scalar function is lowered; what is not here, kernels leave to Arrow (`lower/host_columns.py`)."""
 
 from __future__ import annotations
 

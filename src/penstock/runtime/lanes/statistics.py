@@ -36,7 +36,7 @@ _WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
 class RankReducer:
     """Quantiles, mode and count of distinct values of one column, in one pass over the frames.
 
-    The kernel writes what `lower/rank_slide.py` says for each of the `questions`, given with the types of
+    The kernel writes what `lower/order_statistics.py` says for each of the `questions`, given with the types of
     their results, and works in `structures` memories of `memory_length(distinct values)` counts, and, for
     quantiles, in `bits_length(rows)` words of bits; `call(shared)` gives it for places that equal values share.
     """

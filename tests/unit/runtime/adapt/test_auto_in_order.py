@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.codegen.native import compile_kernel
 from penstock.programs.join_algorithms import in_order
 from penstock.programs.joins import lane_kernels
-from penstock.programs.workshop import Workshop
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.observe import FEATURES, Glance, observe
@@ -19,7 +19,7 @@ from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TREES, Leaf, Split
 from penstock.runtime.joins.arrivals import Arrivals, at_rest
 from tests.unit.kernels.joins.joining import codes, expected
 
-WORKSHOP = Workshop(compile_kernel)
+WORKSHOP = KernelFactory(compile_kernel)
 BY_SIZE = Split("rows", 50.0, Leaf("shj_jm"), Split("duplicates", 3.0, Leaf("prj"), Leaf("npj")))
 
 

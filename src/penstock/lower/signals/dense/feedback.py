@@ -10,11 +10,11 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U8, Value, Var, const
 from penstock.lower.machine import machine_type
 from penstock.lower.scope import choose
-from penstock.lower.signals.dense.bodies import lowering_at
+from penstock.lower.signals.dense.feedback_history import Recent, recent_results
 from penstock.lower.signals.dense.memory import Array
+from penstock.lower.signals.dense.objects import lowering_at
 from penstock.lower.signals.dense.plan import Need
 from penstock.lower.signals.dense.positions import marks_of
-from penstock.lower.signals.dense.recent import Recent, recent_results
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer
 

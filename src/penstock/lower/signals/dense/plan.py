@@ -23,10 +23,10 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, Value, Var
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import machine_type
-from penstock.lower.signals.dense.certain import Certain
-from penstock.lower.signals.dense.chains import HEAVY, LIGHT, Parts, chain
 from penstock.lower.signals.dense.positions import Positions, schemas
 from penstock.lower.signals.dense.reductions import Algebra, Group, Track, groups_of
+from penstock.lower.signals.dense.simplify_nulls import Certain
+from penstock.lower.signals.dense.span_doubling import HEAVY, LIGHT, Parts, chain
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 

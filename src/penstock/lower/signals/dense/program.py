@@ -30,9 +30,9 @@ from penstock.loop.abi import Binding, Memory, Output, Scratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import U8, Kernel
 from penstock.lower.machine import machine_type
-from penstock.lower.signals.dense.bodies import write_expression, write_sampled
 from penstock.lower.signals.dense.feedback import History, carry, declare_history, write_feedback
 from penstock.lower.signals.dense.memory import Array, Placed
+from penstock.lower.signals.dense.objects import write_expression, write_sampled
 from penstock.lower.signals.dense.plan import Need, Nullable, Plan
 from penstock.lower.signals.dense.positions import DoesNotFit, Positions, in_positions, marks_of
 from penstock.lower.signals.dense.resample import Pattern, write_resample

@@ -39,7 +39,7 @@ from penstock.loop.nodes import (
 )
 from penstock.lower.columns import Columns
 from penstock.lower.expressions import Lowering
-from penstock.lower.folding.frame import contribution
+from penstock.lower.fold_steps.frame import contribution
 from penstock.lower.machine import machine_type
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import ROWS, Finish, Partial

@@ -18,8 +18,8 @@ from penstock.loop.interpret import interpret
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import Dense, dense
 from penstock.plan.schema import schema_of, time_of
-from penstock.programs.dense import CompiledDense
-from penstock.programs.workshop import Workshop
+from penstock.programs.dense_kernels import CompiledDense
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import DenseSignals, Samples
 
@@ -40,7 +40,7 @@ def prepared(signal) -> tuple[Program, Dense]:
 
 
 def evaluator(made: Dense, backend: Callable[[Kernel], Call] = quick, threads: int = 1) -> DenseSignals:
-    return DenseSignals(CompiledDense(made, Workshop(backend)), threads)
+    return DenseSignals(CompiledDense(made, KernelFactory(backend)), threads)
 
 
 def samples_of(tables: Sequence[pa.Table]) -> list[Samples]:

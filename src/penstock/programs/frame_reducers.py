@@ -19,11 +19,11 @@ from penstock.kernels.sort.ranks import assign_ranks, float_words
 from penstock.kernels.swag.order_statistics import memory_length
 from penstock.kernels.swag.rank_cursors import bits_length
 from penstock.loop.nodes import TYPES, Kernel
-from penstock.lower.lanes import LaneReduction
 from penstock.lower.machine import machine_type
-from penstock.lower.rank_slide import Question, build_rank_slide
+from penstock.lower.order_statistics import Question, build_rank_slide
 from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
-from penstock.programs.workshop import Workshop
+from penstock.lower.sorted_windows import FrameReduction
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.lanes.partition import Partitioner
 from penstock.runtime.lanes.reducers import (
     Cells,
@@ -40,24 +40,24 @@ from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeRed
 from penstock.runtime.programs import Call, OutputCall
 from penstock.types.windows import Count
 
-Numbered = tuple[int, LaneReduction]
+Numbered = tuple[int, FrameReduction]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class LaneReducers:
+class FrameReducers:
     """The reducers of one windowed object; `algorithms` has been chosen for each reduction."""
 
     ready: ir.Object
-    reductions: tuple[LaneReduction, ...]
+    reductions: tuple[FrameReduction, ...]
     algorithms: tuple[str, ...]
     shape: Shape
-    workshop: Workshop
+    kernel_factory: KernelFactory
     threads: int
 
     @property
     def sorter(self) -> Sorter:
-        return sorter(self.workshop)
+        return sorter(self.kernel_factory)
 
     def reducers(self) -> list[Reducer]:
         numbered = list(enumerate(self.reductions))
@@ -70,7 +70,7 @@ class LaneReducers:
             *(self._ranks(group) for _, group in _grouped(by_rank, _column_of)),
         ]
 
-    def _fits_kernel(self, reduction: LaneReduction) -> bool:
+    def _fits_kernel(self, reduction: FrameReduction) -> bool:
         """Whether the state has a fixed size and holds machine values."""
         if reduction.function in _OTHERS | QUESTIONS or (
             reduction.function == "count" and _counts_rows(reduction)
@@ -83,7 +83,7 @@ class LaneReducers:
     def _is_machine(self, name: str) -> bool:
         return machine_type(self.ready.schema.field(name).type) is not None
 
-    def _other(self, place: int, reduction: LaneReduction) -> Reducer:
+    def _other(self, place: int, reduction: FrameReduction) -> Reducer:
         places, span, where = (place,), reduction.span, reduction.where
         match reduction.function:
             case "count":
@@ -107,20 +107,20 @@ class LaneReducers:
                 )
         raise AssertionError(f"{reduction.function} has no way to be computed over frames")
 
-    def _by_rank(self, extreme: str, reduction: LaneReduction) -> KernelPass:
+    def _by_rank(self, extreme: str, reduction: FrameReduction) -> KernelPass:
         """The kernel that finds the least or greatest rank."""
-        over = LaneReduction(extreme, (RANK,), None, (), 0, pa.int64())
+        over = FrameReduction(extreme, (RANK,), None, (), 0, pa.int64())
         schema = pa.schema([pa.field(RANK, pa.int64())])
         ready = ir.Object(f"{self.ready.name}.{RANK}", self.ready.body, schema, self.ready.time)
         return replace(self, ready=ready).kernel_pass((over,), self._algorithm_of(reduction))
 
     # -- passes over frames --------------------------------------------------------------------------
 
-    def _pass_of(self, reduction: LaneReduction) -> tuple[int, str]:
+    def _pass_of(self, reduction: FrameReduction) -> tuple[int, str]:
         """Reductions over the same span by the same algorithm share a pass."""
         return reduction.span, self._algorithm_of(reduction)
 
-    def _algorithm_of(self, reduction: LaneReduction) -> str:
+    def _algorithm_of(self, reduction: FrameReduction) -> str:
         return self.algorithms[self.reductions.index(reduction)]
 
     def _kernel(self, key: tuple[int, str], group: list[Numbered]) -> KernelReducer:
@@ -128,7 +128,7 @@ class LaneReducers:
         several = tuple(each for _, each in group)
         return KernelReducer(tuple(place for place, _ in group), span, self.kernel_pass(several, algorithm))
 
-    def kernel_pass(self, reductions: tuple[LaneReduction, ...], algorithm: str) -> KernelPass:
+    def kernel_pass(self, reductions: tuple[FrameReduction, ...], algorithm: str) -> KernelPass:
         """One kernel for some reductions."""
         columns = {name for each in reductions for name in (*each.args, each.where) if name is not None}
         types = tuple(each.type for each in reductions)
@@ -144,7 +144,7 @@ class LaneReducers:
         questions = tuple(_question(each) for _, each in group)
 
         def call(shared: bool) -> Call:
-            return self.workshop.call(
+            return self.kernel_factory.call(
                 ("rank_slide", questions, shared), lambda: build_rank_slide(questions, shared)
             )
 
@@ -163,7 +163,7 @@ class LaneReducers:
         )
 
     def _spec(
-        self, reductions: Sequence[LaneReduction], nullable: frozenset[str], algorithm: str
+        self, reductions: Sequence[FrameReduction], nullable: frozenset[str], algorithm: str
     ) -> SlideSpec:
         return SlideSpec(
             self.ready.schema,
@@ -176,22 +176,22 @@ class LaneReducers:
         )
 
     def _slide(
-        self, reductions: tuple[LaneReduction, ...], algorithm: str, nullable: frozenset[str]
+        self, reductions: tuple[FrameReduction, ...], algorithm: str, nullable: frozenset[str]
     ) -> SlideCall:
         kernel = build_slide(self._spec(reductions, nullable, algorithm))
         key = (self.ready.name, "slide", reductions, algorithm, nullable)
-        call = self.workshop.call(key, lambda: kernel.kernel)
+        call = self.kernel_factory.call(key, lambda: kernel.kernel)
         scratch = tuple(
             Cells(each.buffer.name, each.buffer.type, each.length, each.whole) for each in kernel.scratch
         )
         return SlideCall(OutputCall(call, kernel.outputs, kernel.bindings), scratch)
 
 
-def sorter(workshop: Workshop) -> Sorter:
+def sorter(kernel_factory: KernelFactory) -> Sorter:
     """What sorts rows by whole numbers. Many queries have none to sort, so kernels are made when they are called."""
 
     def made(build: Callable[[], Kernel]) -> Call:
-        return lambda given: workshop.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
+        return lambda given: kernel_factory.call(build.__name__, build)(given)  # noqa: PLW0108 - not before
 
     return Sorter(
         made(radix_pass),
@@ -204,15 +204,15 @@ def sorter(workshop: Workshop) -> Sorter:
     )
 
 
-def partitioner(workshop: Workshop, threads: int) -> Partitioner:
+def partitioner(kernel_factory: KernelFactory, threads: int) -> Partitioner:
     """What sorts rows by the numbers of their lanes."""
 
     def fill(dtypes: tuple[np.dtype, ...], many: bool) -> Call:
         types = tuple(TYPES[f"{each.kind}{8 * each.itemsize}"] for each in dtypes)
         written = fill_many_lanes if many else fill_lanes
-        return workshop.call((written.__name__, types), lambda: written(types))
+        return kernel_factory.call((written.__name__, types), lambda: written(types))
 
-    return Partitioner(workshop.call("count_lanes", count_lanes), fill, CHUNK, GROUP_BITS, threads)
+    return Partitioner(kernel_factory.call("count_lanes", count_lanes), fill, CHUNK, GROUP_BITS, threads)
 
 
 _FEW_ROWS = 4
@@ -221,7 +221,7 @@ _OTHERS = frozenset({"first", "last", "list"})
 QUESTIONS = frozenset({"median", "quantile", "mode", "count_distinct"})
 
 
-def _question(reduction: LaneReduction) -> Question:
+def _question(reduction: FrameReduction) -> Question:
     match reduction.function:
         case "median":
             return Question("quantile", 0.5)
@@ -233,13 +233,13 @@ def _question(reduction: LaneReduction) -> Question:
             return Question(kind)
 
 
-def _column_of(reduction: LaneReduction) -> tuple[int, str, str]:
+def _column_of(reduction: FrameReduction) -> tuple[int, str, str]:
     """What a pass by rank is about: the span, the column and the condition."""
     return reduction.span, reduction.args[0], reduction.where or ""
 
 
 def _grouped(
-    numbered: list[Numbered], key: Callable[[LaneReduction], _Key]
+    numbered: list[Numbered], key: Callable[[FrameReduction], _Key]
 ) -> list[tuple[_Key, list[Numbered]]]:
     found: dict[_Key, list[Numbered]] = {}
     for each in numbered:
@@ -247,7 +247,7 @@ def _grouped(
     return list(found.items())
 
 
-def _counts_rows(reduction: LaneReduction) -> bool:
+def _counts_rows(reduction: FrameReduction) -> bool:
     return not reduction.args and reduction.where is None
 
 

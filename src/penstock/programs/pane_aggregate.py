@@ -10,10 +10,10 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.loop.nodes import Buffer, Kernel
 from penstock.lower.columns import RowKernel
-from penstock.lower.emission.merging import ONE_PANE
+from penstock.lower.emit_steps.merging import ONE_PANE
 from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS, Window
-from penstock.programs.workshop import Workshop, once, preparation
+from penstock.programs.kernel_factory import KernelFactory, once, preparation
 from penstock.runtime.buffers import numpy_type
 from penstock.runtime.fragments import StateSpec
 from penstock.runtime.programs import (
@@ -31,14 +31,14 @@ from penstock.types.arrow import width_of
 class CompiledWindow:
     """A windowed aggregation with its kernels on demand (the runtime's `WindowProgram`)."""
 
-    def __init__(self, window: Window, workshop: Workshop, sliding: str) -> None:
-        self._window, self._workshop, self._sliding = window, workshop, sliding
+    def __init__(self, window: Window, kernel_factory: KernelFactory, sliding: str) -> None:
+        self._window, self._kernel_factory, self._sliding = window, kernel_factory, sliding
         self.time = window.time
         self.grid = Grid(*window.grid)
         self.carried = window.carried
         self.strict = window.body.strict
         self.interned = window.interned
-        self.texts = workshop.texts
+        self.texts = kernel_factory.texts
         self.schema = window.result.schema
         self.keys = tuple(self._key(key.expr) for key in window.keys)
         self.result = tuple(self._result(each) for each in window.body.fields)
@@ -116,7 +116,7 @@ class CompiledWindow:
     def _emit(self, variant: Variant, several_panes: bool) -> OutputCall:
         merging = self._sliding if several_panes else ONE_PANE
         kernel = self._window.emit(variant.nullable, variant.wide, merging, variant.key_table)
-        call = self._workshop.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
+        call = self._kernel_factory.call((self, "emit", variant, several_panes), lambda: kernel.kernel)
         return OutputCall(call, kernel.outputs, kernel.bindings, kernel.scratch, _written(kernel.kernel))
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
@@ -134,10 +134,10 @@ class CompiledWindow:
         )
 
     def _rows_call(self, name: tuple[Hashable, ...], kernel: RowKernel) -> RowsCall:
-        return RowsCall(self._workshop.call((self, *name), lambda: kernel.kernel), kernel.bindings)
+        return RowsCall(self._kernel_factory.call((self, *name), lambda: kernel.kernel), kernel.bindings)
 
     def index(self, width: int) -> Call:
-        return self._workshop.index(width)
+        return self._kernel_factory.index(width)
 
 
 def _written(kernel: Kernel) -> tuple[tuple[str, np.dtype], ...]:

@@ -19,11 +19,11 @@ from penstock.kernels.window_frames import (
     look_back_frames,
     run_starts,
 )
-from penstock.lower.lanes import BOUNDS, Spelled, behind_rows, behind_windows, without_time
+from penstock.lower.sorted_windows import BOUNDS, Spelled, behind_rows, behind_windows, without_time
 from penstock.passes.choose_aggregator import regular
-from penstock.programs.lane_reducers import LaneReducers, partitioner, shape_of, sorter
+from penstock.programs.frame_reducers import FrameReducers, partitioner, shape_of, sorter
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.rows import CompiledRows
-from penstock.programs.workshop import Workshop
 from penstock.runtime.assembly import Windows
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.lanes.counting import CountFraming
@@ -57,7 +57,7 @@ from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
 
 
 @dataclass(frozen=True)
-class LaneProgram:
+class SortedWindowProgram:
     """A windowed object over lanes: rows made ready, frames reduced, fields computed over the results.
 
     `by_key` asks for the results of a window in the order of their keys. `read_on` says that a later stage reads
@@ -67,7 +67,7 @@ class LaneProgram:
     this: ir.Object
     source: ir.Object
     made: Spelled
-    workshop: Workshop
+    kernel_factory: KernelFactory
     algorithms: tuple[str, ...] = ()
     by_key: bool = False
     read_on: bool = False
@@ -76,7 +76,7 @@ class LaneProgram:
         """Three stages: rows made ready, frames, fields over both."""
         body, made, this = self.this.body, self.made, self.this
         samples, rowsof = without_time(made) if self._implied else (made.samples, made.ready)
-        rows = CompiledRows(samples, self.source, rowsof, self.workshop)
+        rows = CompiledRows(samples, self.source, rowsof, self.kernel_factory)
         ready = StageSpec(
             made.ready.name, (self.source.name,), lambda context: RowsStage(rows, context.metrics, 1)
         )
@@ -87,7 +87,7 @@ class LaneProgram:
         else:
             assert isinstance(body, ir.Attach | ir.Lookback)
             plain, after = behind_rows(this, body, made)
-        fields = CompiledRows(after, plain, this, self.workshop)
+        fields = CompiledRows(after, plain, this, self.kernel_factory)
         return [
             ready,
             StageSpec(plain.name, (made.ready.name,), self._stage(plain.schema)),
@@ -97,7 +97,7 @@ class LaneProgram:
     def _stage(self, schema: pa.Schema) -> Callable[[Context], LaneStage]:
         def make(context: Context) -> LaneStage:
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
-            layout = lane_layout(self._lane_keys, tuple(columns), self.workshop, context.engine.workers)
+            layout = lane_layout(self._lane_keys, tuple(columns), self.kernel_factory, context.engine.workers)
             gate, emission = self._emission(schema, layout)
             time, release = self._clocks
             rows = self.made.ready.schema, time, release, context.metrics
@@ -153,9 +153,11 @@ class LaneProgram:
         body, made, threads = self.this.body, self.made, layout.threads
         if isinstance(body, ir.Lookback):
             behind = LookBackFraming(body.spans, tuple(self._look_back(span) for span in body.spans))
-            return behind, LookBackResults(behind, self._reductions(threads), schema, sorter(self.workshop))
+            return behind, LookBackResults(
+                behind, self._reductions(threads), schema, sorter(self.kernel_factory)
+            )
         assert isinstance(body, ir.Reduce | ir.Attach | ir.Apply)
-        framing, sort = self._framing(body.domain, layout), sorter(self.workshop)
+        framing, sort = self._framing(body.domain, layout), sorter(self.kernel_factory)
         match body:
             case ir.Reduce():
                 reductions = self._reductions(threads)
@@ -175,8 +177,8 @@ class LaneProgram:
     def _framing(self, domain: ir.Domain, layout: Layout) -> Framing:
         match domain:
             case Session(gap=gap):
-                count = self.workshop.call("count_sessions", count_sessions)
-                listed = self.workshop.call("list_sessions", list_sessions)
+                count = self.kernel_factory.call("count_sessions", count_sessions)
+                listed = self.kernel_factory.call("list_sessions", list_sessions)
                 return SessionFraming(gap, count, listed, layout.threads, self._lateness(gap, layout))
             case Count(size=size, every=every, partial=tail):
                 return CountFraming(size, every, tail)
@@ -185,27 +187,29 @@ class LaneProgram:
             case ir.Carried():
                 return CarriedFraming(*BOUNDS)
             case Calendar():
-                listed = self.workshop.call("listed_frames", listed_frames)
+                listed = self.kernel_factory.call("listed_frames", listed_frames)
                 return CalendarFraming(partial(calendar_bounds, domain), listed)
             case ir.Grid(size=size, every=every, offset=offset):
                 grid = Windows(Grid(size, every, offset))
-                return GridFraming(grid, self.workshop.call("grid_frames", grid_frames))
+                return GridFraming(grid, self.kernel_factory.call("grid_frames", grid_frames))
 
     def _lateness(self, gap: int, layout: Layout) -> SessionLateness:
         """Decide which rows are late. Rows that are read on by their times must not begin a session earlier."""
         begin_earlier = not (self.read_on and self._repeats_rows)
         name = ("session_lateness", begin_earlier)
         build = partial(session_lateness, begin_earlier)
-        return SessionLateness(gap, layout, lambda: self.workshop.call(name, build))
+        return SessionLateness(gap, layout, lambda: self.kernel_factory.call(name, build))
 
     def _look_back(self, span: LookBack) -> Call:
         oldest, newest = span.closed in ("left", "both"), span.closed in ("right", "both")
         ends = oldest, newest, span.delay > 0
-        return self.workshop.call(("look_back_frames", *ends), lambda: look_back_frames(*ends))
+        return self.kernel_factory.call(("look_back_frames", *ends), lambda: look_back_frames(*ends))
 
     def _reductions(self, threads: int) -> Reductions:
         made, shape = self.made, shape_of(self.this.body)
-        lanes = LaneReducers(made.ready, made.reductions, self.algorithms, shape, self.workshop, threads)
+        lanes = FrameReducers(
+            made.ready, made.reductions, self.algorithms, shape, self.kernel_factory, threads
+        )
         return Reductions(lanes.reducers(), len(made.reductions))
 
 
@@ -215,26 +219,28 @@ def _applied(
     return as_table(function(rows), schema, names)
 
 
-def lane_layout(keys: tuple[str, ...], columns: tuple[str, ...], workshop: Workshop, threads: int) -> Layout:
+def lane_layout(
+    keys: tuple[str, ...], columns: tuple[str, ...], kernel_factory: KernelFactory, threads: int
+) -> Layout:
     """What puts rows into lanes by some columns, and carries others along."""
     return Layout(
         keys,
         columns,
-        lambda width: Indexer(width, workshop.index, workshop.texts),
-        partitioner(workshop, threads),
-        sorter(workshop),
+        lambda width: Indexer(width, kernel_factory.index, kernel_factory.texts),
+        partitioner(kernel_factory, threads),
+        sorter(kernel_factory),
         threads,
     )
 
 
 def distinct_runs(
-    this: ir.Object, body: ir.Distinct, within: int, workshop: Workshop
+    this: ir.Object, body: ir.Distinct, within: int, kernel_factory: KernelFactory
 ) -> Callable[[Context], LaneStage]:
     """The stage that keeps one row of each run."""
-    runs = Runs(within, body.keep, workshop.call("run_starts", run_starts))
+    runs = Runs(within, body.keep, kernel_factory.call("run_starts", run_starts))
 
     def make(context: Context) -> LaneStage:
-        layout = lane_layout(body.subset, (), workshop, context.engine.workers)
+        layout = lane_layout(body.subset, (), kernel_factory, context.engine.workers)
         repeats_rows = body.keep == "last"  # the first row of a run leaves as soon as time has passed it
         return LaneStage(runs, layout, runs, repeats_rows, this.schema, this.time, this.time, context.metrics)
 

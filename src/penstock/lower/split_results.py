@@ -9,9 +9,9 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.lower.host import HostColumns
+from penstock.lower.hidden_names import hidden_name
+from penstock.lower.host_columns import HostColumns
 from penstock.lower.machine import is_text
-from penstock.lower.names import hidden_name
 from penstock.lower.window_program import BOUNDS
 
 # --- results that need what kernels leave to Arrow ---------------------------------------------------------

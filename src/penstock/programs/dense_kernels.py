@@ -6,15 +6,15 @@ from functools import cached_property
 
 from penstock.loop.abi import Memory, Output
 from penstock.lower.signals.dense import Dense, DenseKernel
-from penstock.programs.workshop import Workshop
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.signals.dense import DenseCall, Nullable
 
 
 class CompiledDense:
     """A program that fits the dense path, with its kernels on demand (the runtime's `DenseProgram`)."""
 
-    def __init__(self, dense: Dense, workshop: Workshop) -> None:
-        self._dense, self._workshop = dense, workshop
+    def __init__(self, dense: Dense, kernel_factory: KernelFactory) -> None:
+        self._dense, self._kernel_factory = dense, kernel_factory
         reach = dense.reach
         self.past, self.future, self.lasting = reach.past, reach.future, dense.lasting
         self.shortest, self.sequential = dense.shortest, dense.sequential
@@ -40,7 +40,7 @@ class CompiledDense:
         if key not in self._calls:
             plain = edge and not wide and not any(nullable.values())
             kernel = self._edge if plain else self._dense.kernel(nullable, edge=edge, wide=wide, lost=lost)
-            self._calls[key] = _call(kernel, self._workshop, (self, *key))
+            self._calls[key] = _call(kernel, self._kernel_factory, (self, *key))
         return self._calls[key]
 
     def outputs_before(self, position: int) -> int:
@@ -50,9 +50,9 @@ class CompiledDense:
         return -((-position * pattern.period - pattern.start) // pattern.every)
 
 
-def _call(kernel: DenseKernel, workshop: Workshop, key: tuple[object, ...]) -> DenseCall:
+def _call(kernel: DenseKernel, kernel_factory: KernelFactory, key: tuple[object, ...]) -> DenseCall:
     return DenseCall(
-        workshop.call(key, lambda: kernel.kernel),
+        kernel_factory.call(key, lambda: kernel.kernel),
         kernel.inputs,
         kernel.places,
         kernel.outputs,

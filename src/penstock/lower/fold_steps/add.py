@@ -10,9 +10,9 @@ from penstock.kernels.cells import Cell, is_nan
 from penstock.kernels.monoids import Values
 from penstock.loop.abi import NEED_KEYS, NEED_SLOTS, NEED_WIDE
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, as_value, const, select
-from penstock.lower.folding.frame import Contribution, Frame, Update
-from penstock.lower.folding.panes import CurrentPane
-from penstock.lower.folding.rows import Chosen
+from penstock.lower.fold_steps.frame import Contribution, Frame, Update
+from penstock.lower.fold_steps.panes import CurrentPane
+from penstock.lower.fold_steps.rows import Chosen
 from penstock.lower.partials import PRESENT
 
 _FEW_STATES = 3  # of a row: its presence, and a sum or two

@@ -11,7 +11,7 @@ from penstock.kernels.monoids.base import Combine
 from penstock.loop.abi import PaneScratch
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Value, Var, const
-from penstock.lower.emission.spec import EmitSpec
+from penstock.lower.emit_steps.spec import EmitSpec
 
 Row = tuple[Buffer, ...]  # the states of one monoid, a cell for each key
 

@@ -14,7 +14,7 @@ from penstock.kernels.tables.keys import KeyReader
 from penstock.loop.abi import Output
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, F64, I32, I64, U8, U64, Bitcast, Buffer, Value, const
-from penstock.lower.emission.spec import EmitSpec
+from penstock.lower.emit_steps.spec import EmitSpec
 from penstock.lower.expressions import Lowering
 from penstock.lower.machine import is_text, machine_type
 from penstock.lower.partials import Finish

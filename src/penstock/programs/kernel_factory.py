@@ -12,7 +12,7 @@ from penstock.ir import nodes as ir
 from penstock.kernels.tables.number_keys import index_kernel
 from penstock.kernels.text import intern_kernel
 from penstock.loop.nodes import I32, I64, Kernel
-from penstock.lower.host import HostColumns, Use
+from penstock.lower.host_columns import HostColumns, Use
 from penstock.runtime.programs import Call, KernelCall, Texts
 from penstock.runtime.row_stages import implied_times
 from penstock.types.time import Time
@@ -24,7 +24,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 _Made = TypeVar("_Made")
 
 
-class Workshop:
+class KernelFactory:
     """Makes callables of kernels, each once, whichever thread asks first; keeps the kernels to show."""
 
     def __init__(self, backend: Backend) -> None:

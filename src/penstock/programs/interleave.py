@@ -6,19 +6,19 @@ import numpy as np
 
 from penstock.kernels.signals.interleave import CAPACITY_BITS, interleave, part_of_lanes
 from penstock.loop.nodes import TYPES, Type
-from penstock.programs.workshop import Workshop
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.interleaving import Interleaver, Types
 
 
-def interleaver(workshop: Workshop, threads: int) -> Interleaver:
+def interleaver(kernel_factory: KernelFactory, threads: int) -> Interleaver:
     """What merges the intervals of lanes by time."""
 
     def call(of_points: Types, of_lanes: Types) -> Call:
         points, lanes = _machine(of_points), _machine(of_lanes)
-        return workshop.call(("interleave", points, lanes), lambda: interleave(points, lanes))
+        return kernel_factory.call(("interleave", points, lanes), lambda: interleave(points, lanes))
 
-    return Interleaver(workshop.call("part_of_lanes", part_of_lanes), call, 1 << CAPACITY_BITS, threads)
+    return Interleaver(kernel_factory.call("part_of_lanes", part_of_lanes), call, 1 << CAPACITY_BITS, threads)
 
 
 def _machine(types: Types) -> tuple[Type, ...]:

@@ -12,7 +12,7 @@ import penstock as pk
 from penstock.ir import joins as jn
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
-from penstock.lower.bands import band_of
+from penstock.lower.band_conditions import band_of
 from penstock.lower.plan_to_ir import to_ir
 from penstock.runtime.joins.results import Residual
 

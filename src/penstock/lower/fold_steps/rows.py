@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from penstock.kernels.select import Selection, Watcher
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
-from penstock.lower.folding.frame import CHUNK, Frame
+from penstock.lower.fold_steps.frame import CHUNK, Frame
 
 _HALF = CHUNK // 2 + 3 * LANES  # places in the list for the rows of half a chunk
 

@@ -11,8 +11,8 @@ from penstock.kernels.swag.accumulate import has_floats
 from penstock.loop.abi import LANES, NEED_SLOTS, NEED_WIDE
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, U64, Overflows, Value, Var, const, select
-from penstock.lower.folding.frame import CHUNK, Frame, Update
-from penstock.lower.folding.panes import CurrentPane
+from penstock.lower.fold_steps.frame import CHUNK, Frame, Update
+from penstock.lower.fold_steps.panes import CurrentPane
 
 MOST_STATES_IN_LANES = 8
 LARGEST_IN_CHUNK = (1 << 63) // CHUNK  # a chunk of values below this cannot overflow 64 bits

@@ -11,23 +11,23 @@ import pyarrow as pa
 from penstock.expr.nodes import Column, Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.lanes import columns_kept, spell
-from penstock.lower.split import fits_emission, split_results
+from penstock.lower.sorted_windows import columns_kept, spell
+from penstock.lower.split_results import fits_emission, split_results
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
 from penstock.passes.order import order_of_keys_is_seen
 from penstock.plan.nodes import Source
 from penstock.programs.counting import paths, streams_behind
 from penstock.programs.dense_signals import dense_stage
+from penstock.programs.frame_reducers import sorter
 from penstock.programs.joins import JoinProgram
-from penstock.programs.lane_reducers import sorter
-from penstock.programs.lanes import LaneProgram, distinct_runs
+from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.overflows import overflow_message
+from penstock.programs.pane_aggregate import CompiledWindow
 from penstock.programs.readers import needs_arrival, read_by_time
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
-from penstock.programs.windows import CompiledWindow
-from penstock.programs.workshop import Workshop
+from penstock.programs.sorted_windows import SortedWindowProgram, distinct_runs
 from penstock.runtime.adapt.watch import JoinReport
 from penstock.runtime.flow import Stage
 from penstock.runtime.held_stages import DistinctStage, Held, TopStage
@@ -47,7 +47,7 @@ class Wiring:
 
     program: ir.Program
     sources: Sequence[Source]
-    workshop: Workshop
+    kernel_factory: KernelFactory
     aggregator: str | None
     off: frozenset[str]
     reports: dict[str, JoinReport]
@@ -65,7 +65,7 @@ class Wiring:
             case ir.Input(stream=stream):
                 return [StageSpec(this.name, (), self._source(this, stream), stream)]
             case ir.Samples() as body:
-                rows = CompiledRows(body, program[body.source], this, self.workshop)
+                rows = CompiledRows(body, program[body.source], this, self.kernel_factory)
                 computes_time = _computes_time(this, body, program[body.source])
                 return [StageSpec(this.name, (body.source,), self._rows(rows, this, computes_time))]
             case ir.Reduce() as body if in_panes(body, program):
@@ -80,7 +80,7 @@ class Wiring:
                 origins = [streams_behind(name, program) for name in sources]
                 return [StageSpec(this.name, sources, lambda context: MergeStage(origins))]
             case ir.Distinct(within=int() as within) as body:
-                runs = distinct_runs(this, body, within, self.workshop)
+                runs = distinct_runs(this, body, within, self.kernel_factory)
                 return [StageSpec(this.name, (body.source,), runs)]
             case ir.Distinct() as body:
                 return [StageSpec(this.name, (body.source,), self._distinct(this, body))]
@@ -88,7 +88,7 @@ class Wiring:
                 return [StageSpec(this.name, (body.source,), self._top(this, body))]
             case ir.Signals(sources=sources) as body:
                 sampled = [program[name] for name in sources]
-                signals = SignalProgram(this, body, sampled, self.workshop, self.aggregator)
+                signals = SignalProgram(this, body, sampled, self.kernel_factory, self.aggregator)
                 dense = None if "dense_signals" in self.off else dense_stage(signals)
                 return [StageSpec(this.name, sources, dense or signals.stage())]
 
@@ -100,7 +100,7 @@ class Wiring:
             return [StageSpec(this.name, (source.name,), _window_stage(window, alone))]
         reduce, plain, after = split_results(this, body, source)
         window = self._compiled(reduce, source, plain)
-        rows = CompiledRows(after, plain, this, self.workshop)
+        rows = CompiledRows(after, plain, this, self.kernel_factory)
         return [
             StageSpec(plain.name, (source.name,), _window_stage(window, alone)),
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(rows, context.metrics, 0)),
@@ -112,11 +112,11 @@ class Wiring:
             return None
         nothing = replace(source, schema=pa.schema([]))
         body = ir.Samples(source.name, where, ())
-        return lambda: RowsStage(CompiledRows(body, source, nothing, self.workshop), Metrics(), 0)
+        return lambda: RowsStage(CompiledRows(body, source, nothing, self.kernel_factory), Metrics(), 0)
 
     def _compiled(self, body: ir.Reduce, source: ir.Object, result: ir.Object) -> CompiledWindow:
         sliding = preferred(body.domain, self.aggregator)
-        return CompiledWindow(Window(body, source, result), self.workshop, sliding)
+        return CompiledWindow(Window(body, source, result), self.kernel_factory, sliding)
 
     def _source(self, this: ir.Object, stream: str) -> Callable[[Context], Stage]:
         source = next(each for each in self.sources if each.name == stream)
@@ -151,7 +151,7 @@ class Wiring:
 
     def _distinct(self, this: ir.Object, body: ir.Distinct) -> Callable[[Context], Stage]:
         held = self._held(this, body.source)
-        sort = sorter(self.workshop)
+        sort = sorter(self.kernel_factory)
         return lambda context: DistinctStage(
             held(context), body.subset, body.keep, sort, lambda: self._indexer(len(body.subset))
         )
@@ -159,11 +159,11 @@ class Wiring:
     def _top(self, this: ir.Object, body: ir.Top) -> Callable[[Context], Stage]:
         ends = replace(this, time=Time(BOUNDS[1], this.time.type, this.time.unit, shift=-1))
         held = self._held(ends, body.source)
-        sort = sorter(self.workshop)
+        sort = sorter(self.kernel_factory)
         return lambda context: TopStage(held(context), body.k, body.by, body.ties, this.time, sort)
 
     def _indexer(self, width: int) -> Indexer:
-        return Indexer(width, self.workshop.index, self.workshop.texts)
+        return Indexer(width, self.kernel_factory.index, self.kernel_factory.texts)
 
     def _lanes(self, this: ir.Object, source: ir.Object) -> list[StageSpec]:
         """Three stages: columns of keys and arguments; frames; fields over both."""
@@ -173,14 +173,14 @@ class Wiring:
         algorithms = tuple(each.algorithm for each in chosen)
         by_key = isinstance(this.body, ir.Reduce) and order_of_keys_is_seen(this.body, program)
         read_on = read_by_time(this.name, program)
-        lanes = LaneProgram(this, source, made, self.workshop, algorithms, by_key, read_on)
+        lanes = SortedWindowProgram(this, source, made, self.kernel_factory, algorithms, by_key, read_on)
         return lanes.stages()
 
     def _join(self, this: ir.Object, left: ir.Object, right: ir.Object) -> list[StageSpec]:
         program = self.program
         chosen = choices(program, self.aggregator).get(this.name, ())
         algorithms = tuple(each.algorithm for each in chosen)
-        join = JoinProgram(this, left, right, self.workshop, algorithms, self.reports)
+        join = JoinProgram(this, left, right, self.kernel_factory, algorithms, self.reports)
         return join.stages(paths(this.name, program))
 
 

@@ -10,7 +10,7 @@ from typing import cast
 from penstock.loop.abi import LANES
 from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, select
 from penstock.lower.calendar import floor_div
-from penstock.lower.folding.frame import Frame
+from penstock.lower.fold_steps.frame import Frame
 
 STRETCH = 256  # rows whose times are looked at before the question is asked whether the pane has ended
 SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own

@@ -17,16 +17,16 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.ir.scope import result_type
+from penstock.lower.hidden_names import hidden_name
 from penstock.lower.machine import is_text
-from penstock.lower.names import hidden_name
-from penstock.lower.split import read_from_columns
+from penstock.lower.split_results import read_from_columns
 from penstock.types.arrow import kind_of
 
 BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
 
 
 @dataclass(frozen=True)
-class LaneReduction:
+class FrameReduction:
     """A reduction whose arguments and condition are columns."""
 
     function: str
@@ -49,7 +49,7 @@ class Spelled:
     samples: ir.Samples
     ready: ir.Object
     keys: tuple[str, ...]
-    reductions: tuple[LaneReduction, ...]
+    reductions: tuple[FrameReduction, ...]
     reduced: tuple[pa.Field, ...]
 
 
@@ -73,7 +73,7 @@ def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
 
 def lane_rows(
     name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
-) -> tuple[ir.Samples, ir.Object, tuple[LaneReduction, ...]]:
+) -> tuple[ir.Samples, ir.Object, tuple[FrameReduction, ...]]:
     """Make columns of the arguments and conditions of reductions alone, beside those that are `kept`."""
     columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
     reductions = tuple(_reduction(each, columns, source.schema) for each in several)
@@ -111,11 +111,11 @@ class _Columns:
         return name
 
 
-def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) -> LaneReduction:
+def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) -> FrameReduction:
     args = tuple(columns.name_of(_asked(arg, reduction.where, schema), "arg") for arg in reduction.args)
     where = None if reduction.where is None else columns.name_of(reduction.where, "where")
     dtype = result_type(reduction, schema)
-    return LaneReduction(reduction.function, args, where, reduction.options, reduction.span, dtype)
+    return FrameReduction(reduction.function, args, where, reduction.options, reduction.span, dtype)
 
 
 def _asked(arg: ex.Expr, where: ex.Expr | None, schema: pa.Schema) -> ex.Expr:

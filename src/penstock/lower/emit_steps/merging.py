@@ -21,7 +21,7 @@ from typing import Protocol
 
 from penstock.kernels.monoids import Monoid, Values
 from penstock.loop.nodes import I64, Value, Var
-from penstock.lower.emission.panes import Panes, Row
+from penstock.lower.emit_steps.panes import Panes, Row
 
 PUSHED, CUT, ENTERED, LEFT = range(4)
 
