@@ -23,7 +23,7 @@ from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
 from penstock.programs.kernel_factory import Backend, KernelFactory
 from penstock.programs.wiring import Wiring
-from penstock.runtime.adapt.watch import JoinReport
+from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session

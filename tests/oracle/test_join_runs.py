@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.programs import joins as join_programs
-from penstock.runtime.joins import algorithms, gathering, interval, results, runs, sliding, windows
+from penstock.runtime.joins import (
+    algorithm_pairs,
+    gather_columns,
+    interval,
+    large_windows,
+    results,
+    sliding,
+    windows,
+)
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, QUERIES, cases
 from tests.oracle.test_joins import expected, shown, streams_of
@@ -32,12 +40,12 @@ NAMES += ["of windows"]
 def everything_is_large(
     least: int = 1, most_pairs: int = 1 << 21, side_by_side: int = 1 << 20
 ) -> Iterator[None]:
-    limits = (runs, "FEW_ROWS", least), (gathering, "FEW", 1), (windows, "ROWS_A_RUN", 0)
-    limits += ((runs, "LARGE", side_by_side),)
+    limits = (large_windows, "FEW_ROWS", least), (gather_columns, "FEW", 1), (windows, "ROWS_A_RUN", 0)
+    limits += ((large_windows, "LARGE", side_by_side),)
     with ExitStack() as several:
         for module, name, limit in (
             *limits,
-            *((each, "MOST_PAIRS", most_pairs) for each in (algorithms, results, interval, sliding)),
+            *((each, "MOST_PAIRS", most_pairs) for each in (algorithm_pairs, results, interval, sliding)),
         ):
             several.enter_context(patch.object(module, name, limit))
         yield
@@ -122,7 +130,7 @@ def test_large_windows_equal_small_ones_in_every_column(how, spread, monkeypatch
     monkeypatch.setattr(windows, "ROWS_A_RUN", 1 << 40)  # no window is looked at by itself
     wanted = query.collect(engine=pk.Engine(threads=1)).combine_chunks()
     monkeypatch.undo()
-    monkeypatch.setattr(runs, "FEW_ROWS", 1000)
+    monkeypatch.setattr(large_windows, "FEW_ROWS", 1000)
     for threads in (1, 2):
         assert query.collect(engine=pk.Engine(threads=threads)).combine_chunks().equals(wanted)
 
@@ -141,7 +149,7 @@ def test_left_columns_pass_as_they_are_where_each_row_meets_one() -> None:
 @pytest.mark.parametrize("how", JOIN_KINDS)
 @pytest.mark.parametrize("most", [1000, 1 << 21])
 def test_windows_that_are_joined_side_by_side_come_in_order(how, most, monkeypatch) -> None:
-    monkeypatch.setattr(algorithms, "MOST_PAIRS", most)
+    monkeypatch.setattr(algorithm_pairs, "MOST_PAIRS", most)
     rng, rows = np.random.default_rng(9), 60_000
     tables = [
         pa.table(
@@ -182,7 +190,7 @@ def test_a_flood_beside_small_windows_comes_in_order() -> None:
 def test_pairs_are_made_as_they_are_taken(query, monkeypatch) -> None:
     """An aggregate over a join holds a part of its pairs at a time."""
     made, most = [], 5000
-    for module in (algorithms, results):
+    for module in (algorithm_pairs, results):
         monkeypatch.setattr(module, "MOST_PAIRS", most)
     monkeypatch.setattr(results.Shape, "_batch", watched(results.Shape._batch, made))
     rows = pa.table({"t": np.arange(100).repeat(30), "k": np.zeros(3000, np.int64)})

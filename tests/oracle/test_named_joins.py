@@ -14,7 +14,7 @@ import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
 from penstock.lower.plan_to_ir import to_ir
-from penstock.runtime.joins import algorithms, overlapping, results, runs, windows
+from penstock.runtime.joins import algorithm_pairs, large_windows, overlapping_windows, results, windows
 from penstock.types.pairing import ALGORITHMS
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
@@ -75,11 +75,11 @@ def test_conditions_that_bound_a_column_are_searched_for(data: st.DataObject) ->
     query = a.join(
         b, on=on, window=WINDOWS[window], how=how, where=BANDS[data.draw(st.sampled_from(sorted(BANDS)))]
     )
-    limits = (runs, "FEW_ROWS", 1), (windows, "ROWS_A_RUN", 0), (algorithms, "MANY_PAIRS", -1)
+    limits = (large_windows, "FEW_ROWS", 1), (windows, "ROWS_A_RUN", 0), (algorithm_pairs, "MANY_PAIRS", -1)
     most = data.draw(st.sampled_from([1, 4, 1 << 21]))
-    limits += (algorithms, "MOST_PAIRS", most), (results, "MOST_PAIRS", most)
+    limits += (algorithm_pairs, "MOST_PAIRS", most), (results, "MOST_PAIRS", most)
     with ExitStack() as several:
-        for module, name, limit in (*limits, (overlapping, "ROWS_A_WINDOW", 0)):
+        for module, name, limit in (*limits, (overlapping_windows, "ROWS_A_WINDOW", 0)):
             several.enter_context(patch.object(module, name, limit))
         check(query, rows, 1)
 

@@ -13,7 +13,7 @@ from penstock.api.times import instant
 from penstock.errors import BindingError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import flags, ticks_of
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.bad import HISTORY, Arrived, Malformed
 from penstock.sources.bound import Bound, is_present
 from penstock.sources.conform import check, conformer
@@ -103,7 +103,7 @@ class Backfill:
         nothing = pa.RecordBatch.from_pylist([], self.schema)
         yield from self._history(on_bad)
         yield Arrived(nothing, HISTORY, upto=self.at)
-        yield Arrived(nothing, HISTORY, upto=FOREVER)
+        yield Arrived(nothing, HISTORY, upto=END_OF_TIME)
 
     def following(self, given: Arrived) -> Arrived:
         """Take what comes behind history: rows from `at` on, in a split of their own where they have none."""
@@ -163,7 +163,7 @@ def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
     if len(told) < len(files):
         return [(Dataset(data.schema, tuple(each)), None) for each in files.values()]
     paths = sorted(told, key=lambda path: (told[path], path))
-    upto = [*(told[path] for path in paths), FOREVER][1:]
+    upto = [*(told[path] for path in paths), END_OF_TIME][1:]
     return [(Dataset(data.schema, tuple(files[path])), time) for path, time in zip(paths, upto, strict=True)]
 
 
@@ -173,7 +173,7 @@ def _first(fragments: Sequence[Fragment]) -> int | None:
     known = [first for first in firsts if first is not None]
     if len(known) < len(firsts):
         return None
-    return min(known, default=FOREVER)
+    return min(known, default=END_OF_TIME)
 
 
 def backfilled(history: Stream, live: Stream, at: object) -> Stream:

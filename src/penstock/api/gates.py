@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import indices, ticks_of
-from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.sources.bad import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.side_output import file_name, put_next
@@ -74,7 +74,9 @@ class Gate:
         if not self.paced:
             return []
         reached = self.splits.time(now, self.source.edges.idle_after)
-        upto = NEVER if reached == NEVER else max(reached - self.source.lateness, NEVER)
+        upto = (
+            START_OF_TIME if reached == START_OF_TIME else max(reached - self.source.lateness, START_OF_TIME)
+        )
         return self.session.advance(upto, self.source.name) if upto > self.watermark else []
 
     def silent(self, now: int) -> bool:
@@ -127,7 +129,9 @@ class Gate:
 def _latest(given: Arrived, source: Source) -> int | None:
     """Tell how far time has come in a split. Of one that ends it is known, whatever its rows say."""
     if given.upto is not None:
-        return FOREVER if given.upto == FOREVER else min(given.upto + source.lateness, FOREVER - 1)
+        return (
+            END_OF_TIME if given.upto == END_OF_TIME else min(given.upto + source.lateness, END_OF_TIME - 1)
+        )
     if given.split == HISTORY:
         return None  # its rows come in any order
     times = given.batch.column(source.time.column).drop_null()

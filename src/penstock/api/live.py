@@ -21,9 +21,9 @@ from penstock.api.splits import inputs_of, refuse_endless
 from penstock.api.times import instant
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
-from penstock.runtime.flow import NEVER
+from penstock.runtime.guarded_step import SharedStep
+from penstock.runtime.stage import START_OF_TIME
 from penstock.runtime.state.state import State
-from penstock.runtime.steps import SharedStep
 from penstock.sources.arrow import Once, is_frame
 from penstock.sources.bad import Arrived
 from penstock.sources.gather import gathered
@@ -94,7 +94,7 @@ class Live:
     def watermark(self) -> int | None:
         """How far time has come on every stream, in ticks; None before it has on all of them."""
         reached = self._session.watermark
-        return None if reached == NEVER else reached
+        return None if reached == START_OF_TIME else reached
 
     @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:

@@ -20,7 +20,7 @@ import penstock as pk
 from penstock.cli.load import load_query
 from penstock.cli.output import is_number
 from penstock.plan.schema import sources_of
-from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.sources.side_output import put_next
 from penstock.types.time import NANOSECONDS, Time
 
@@ -109,12 +109,12 @@ class Watch:
 def mark_and_lag(mark: int | None, clock: Time, wall: float) -> tuple[str, str]:
     """Write a watermark, and how far it is behind the clock of the world, where the two can be compared.
 
-    >>> mark_and_lag(FOREVER, Time("t", pa.int64(), None), 0.0)
+    >>> mark_and_lag(END_OF_TIME, Time("t", pa.int64(), None), 0.0)
     ('the end', '-')
     """
-    if mark is None or mark == NEVER:
+    if mark is None or mark == START_OF_TIME:
         return "-", "-"
-    if mark == FOREVER:
+    if mark == END_OF_TIME:
         return "the end", "-"
     if not pa.types.is_timestamp(clock.type):
         return f"{mark:,}", "-"

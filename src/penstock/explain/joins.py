@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from penstock.ir.joins import InWindow, Join
 from penstock.programs.join_algorithms import join_chooser, joins_arriving, windows_overlap
 from penstock.runtime.adapt.choose_join import JoinChooser
+from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.adapt.tree import IN_ORDER
-from penstock.runtime.adapt.watch import JoinReport
-from penstock.runtime.joins.algorithms import FEW_ROWS
+from penstock.runtime.joins.algorithm_pairs import FEW_ROWS
 from penstock.types.pairing import LEFT_ROW_KINDS
 from penstock.types.windows import Session
 

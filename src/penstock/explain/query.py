@@ -30,7 +30,7 @@ from penstock.programs.frame_reducers import FrameReducers, shape_of
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.pane_aggregate import CompiledWindow
 from penstock.programs.rows import CompiledRows
-from penstock.runtime.lanes.reducers import KernelReducer
+from penstock.runtime.sorted_partitions.reducers import KernelReducer
 from penstock.types.arrow import width_of
 from penstock.types.time import describe_length, length_of
 

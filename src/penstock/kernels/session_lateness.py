@@ -14,7 +14,7 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum
 
 ACCEPTED, LATE, CUT = 0, 1, 2
-NEVER, FOREVER = -(1 << 63), (1 << 63) - 1
+NEVER, END_OF_TIME = -(1 << 63), (1 << 63) - 1
 
 
 def session_lateness(begin_earlier: bool) -> Kernel:
@@ -72,7 +72,7 @@ class _Lateness:
             with k.if_(going):
                 k.store(self.ended, key, self.high[last] + self.gap)
                 k.store(self.upto, key, self.high[last] + self.gap)
-                k.store(self.earliest, key, FOREVER)
+                k.store(self.earliest, key, END_OF_TIME)
                 self._clear(first, last, stop)
                 k.set(last, first)
                 k.set(going, first < stop)
@@ -109,7 +109,7 @@ class _Lateness:
         empty = k.var("empty", first < stop, BOOL)
         with k.while_(empty):
             with k.if_(first <= last):
-                k.store(self.low, first, FOREVER)
+                k.store(self.low, first, END_OF_TIME)
                 k.store(self.high, first, NEVER)
             k.set(empty, self.low[first] > self.high[first])
             with k.if_(empty):

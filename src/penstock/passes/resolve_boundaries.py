@@ -36,7 +36,7 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import FOREVER
+from penstock.ir.signals.reach import END_OF_TIME
 from penstock.types.pairing import Lookup, Within
 
 
@@ -208,7 +208,7 @@ def _hold(body: temporal.Body) -> Reach:
 def _over(over: temporal.WindowReduction) -> Reach:
     past, future = max(over.shift, 0), max(-over.shift, 0)
     match over.span:
-        case temporal.Rolling(size=size) if size < FOREVER:
+        case temporal.Rolling(size=size) if size < END_OF_TIME:
             return Finite(size - 1 + past, future)
         case temporal.Window(size=size, every=every):
             return Finite(size + every - 1 + past, future)

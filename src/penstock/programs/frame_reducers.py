@@ -24,8 +24,15 @@ from penstock.lower.order_statistics import Question, build_rank_slide
 from penstock.lower.slide import COUNT_SLIDE, Shape, SlideSpec, build_slide
 from penstock.lower.sorted_windows import FrameReduction
 from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.lanes.partition import Partitioner
-from penstock.runtime.lanes.reducers import (
+from penstock.runtime.programs import Call, OutputCall
+from penstock.runtime.sorted_partitions.order_statistics import (
+    RANK,
+    ExtremeByReducer,
+    ExtremeReducer,
+    RankReducer,
+)
+from penstock.runtime.sorted_partitions.partition import Partitioner
+from penstock.runtime.sorted_partitions.reducers import (
     Cells,
     CountReducer,
     EndReducer,
@@ -35,9 +42,7 @@ from penstock.runtime.lanes.reducers import (
     Reducer,
     SlideCall,
 )
-from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.lanes.statistics import RANK, ExtremeByReducer, ExtremeReducer, RankReducer
-from penstock.runtime.programs import Call, OutputCall
+from penstock.runtime.sorted_partitions.sorting import Sorter
 from penstock.types.windows import Count
 
 Numbered = tuple[int, FrameReduction]

@@ -21,6 +21,7 @@ from penstock.programs.frame_reducers import QUESTIONS
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.signal_reductions import SampleReductions, span_reading
 from penstock.runtime.programs import OutputCall
+from penstock.runtime.signals.accesses import Access, SpanReading
 from penstock.runtime.signals.fused import (
     ALL_MARKS,
     CHANGES,
@@ -31,8 +32,7 @@ from penstock.runtime.signals.fused import (
     FusedStep,
     Track,
 )
-from penstock.runtime.signals.reading import Access, SpanReading
-from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
+from penstock.runtime.signals.objects import BEGINNING_OF_KEYS, Step
 
 
 @dataclass(frozen=True)

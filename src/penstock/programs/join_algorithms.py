@@ -11,20 +11,20 @@ from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.join_abi import JoinSpec
 from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.adapt.auto_in_order import AutoInOrder
 from penstock.runtime.adapt.auto_join import AutoJoiner
+from penstock.runtime.adapt.auto_ordered import AutoInOrder
 from penstock.runtime.adapt.choose_join import JoinChooser, chooser
-from penstock.runtime.joining.eager import Eager
-from penstock.runtime.joining.memory import Kernels
-from penstock.runtime.joining.npj import NoPartitioning
-from penstock.runtime.joining.ordered import InOrder
-from penstock.runtime.joining.pmj import ProgressiveMerge
-from penstock.runtime.joining.prj import Radix
-from penstock.runtime.joining.shj import SymmetricHash
-from penstock.runtime.joining.sort_merge import MultiPass, MultiWay
+from penstock.runtime.join_algorithms.eager import Eager
+from penstock.runtime.join_algorithms.memory import Kernels
+from penstock.runtime.join_algorithms.no_partitioning import NoPartitioning
+from penstock.runtime.join_algorithms.ordered_pairs import InOrder
+from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
+from penstock.runtime.join_algorithms.radix import Radix
+from penstock.runtime.join_algorithms.sort_merge import MultiPass, MultiWay
+from penstock.runtime.join_algorithms.symmetric_hash import SymmetricHash
 from penstock.runtime.joins.joiner import EagerJoiner, Joiner, LazyJoiner
-from penstock.runtime.joins.lanes import Kernels as LaneKernels
-from penstock.runtime.joins.orderly import Ordered, PutInOrder
+from penstock.runtime.joins.ordered_output import Ordered, PutInOrder
+from penstock.runtime.joins.partitions import Kernels as LaneKernels
 from penstock.runtime.programs import Call
 from penstock.types.windows import Calendar
 

@@ -7,7 +7,7 @@ from functools import partial
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.programs.join_algorithms import windows_overlap
-from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.partitions import Kernels
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
 from penstock.runtime.joins.windows import (
     CalendarWindows,

@@ -37,36 +37,36 @@ from penstock.programs.join_algorithms import (
 from penstock.programs.join_windows import grid_of, overlapping_windows, windows_apart
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.rows import CompiledRows
+from penstock.runtime.adapt.join_metrics import JoinMetrics, JoinReport
 from penstock.runtime.adapt.tree import Chosen
-from penstock.runtime.adapt.watch import JoinMetrics, JoinReport
 from penstock.runtime.buffers import values_view
-from penstock.runtime.flow import Flow, Stage
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.joins.algorithms import FEW_ROWS, AlgorithmPairing, Sorting
-from penstock.runtime.joins.arrivals import Arrivals, at_rest
-from penstock.runtime.joins.arriving import ArrivingStage, Parts, whole_numbers
+from penstock.runtime.joins.algorithm_pairs import FEW_ROWS, AlgorithmPairing, Sorting
+from penstock.runtime.joins.arrival_rate import Arrivals, at_rest
 from penstock.runtime.joins.asof import AsofMatcher
 from penstock.runtime.joins.band import BandPairing
-from penstock.runtime.joins.gathering import Gather
+from penstock.runtime.joins.eager import EagerJoinStage, Parts, whole_numbers
+from penstock.runtime.joins.gather_columns import Gather
 from penstock.runtime.joins.interval import IntervalMatcher
-from penstock.runtime.joins.lanes import Kernels
+from penstock.runtime.joins.large_windows import PairingJoin, RunMatcher, WindowJoin
 from penstock.runtime.joins.lookup import LookupStage
-from penstock.runtime.joins.matching import LanePairing, WindowMatcher
-from penstock.runtime.joins.overlapping import OverlapMatcher
+from penstock.runtime.joins.overlapping_windows import OverlapMatcher
+from penstock.runtime.joins.partitions import Kernels
 from penstock.runtime.joins.results import Residual, ResultColumn, Shape
 from penstock.runtime.joins.rolling import RollingMatcher
-from penstock.runtime.joins.runs import PairingJoin, RunMatcher, WindowJoin
 from penstock.runtime.joins.sliding import SlidingMatcher
 from penstock.runtime.joins.stage import JoinStage, Matcher, Port
-from penstock.runtime.joins.watching import Watch
+from penstock.runtime.joins.window_pairs import LanePairing, WindowMatcher
+from penstock.runtime.joins.window_report import Watch
 from penstock.runtime.joins.windows import (
     GridWindows,
 )
-from penstock.runtime.lanes.results import Reductions
-from penstock.runtime.lanes.rows import no_rows
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.sorted_partitions.results import Reductions
+from penstock.runtime.sorted_partitions.rows import no_rows
+from penstock.runtime.stage import Stage, TimedBatch
 from penstock.types.pairing import LEFT_ROW_KINDS, Lookup, Within
 
 
@@ -110,7 +110,7 @@ class JoinProgram:
 
         return make
 
-    def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> ArrivingStage:
+    def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> EagerJoinStage:
         """Pairs as rows arrive."""
         body = self.this.body
         assert isinstance(body, jn.Join) and isinstance(body.pairing, jn.InWindow)
@@ -127,7 +127,7 @@ class JoinProgram:
             (no_rows(self.left.schema), no_rows(self.right.schema)),
             partial(self._note, context.metrics),
         )
-        return ArrivingStage(*ports, GridWindows(grid_of(grid)), parts)
+        return EagerJoinStage(*ports, GridWindows(grid_of(grid)), parts)
 
     def _note(self, metrics: Metrics, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
         for reports in (metrics.joins, self.reports):
@@ -167,7 +167,7 @@ class JoinProgram:
         stage = RowsStage(rows, context.metrics, 0)
 
         def holds(batch: pa.RecordBatch) -> np.ndarray:
-            flows = stage.push(0, [Flow(batch)])
+            flows = stage.push(0, [TimedBatch(batch)])
             return np.concatenate([values_view(flow.batch.column(number)) for flow in flows])
 
         return Residual(condition_columns(where), number, holds)
@@ -304,7 +304,7 @@ class JoinProgram:
         stage = RowsStage(CompiledRows(samples, rows, result, self.kernel_factory), context.metrics, 0)
 
         def bounds(batch: pa.RecordBatch) -> list[pa.Array]:
-            flows = stage.push(0, [Flow(batch)])
+            flows = stage.push(0, [TimedBatch(batch)])
             return [
                 pa.concat_arrays([flow.batch.column(name) for flow in flows]) for name in result.schema.names
             ]

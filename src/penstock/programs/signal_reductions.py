@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
-from penstock.ir.signals.reach import FOREVER
+from penstock.ir.signals.reach import END_OF_TIME
 from penstock.kernels.signals.walk import EVER, LAST, PER, ROLLING, WINDOW
 from penstock.lower.hidden_names import hidden_name
 from penstock.lower.slide import Shape
@@ -18,11 +18,11 @@ from penstock.lower.sorted_windows import spell
 from penstock.passes.choose_aggregator import Choice, choices
 from penstock.programs.frame_reducers import FrameReducers
 from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.lanes.framing import Frames
-from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.reducers import KernelReducer
-from penstock.runtime.lanes.results import Reductions
-from penstock.runtime.signals.reading import SpanReading
+from penstock.runtime.signals.accesses import SpanReading
+from penstock.runtime.sorted_partitions.frames import Frames
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.sorted_partitions.reducers import KernelReducer
+from penstock.runtime.sorted_partitions.results import Reductions
 from penstock.types.time import Time
 from penstock.types.windows import LookBack
 
@@ -107,7 +107,7 @@ def span_reading(over: temporal.WindowReduction) -> SpanReading:
     """Tell how samples enter and leave a span."""
     match over.span:
         case temporal.Rolling(size=size):
-            return SpanReading(over.source, EVER if size >= FOREVER else ROLLING, size, 1, over.shift)
+            return SpanReading(over.source, EVER if size >= END_OF_TIME else ROLLING, size, 1, over.shift)
         case temporal.Last(rows=rows):
             return SpanReading(over.source, LAST, rows, 1, over.shift)
         case temporal.Window(size=size, every=every):

@@ -14,7 +14,7 @@ from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.defined_everywhere import is_lenient
 from penstock.ir.signals.nodes import at
-from penstock.ir.signals.reach import FOREVER, lag, reach
+from penstock.ir.signals.reach import END_OF_TIME, lag, reach
 from penstock.ir.signals.scope import reduced_type, scope
 from penstock.kernels.signals.runs import runs
 from penstock.kernels.signals.sample_at import locate
@@ -33,21 +33,15 @@ from penstock.programs.rows import CompiledRows
 from penstock.programs.signal_readers import is_accessed, is_reduced_alone
 from penstock.programs.signal_reductions import Reduce, SampleReductions, span_reading
 from penstock.runtime.buffers import numpy_type
-from penstock.runtime.flow import Flow
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.lanes.framing import Frames
-from penstock.runtime.lanes.lanes import Lanes
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.row_stages import RowsStage
 from penstock.runtime.session import Context
+from penstock.runtime.signals.accesses import Access, Reading, SpanReading
 from penstock.runtime.signals.feedback import FeedbackStep
 from penstock.runtime.signals.fused import CHANGES, INSTANTS, SAMPLES
-from penstock.runtime.signals.reading import Access, Reading, SpanReading
-from penstock.runtime.signals.retention import Retention
-from penstock.runtime.signals.sampling import Sampling, stored
-from penstock.runtime.signals.stage import Layout, SignalStage, Taker
-from penstock.runtime.signals.steps import (
+from penstock.runtime.signals.objects import (
     BEGINNING_OF_KEYS,
     ChopStep,
     ExpressionStep,
@@ -57,6 +51,12 @@ from penstock.runtime.signals.steps import (
     Scope,
     Step,
 )
+from penstock.runtime.signals.retention import Retention
+from penstock.runtime.signals.sampling import Sampling, stored
+from penstock.runtime.signals.stage import Layout, SignalStage, Taker
+from penstock.runtime.sorted_partitions.frames import Frames
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.stage import TimedBatch
 from penstock.types.time import Time
 
 _TIME = "time"
@@ -280,7 +280,7 @@ class SignalProgram:
             rows.rows(frozenset())
 
         def compute(batch: pa.RecordBatch) -> pa.RecordBatch:
-            (flow,) = RowsStage(rows, Metrics(), 0).push(0, [Flow(batch)])
+            (flow,) = RowsStage(rows, Metrics(), 0).push(0, [TimedBatch(batch)])
             return flow.batch
 
         return compute
@@ -369,7 +369,7 @@ def retention(program: temporal.Program) -> Retention:
                             # One alone is taken for what holds, which may be nothing: of two, only samples count.
                             samples = max(samples, rows, 2)
                         case temporal.Rolling(size=size):
-                            sequential |= size >= FOREVER
+                            sequential |= size >= END_OF_TIME
             case temporal.Resample() | temporal.Chop() | temporal.SampleAndHold():
                 levels += 1
         if isinstance(each.body, temporal.Feedback):

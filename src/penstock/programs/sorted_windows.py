@@ -24,33 +24,33 @@ from penstock.passes.choose_aggregator import regular
 from penstock.programs.frame_reducers import FrameReducers, partitioner, shape_of, sorter
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.rows import CompiledRows
-from penstock.runtime.assembly import Windows
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.lanes.counting import CountFraming
-from penstock.runtime.lanes.distinct import Runs
-from penstock.runtime.lanes.framing import (
+from penstock.runtime.pane_assembly import Windows
+from penstock.runtime.programs import Call, Grid
+from penstock.runtime.row_stages import RowsStage
+from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.sorted_partitions.count_frames import CountFraming
+from penstock.runtime.sorted_partitions.distinct_runs import Runs
+from penstock.runtime.sorted_partitions.frames import (
     CalendarFraming,
     CarriedFraming,
     Framing,
     GridFraming,
     UnboundedFraming,
 )
-from penstock.runtime.lanes.lanes import Lanes, Layout
-from penstock.runtime.lanes.look_back import LookBackFraming
-from penstock.runtime.lanes.results import (
+from penstock.runtime.sorted_partitions.look_back import LookBackFraming
+from penstock.runtime.sorted_partitions.partitions import Lanes, Layout
+from penstock.runtime.sorted_partitions.results import (
     AppliedResults,
     LookBackResults,
     Reductions,
     RowResults,
     WindowResults,
 )
-from penstock.runtime.lanes.session_framing import SessionFraming
-from penstock.runtime.lanes.session_lateness import SessionLateness
-from penstock.runtime.lanes.session_stage import SessionStage
-from penstock.runtime.lanes.stage import LaneStage
-from penstock.runtime.programs import Call, Grid
-from penstock.runtime.row_stages import RowsStage
-from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.sorted_partitions.session_frames import SessionFraming
+from penstock.runtime.sorted_partitions.session_lateness import SessionLateness
+from penstock.runtime.sorted_partitions.session_stage import SessionStage
+from penstock.runtime.sorted_partitions.stage import SortedWindowStage
 from penstock.types.calendar import calendar_bounds
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
@@ -94,8 +94,8 @@ class SortedWindowProgram:
             StageSpec(this.name, (plain.name,), lambda context: RowsStage(fields, context.metrics, 0)),
         ]
 
-    def _stage(self, schema: pa.Schema) -> Callable[[Context], LaneStage]:
-        def make(context: Context) -> LaneStage:
+    def _stage(self, schema: pa.Schema) -> Callable[[Context], SortedWindowStage]:
+        def make(context: Context) -> SortedWindowStage:
             columns = {n for each in self.made.reductions for n in (*each.args, each.where) if n is not None}
             layout = lane_layout(self._lane_keys, tuple(columns), self.kernel_factory, context.engine.workers)
             gate, emission = self._emission(schema, layout)
@@ -103,7 +103,9 @@ class SortedWindowProgram:
             rows = self.made.ready.schema, time, release, context.metrics
             given = gate, layout, emission, self._repeats_rows, *rows
             return (
-                SessionStage(*given, gate.lateness) if isinstance(gate, SessionFraming) else LaneStage(*given)
+                SessionStage(*given, gate.lateness)
+                if isinstance(gate, SessionFraming)
+                else SortedWindowStage(*given)
             )
 
         return make
@@ -235,13 +237,15 @@ def lane_layout(
 
 def distinct_runs(
     this: ir.Object, body: ir.Distinct, within: int, kernel_factory: KernelFactory
-) -> Callable[[Context], LaneStage]:
+) -> Callable[[Context], SortedWindowStage]:
     """The stage that keeps one row of each run."""
     runs = Runs(within, body.keep, kernel_factory.call("run_starts", run_starts))
 
-    def make(context: Context) -> LaneStage:
+    def make(context: Context) -> SortedWindowStage:
         layout = lane_layout(body.subset, (), kernel_factory, context.engine.workers)
         repeats_rows = body.keep == "last"  # the first row of a run leaves as soon as time has passed it
-        return LaneStage(runs, layout, runs, repeats_rows, this.schema, this.time, this.time, context.metrics)
+        return SortedWindowStage(
+            runs, layout, runs, repeats_rows, this.schema, this.time, this.time, context.metrics
+        )
 
     return make

@@ -28,14 +28,14 @@ from penstock.programs.readers import needs_arrival, read_by_time
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
 from penstock.programs.sorted_windows import SortedWindowProgram, distinct_runs
-from penstock.runtime.adapt.watch import JoinReport
-from penstock.runtime.flow import Stage
-from penstock.runtime.held_stages import DistinctStage, Held, TopStage
+from penstock.runtime.adapt.join_metrics import JoinReport
+from penstock.runtime.distinct_and_top_k import DistinctStage, Held, TopKStage
 from penstock.runtime.indexer import Indexer
 from penstock.runtime.joins.lookup import TableStage
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
 from penstock.runtime.session import Context, StageSpec
+from penstock.runtime.stage import Stage
 from penstock.runtime.window_stage import WindowStage
 from penstock.types.arrow import without_column
 from penstock.types.time import Time
@@ -160,7 +160,7 @@ class Wiring:
         ends = replace(this, time=Time(BOUNDS[1], this.time.type, this.time.unit, shift=-1))
         held = self._held(ends, body.source)
         sort = sorter(self.kernel_factory)
-        return lambda context: TopStage(held(context), body.k, body.by, body.ties, this.time, sort)
+        return lambda context: TopKStage(held(context), body.k, body.by, body.ties, this.time, sort)
 
     def _indexer(self, width: int) -> Indexer:
         return Indexer(width, self.kernel_factory.index, self.kernel_factory.texts)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.loop.nodes import I128, Type
-from penstock.runtime.recycled import APART, LARGEST, PAGE, SMALLEST, block_of
+from penstock.runtime.buffer_pool import APART, LARGEST, PAGE, SMALLEST, block_of
 
 # Bytes. Fewer are cheap wherever they come from; of more, untouched zeros of the system are cheaper than cleared memory.
 LARGE, TOO_LARGE = 1 << 16, 1 << 25

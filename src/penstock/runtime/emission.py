@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.loop.abi import ERRORS, OUTPUT, WORDS, Output, numbered, positions_table
-from penstock.runtime.assembly import Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.buffers import filled, rooms, stored_type, time_array, to_arrow
-from penstock.runtime.extremes import does_not_fit
-from penstock.runtime.flow import KernelOverflowError
+from penstock.runtime.key_encoding import values_of
 from penstock.runtime.keys import HashKeys
+from penstock.runtime.pane_assembly import Frames, Windows, frames_of_pairs, frames_of_panes
 from penstock.runtime.programs import Grid, OutputCall, ResultColumn
+from penstock.runtime.stage import KernelOverflowError
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.words import values_of
+from penstock.runtime.time_limits import does_not_fit
 from penstock.runtime.worker import Worker
 
 MOST_ROWS = 1 << 20

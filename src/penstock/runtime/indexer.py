@@ -10,9 +10,9 @@ import pyarrow as pa
 from penstock.loop.abi import KEYS, NEED_KEYS, STATUS, WORDS, numbered
 from penstock.runtime.buffers import to_arrow
 from penstock.runtime.interner import Interner
+from penstock.runtime.key_encoding import is_text, values_of, words_of
 from penstock.runtime.keys import HashKeys
 from penstock.runtime.programs import Call, Texts
-from penstock.runtime.words import is_text, values_of, words_of
 
 
 class Indexer:

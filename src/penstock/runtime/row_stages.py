@@ -13,11 +13,19 @@ from penstock.loop.abi import ACCEPTED, ERRORS, WORDS, positions_table
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, numpy_type, room, ticks_of, time_array, to_arrow
 from penstock.runtime.engine import MOST_ROWS
-from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow, KernelOverflowError, Tally, Trace
 from penstock.runtime.interner import MOST_TEXT, Interner
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import OutputCall, RowsProgram
-from penstock.runtime.state.kept import Kept, marked, marks, require
+from penstock.runtime.stage import (
+    END_OF_TIME,
+    ROWS_EVER,
+    START_OF_TIME,
+    KernelOverflowError,
+    Tally,
+    TimedBatch,
+    Trace,
+)
+from penstock.runtime.state.state_table import StateTable, read_scalars, require, scalars
 from penstock.types.time import Time
 
 BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
@@ -27,7 +35,7 @@ class SourceStage:
     """The gate of a stream: drops rows without a time, keeps the watermark.
 
     The watermark is the largest time seen minus the lateness. Rows behind it at their arrival carry it
-    along (`Flow.frontier`), so that later stages can tell which of their windows were complete then.
+    along (`TimedBatch.arrival_watermarks`), so that later stages can tell which of their windows were complete then.
     Where it is `paced`, rows do not move it: this is one of many runs, and only all of them together know the time.
     """
 
@@ -52,41 +60,41 @@ class SourceStage:
         self.sequence, self.numbered = sequence, numbered
         self.readers, self.bounded, self.metrics = readers, bounded, metrics
         self.rows = 0
-        self.watermark = NEVER
+        self.watermark = START_OF_TIME
         self.paced = False
         self.late: list[np.ndarray] | None = None  # numbers of late rows, where somebody asks
         self.tally = Tally()
         self._told = 0
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         return [self._admit(flow.batch) for flow in flows if flow.batch.num_rows]
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.watermark = max(self.watermark, watermark)
         return [], self.watermark
 
-    def save(self) -> Mapping[str, Kept]:
-        return {"marks": marks(rows=self.rows, watermark=self.watermark)}
+    def save(self) -> Mapping[str, StateTable]:
+        return {"marks": scalars(rows=self.rows, watermark=self.watermark)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        saved = marked(tables["marks"])
+        saved = read_scalars(tables["marks"])
         self.rows, self.watermark = saved["rows"], saved["watermark"]
         require(0 <= self.rows < ROWS_EVER, "the number of rows read")
 
-    def _admit(self, batch: pa.RecordBatch) -> Flow:
+    def _admit(self, batch: pa.RecordBatch) -> TimedBatch:
         self.metrics.read += batch.num_rows * self.readers
         first = self.rows
         self.rows += batch.num_rows
         if self.time.period is not None:
             self._raise_to(_implied(self.time, self.rows - 1))
             stored = with_implied_time(batch, self.time, first, self.schema)
-            return Flow(stored, None, first, self._order(batch))
+            return TimedBatch(stored, None, first, self._order(batch))
         timed = self._with_time(batch)
         if self.bounded or timed.num_rows == 0:
-            return Flow(timed, None, first, self._order(timed))
-        frontier = self._frontier(ticks_of(timed.column(self.time.column)))
-        trace = None if frontier is None else self._trace(batch, first)
-        return Flow(timed, frontier, first, self._order(timed), trace=trace, tally=self.tally)
+            return TimedBatch(timed, None, first, self._order(timed))
+        arrival_watermarks = self._frontier(ticks_of(timed.column(self.time.column)))
+        trace = None if arrival_watermarks is None else self._trace(batch, first)
+        return TimedBatch(timed, arrival_watermarks, first, self._order(timed), trace=trace, tally=self.tally)
 
     def _trace(self, batch: pa.RecordBatch, first: int) -> Trace | None:
         """Number the rows that have a time."""
@@ -130,14 +138,14 @@ class SourceStage:
 
     def _raise_to(self, time: int) -> None:
         if not self.paced:  # no row says that the stream has ended, not even one of the last time there is
-            self.watermark = max(self.watermark, min(time - self.lateness, FOREVER - 1))
+            self.watermark = max(self.watermark, min(time - self.lateness, END_OF_TIME - 1))
 
 
 def _implied(time: Time, row: int) -> int:
     """The time of a row that is known from its number."""
     assert time.period is not None
     found = time.start + row * time.period
-    if found > FOREVER:
+    if found > END_OF_TIME:
         raise OverflowError(BEYOND)
     return found
 
@@ -175,19 +183,19 @@ class RowsStage:
         self.interners = {name: Interner(program.texts.intern) for name in program.interned}
         self._positions = positions_table()
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         return [self._rows(part) for flow in flows for part in _parts(flow)]
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
-        return [], NEVER if self.computes_time and watermark != FOREVER else watermark
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         """Remember nothing: each row passes by itself."""
         return {}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
-    def _rows(self, flow: Flow) -> Flow:
+    def _rows(self, flow: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(flow.batch, flow.first_row)
         self.nullable |= {name for name in batch.schema.names if batch.column(name).null_count}
         kernel = self.program.rows(self.nullable)
@@ -207,7 +215,7 @@ class RowsStage:
         return flow.filtered(self._arranged(batch, computed, flow, chosen), chosen)
 
     def _run(
-        self, kernel: OutputCall, batch: pa.RecordBatch, flow: Flow
+        self, kernel: OutputCall, batch: pa.RecordBatch, flow: TimedBatch
     ) -> tuple[dict[str, np.ndarray], int]:
         rows = batch.num_rows
         outputs: dict[str, np.ndarray] = {"out_row": room(rows)}
@@ -234,7 +242,7 @@ class RowsStage:
         self,
         batch: pa.RecordBatch,
         computed: dict[str, tuple[np.ndarray, np.ndarray | None]],
-        flow: Flow,
+        flow: TimedBatch,
         chosen: np.ndarray | None,
     ) -> pa.RecordBatch:
         arrays = []
@@ -245,14 +253,14 @@ class RowsStage:
                 arrays.append(_taken(self._source(batch, column.source, flow), chosen))
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
 
-    def _source(self, batch: pa.RecordBatch, name: str, flow: Flow) -> pa.Array:
+    def _source(self, batch: pa.RecordBatch, name: str, flow: TimedBatch) -> pa.Array:
         time = self.program.time
         if time.period is not None and name == time.column:
             return implied_times(time, flow.first_row, batch.num_rows)
         return batch.column(name)
 
 
-def _parts(flow: Flow) -> Iterator[Flow]:
+def _parts(flow: TimedBatch) -> Iterator[TimedBatch]:
     """Cut a batch that is longer than kernels can number."""
     if flow.batch.num_rows <= MOST_ROWS:
         yield flow
@@ -261,14 +269,16 @@ def _parts(flow: Flow) -> Iterator[Flow]:
         yield replace(
             flow,
             batch=flow.batch.slice(begin, MOST_ROWS),
-            frontier=None if flow.frontier is None else flow.frontier[begin : begin + MOST_ROWS],
+            arrival_watermarks=None
+            if flow.arrival_watermarks is None
+            else flow.arrival_watermarks[begin : begin + MOST_ROWS],
             first_row=flow.first_row + begin,
             sequence=None if flow.sequence is None else flow.sequence.slice(begin, MOST_ROWS),
             trace=_traced(flow, begin),
         )
 
 
-def _traced(flow: Flow, begin: int) -> Trace | None:
+def _traced(flow: TimedBatch, begin: int) -> Trace | None:
     if flow.trace is None:
         return None
     return replace(flow.trace, rows=flow.trace.rows[begin : begin + MOST_ROWS])
@@ -287,31 +297,33 @@ class MergeStage:
 
     def __init__(self, origins: Sequence[frozenset[str]]) -> None:
         self.origins = origins
-        self.watermarks = [NEVER] * len(origins)
+        self.watermarks = [START_OF_TIME] * len(origins)
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         elsewhere = (
             mark
             for mark, origin in zip(self.watermarks, self.origins, strict=True)
             if origin != self.origins[port]
         )
-        others = min(elsewhere, default=FOREVER)
+        others = min(elsewhere, default=END_OF_TIME)
         return [
             replace(
                 flow,
-                frontier=None if flow.frontier is None else np.minimum(flow.frontier, others),
+                arrival_watermarks=None
+                if flow.arrival_watermarks is None
+                else np.minimum(flow.arrival_watermarks, others),
                 branch=flow.branch * len(self.origins) + port,
             )
             for flow in flows
         ]
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.watermarks[port] = max(self.watermarks[port], watermark)
         return [], min(self.watermarks)
 
-    def save(self) -> Mapping[str, Kept]:
-        return {"marks": marks(**{f"port_{port}": mark for port, mark in enumerate(self.watermarks)})}
+    def save(self) -> Mapping[str, StateTable]:
+        return {"marks": scalars(**{f"port_{port}": mark for port, mark in enumerate(self.watermarks)})}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        saved = marked(tables["marks"])
+        saved = read_scalars(tables["marks"])
         self.watermarks = [saved[f"port_{port}"] for port in range(len(self.origins))]

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from penstock.errors import BindingError, OverflowError, StateError
 from penstock.runtime.engine import Engine
-from penstock.runtime.flow import FOREVER, Flow, KernelOverflowError, Stage
+from penstock.runtime.guarded_step import Step
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.row_stages import SourceStage
-from penstock.runtime.state.kept import Kept, marked, marks, require
-from penstock.runtime.steps import Step
+from penstock.runtime.stage import END_OF_TIME, KernelOverflowError, Stage, TimedBatch
+from penstock.runtime.state.state_table import StateTable, read_scalars, require, scalars
 
 METRICS = "metrics"
 
@@ -79,7 +79,7 @@ class Session:
         name = self._source(stream)
         self.step.check()
         with self.step:
-            flows = [Flow(batch) for batch in batches]
+            flows = [TimedBatch(batch) for batch in batches]
             self.metrics.batches += len(flows)
             self._spread(name, self._stages[name].push(0, flows))
             if not self._bounded:
@@ -124,7 +124,7 @@ class Session:
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
         """Give the rows of a table, all before the first row of any stream."""
-        flows = [Flow(batch, counted=True) for batch in batches]  # rows of tables are not counted
+        flows = [TimedBatch(batch, counted=True) for batch in batches]  # rows of tables are not counted
         name = self._pipeline.tables[table]
         self._spread(name, self._stages[name].push(0, flows))
 
@@ -147,11 +147,11 @@ class Session:
             return []
         self.step.check()
         with self.step:
-            results = self._advanced(self._pipeline.streams.values(), FOREVER)
+            results = self._advanced(self._pipeline.streams.values(), END_OF_TIME)
             self._finished = True
             return results
 
-    def save(self) -> dict[str, Kept]:
+    def save(self) -> dict[str, StateTable]:
         """Give what all stages remember, as tables by name, and what has been counted."""
         if self._finished:
             raise StateError("this run has finished: nothing is left to go on from; save it before the end")
@@ -159,7 +159,7 @@ class Session:
         with self.step:  # stages may put together what they hold
             stages = ((name, stage.save()) for name, stage in self._stages.items())
             kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
-            return {**kept, METRICS: marks(**self.metrics.counts)}
+            return {**kept, METRICS: scalars(**self.metrics.counts)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
         """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
@@ -174,7 +174,7 @@ class Session:
 
     def _load(self, tables: Mapping[str, pa.Table]) -> None:
         parts: dict[str, dict[str, pa.Table]] = {name: {} for name in self._stages}
-        self.metrics.load(marked(tables[METRICS]))
+        self.metrics.load(read_scalars(tables[METRICS]))
         require(self.metrics.balanced, "its counts of rows")
         for name, table in tables.items():
             owner, _, part = name.rpartition("/")
@@ -218,7 +218,7 @@ class Session:
         for reader, input_port in self._pipeline.readers[name]:
             self._advance(reader, ahead, input_port)
 
-    def _spread(self, name: str, flows: list[Flow]) -> None:
+    def _spread(self, name: str, flows: list[TimedBatch]) -> None:
         if not flows:
             return
         if name == self._pipeline.output:
@@ -226,13 +226,13 @@ class Session:
         for reader, port in self._pipeline.readers[name]:
             self._spread(reader, self._pushed(reader, port, flows))
 
-    def _pushed(self, name: str, port: int, flows: list[Flow]) -> list[Flow]:
+    def _pushed(self, name: str, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         try:
             return self._stages[name].push(port, flows)
         except KernelOverflowError:
             raise OverflowError(self._pipeline.overflows[name]()) from None
 
-    def _leave(self, flows: list[Flow]) -> None:
+    def _leave(self, flows: list[TimedBatch]) -> None:
         batches = [flow.batch for flow in flows if flow.batch.num_rows]
         rows = sum([batch.num_rows for batch in batches])
         self.metrics.emitted += rows

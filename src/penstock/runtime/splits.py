@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.runtime.flow import FOREVER, NEVER
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 
 @dataclass(slots=True)
@@ -25,22 +25,29 @@ class Splits:
 
     def hear(self, split: str, latest: int | None, now: int) -> None:
         """Take note of a split, and of the latest time in it, if it is known."""
-        self.latest[split] = max(self.latest.get(split, NEVER), NEVER if latest is None else latest)
+        self.latest[split] = max(
+            self.latest.get(split, START_OF_TIME), START_OF_TIME if latest is None else latest
+        )
         self.heard[split] = now
 
     def time(self, now: int, idle_after: int | None) -> int:
         """Tell the latest time of the slowest split that is not silent; of the last to fall silent, if all are."""
-        going = {split: latest for split, latest in self.latest.items() if latest != FOREVER}
+        going = {split: latest for split, latest in self.latest.items() if latest != END_OF_TIME}
         awake = [latest for split, latest in going.items() if not self._silent(split, now, idle_after)]
         if awake:
             return min(awake)
-        last = max((self.heard.get(split, NEVER) for split in going), default=NEVER)
-        return max((going[split] for split in going if self.heard.get(split, NEVER) == last), default=NEVER)
+        last = max((self.heard.get(split, START_OF_TIME) for split in going), default=START_OF_TIME)
+        return max(
+            (going[split] for split in going if self.heard.get(split, START_OF_TIME) == last),
+            default=START_OF_TIME,
+        )
 
     def silent(self, now: int, idle_after: int | None) -> bool:
         """Tell whether all splits are silent."""
         return all(
-            self._silent(split, now, idle_after) for split, latest in self.latest.items() if latest != FOREVER
+            self._silent(split, now, idle_after)
+            for split, latest in self.latest.items()
+            if latest != END_OF_TIME
         )
 
     def _silent(self, split: str, now: int, idle_after: int | None) -> bool:

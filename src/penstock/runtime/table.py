@@ -12,11 +12,11 @@ import numpy as np
 
 from penstock.loop.abi import KEYS, SLOTS, WORDS, numbered
 from penstock.loop.nodes import I128
+from penstock.runtime.buffer_pool import APART
 from penstock.runtime.buffers import LARGE, TOO_LARGE, filled, numpy_type, rooms, words_per_cell
 from penstock.runtime.fragments import Fragments, StateSpec, continued, take_cells
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
-from penstock.runtime.recycled import APART
 
 _FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
 LARGE_GRID = 1 << 26  # bytes

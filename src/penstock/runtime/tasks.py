@@ -8,14 +8,14 @@ from itertools import pairwise
 
 from penstock.loop.morsels import Morsels
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.flow import Flow
+from penstock.runtime.stage import TimedBatch
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """Rows of a batch, share by share, and what the batch gives to kernels if workers may share that, and the task."""
 
-    flow: Flow
+    flow: TimedBatch
     shares: Morsels
     arguments: BatchArguments | None = None
 

@@ -12,23 +12,29 @@ import pyarrow as pa
 from penstock.errors import OverflowError
 from penstock.loop.abi import ACCEPTED, FILTERED
 from penstock.loop.morsels import Morsels
-from penstock.runtime.assembly import windows_on
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import flags, indices, ticks_of
 from penstock.runtime.emission import emit
 from penstock.runtime.engine import DEFAULT_TASK_BYTES, MOST_ROWS, Engine
-from penstock.runtime.extremes import within_reach
-from penstock.runtime.flow import FOREVER, NEVER, Flow, Stage, Trace
 from penstock.runtime.keys import DenseKeys
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.owners import CELLS_WORTH_THREADS, disjoint, lend, runs_of, soon_together
+from penstock.runtime.pane_assembly import windows_on
+from penstock.runtime.pane_ownership import (
+    CELLS_WORTH_THREADS,
+    copy_overlap,
+    disjoint,
+    is_cheap_to_merge,
+    runs_of,
+)
+from penstock.runtime.parallel_aggregation import fold_in_parallel
 from penstock.runtime.programs import WindowProgram
-from penstock.runtime.state.cells import hold_cells, kept_cells, panes_of, rows_in
-from penstock.runtime.state.kept import Kept, marked, marks
-from penstock.runtime.state.merging import FRESH
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, Stage, TimedBatch, Trace
+from penstock.runtime.state.merge import FRESH
+from penstock.runtime.state.pane_cells import hold_cells, kept_cells, panes_of, rows_in
+from penstock.runtime.state.state_table import StateTable, read_scalars, scalars
 from penstock.runtime.tasks import Task, Tasks
 from penstock.runtime.threads import run_on_threads
-from penstock.runtime.together import fold_together
+from penstock.runtime.time_limits import within_reach
 from penstock.runtime.worker import Worker
 
 # Fewer rows than this are not worth a second thread's table and the merge it costs.
@@ -61,14 +67,14 @@ class WindowStage:
         self.windows = windows_on(program.grid)
         nullable = frozenset() if engine.adaptive else frozenset(program.columns)
         self.workers = [Worker(program, nullable, engine.adaptive)]
-        self.emitted = NEVER
+        self.emitted = START_OF_TIME
         self.seen_null: frozenset[str] = frozenset()
         self.carried = program.carried
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         """Fold rows in. Windows a row came too late for are emitted before it is added to the others."""
-        results: list[Flow] = []
-        waiting: list[Flow] = []
+        results: list[TimedBatch] = []
+        waiting: list[TimedBatch] = []
         for flow in flows:
             for part, complete in self._parts(self.on_time(flow)):
                 if complete > self.emitted:
@@ -79,22 +85,22 @@ class WindowStage:
         self._fold(waiting)
         return results
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         """Emit every window that ends at or before the watermark."""
         upto = self.windows.last_complete(watermark)
         flows = self._emit(upto) if upto > self.emitted else []
         return flows, self.windows.next_result(self.emitted)
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         """Keep the cells of open panes, the last window that was given, and which columns have held nulls."""
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
-        kept = {"marks": marks(emitted=self.emitted)} | ({"nulls": marks(**nulls)} if nulls else {})
+        kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
         cells = kept_cells(self.workers)
         return kept if cells is None else {**kept, "cells": cells}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        self.emitted = marked(tables["marks"])["emitted"]
-        nulls = marked(tables["nulls"]) if "nulls" in tables else {}
+        self.emitted = read_scalars(tables["marks"])["emitted"]
+        nulls = read_scalars(tables["nulls"]) if "nulls" in tables else {}
         self.seen_null = frozenset(name for name in self.program.columns if nulls[name])
         worker = self.workers[0]
         worker.assume_nulls(worker.nullable | self.seen_null)
@@ -118,16 +124,16 @@ class WindowStage:
         self.metrics.partly_late += rows_in(cells, self.windows.started_panes(panes, self.emitted))
         return cells.filter(flags(~gone)) if gone.any() else cells
 
-    def _emit(self, upto: int) -> list[Flow]:
+    def _emit(self, upto: int) -> list[TimedBatch]:
         runs, held = self._owners(upto)
         batches = self._emit_runs(runs) if len(runs) > 1 else self._emit_all(*runs[0])
         self.emitted = upto
         for worker in self.workers:
-            if upto == FOREVER:
+            if upto == END_OF_TIME:
                 worker.reset()
             else:
                 self._forget(worker, upto, held.get(id(worker)))
-        return [Flow(batch, counted=True) for batch in batches]
+        return [TimedBatch(batch, counted=True) for batch in batches]
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
         """Emit what one worker holds, its windows being divided among threads."""
@@ -151,12 +157,16 @@ class WindowStage:
 
     # -- rows ----------------------------------------------------------------------------------------
 
-    def on_time(self, flow: Flow) -> Flow:
+    def on_time(self, flow: TimedBatch) -> TimedBatch:
         """Drop and count the rows whose windows had all been complete when they came."""
-        if flow.frontier is None:
+        if flow.arrival_watermarks is None:
             return flow
         times = self.times(flow.batch)
-        late = times < flow.frontier if self.program.strict else self.windows.late(times, flow.frontier)
+        late = (
+            times < flow.arrival_watermarks
+            if self.program.strict
+            else self.windows.late(times, flow.arrival_watermarks)
+        )
         if not late.any():
             return flow
         passed = late if self._filter is None else _passed(flow, late, self._filter)
@@ -172,25 +182,25 @@ class WindowStage:
     def times(self, batch: pa.RecordBatch) -> np.ndarray:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
 
-    def _parts(self, flow: Flow) -> Iterator[tuple[Flow, int]]:
+    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
         """Cut before each row that came when some of its windows were newly complete; say up to which."""
-        if flow.frontier is None or self.windows.grid.size <= self.windows.grid.every:
-            yield flow, NEVER
+        if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
+            yield flow, START_OF_TIME
             return
-        complete = self.windows.complete_at(flow.frontier)
+        complete = self.windows.complete_at(flow.arrival_watermarks)
         missed = self.windows.first_holding(self.times(flow.batch)) <= complete
         partly = np.flatnonzero(missed)
         if len(partly) and not flow.counted:
             passed = missed if self._filter is None else _passed(flow, missed, self._filter)
             self.metrics.partly_late += int(np.count_nonzero(passed))
-        begin, upto = 0, NEVER
+        begin, upto = 0, START_OF_TIME
         for row in partly:
             if complete[row] > max(self.emitted, upto):
                 yield _part(flow, begin, int(row)), upto
                 begin, upto = int(row), int(complete[row])
         yield _part(flow, begin, flow.batch.num_rows), upto
 
-    def _prepared(self, flow: Flow) -> Flow:
+    def _prepared(self, flow: TimedBatch) -> TimedBatch:
         batch = self.program.prepare(flow.batch, flow.first_row)
         return flow if batch is flow.batch else replace(flow, batch=batch)
 
@@ -203,14 +213,14 @@ class WindowStage:
                 for worker in self.workers:
                     worker.assume_nulls(worker.nullable | seen)
 
-    def _fold(self, flows: list[Flow]) -> None:
+    def _fold(self, flows: list[TimedBatch]) -> None:
         try:
             self._fold_all(flows)
         except OverflowError:
             self._check_reach(flows)
             raise
 
-    def _check_reach(self, flows: list[Flow]) -> None:
+    def _check_reach(self, flows: list[TimedBatch]) -> None:
         """Say so where panes, and not sums, are beyond 64 bits: kernels report both alike."""
         if self.program.time.period is None:
             grid = self.program.grid
@@ -218,7 +228,7 @@ class WindowStage:
             for flow in flows:
                 within_reach(self.times(flow.batch), reach, reach)
 
-    def _fold_all(self, flows: list[Flow]) -> None:
+    def _fold_all(self, flows: list[TimedBatch]) -> None:
         flows = [self._prepared(flow) for flow in flows]
         given = [BatchArguments(flow.batch, {}) for flow in flows]
         self._assume_nulls(given)
@@ -240,7 +250,7 @@ class WindowStage:
         if len(tasks) == 1:
             workers[0].fold(tasks[0])
         elif len(flows) == 1:
-            fold_together(workers, tasks)
+            fold_in_parallel(workers, tasks)
         if any(task.shares.left for task in tasks):
             shared = Tasks.divided(tasks, threads)
             run_on_threads([_work(worker, place, shared) for place, worker in enumerate(workers)])
@@ -281,7 +291,7 @@ class WindowStage:
         """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
-    def _cut(self, flow: Flow, given: BatchArguments, parts: int) -> Iterable[Task]:
+    def _cut(self, flow: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
         """Cut into tasks: some parts of one batch, or batches of their own, of which each worker numbers the texts."""
         rows = flow.batch.num_rows
         row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
@@ -314,15 +324,15 @@ class WindowStage:
         Where that would be too much copying, everything is brought into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
-        if len(busy) > 1 and not soon_together(busy) and not any(worker.sparse for worker in busy):
+        if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
             runs = runs_of(disjoint(busy))
-            held = lend(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
+            held = copy_overlap(runs, self.windows.span - 1) if len(runs) <= MOST_RUNS else None
             if held is not None:
                 last = [(worker, pane // self.windows.step) for worker, pane in runs[:-1]]
                 return [(worker, min(window, upto)) for worker, window in last] + [(runs[-1][0], upto)], held
         main, *others = self.workers
         for other in others:
-            main.absorb(other, last=upto == FOREVER)
+            main.absorb(other, last=upto == END_OF_TIME)
         return [(main, upto)], {}
 
     def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
@@ -335,19 +345,19 @@ class WindowStage:
         worker.drop(gone)
 
 
-def _passed(flow: Flow, late: np.ndarray, filter: Stage) -> np.ndarray:
+def _passed(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
     """Which of some rows a filter lets through: one that it rejects is filtered, as where filters stand by themselves."""
     numbers = np.flatnonzero(late)
     passed = np.zeros_like(late)
-    for part in filter.push(0, [Flow(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
+    for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):
         assert part.trace is not None, "filters hand on which rows they were given"
         passed[part.trace.rows] = True
     return passed
 
 
-def _part(flow: Flow, begin: int, end: int) -> Flow:
+def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
     batch = flow.batch.slice(begin, end - begin)
-    return Flow(batch, None, flow.first_row + begin, counted=flow.counted)
+    return TimedBatch(batch, None, flow.first_row + begin, counted=flow.counted)
 
 
 def _work(worker: Worker, place: int, tasks: Tasks) -> Callable[[], None]:

@@ -24,14 +24,14 @@ from penstock.loop.abi import (
 )
 from penstock.loop.morsels import Morsels, Progress
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.blending import blend
-from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.fragments import Fragments, StateSpec, pane_count, widened
 from penstock.runtime.indexer import numbers_of
 from penstock.runtime.interner import MOST_TEXT, Interner, text_bytes
 from penstock.runtime.key_ranges import key_ranges
 from penstock.runtime.keys import DenseKeys, HashKeys, Keys, NoKeys, dense_allowed
+from penstock.runtime.merge_tables import blend
 from penstock.runtime.programs import BoundKernel, Variant, WindowProgram
+from penstock.runtime.stage import KernelOverflowError
 from penstock.runtime.table import PaneTable
 from penstock.runtime.tasks import Task
 
@@ -235,7 +235,7 @@ class Worker:
         self.translate(fragments, other.interners)
         self.add_fragments(fragments)
 
-    def borrow(self, other: Worker, slots: Sequence[int]) -> None:
+    def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
         """Copy panes of another worker's that we do not have, until they are dropped: no row is looked up meanwhile."""
         assert self.table is not None and other.table is not None
         if self.same_columns(other):

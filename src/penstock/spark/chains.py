@@ -13,7 +13,7 @@ from secrets import token_bytes
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.words import is_text, words_of
+from penstock.runtime.key_encoding import is_text, words_of
 
 _SECRET = token_bytes(32)
 

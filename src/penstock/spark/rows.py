@@ -12,8 +12,8 @@ from penstock.compile import Compiled
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.flow import FOREVER
 from penstock.runtime.session import Session
+from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.ahead import Footer, read
 from penstock.sources.bad import Bad, Malformed
 from penstock.sources.conform import conformer
@@ -108,7 +108,7 @@ def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
     streams = {each.stream for each in pieces}
     if any(each.fragment.time_min is None for each in pieces):
         return [None] * len(pieces)
-    earliest: dict[str, int | None] = dict.fromkeys(streams, FOREVER if len(streams) > 1 else None)
+    earliest: dict[str, int | None] = dict.fromkeys(streams, END_OF_TIME if len(streams) > 1 else None)
     marks: list[int | None] = []
     for piece in reversed(pieces):
         later, start = earliest[piece.stream], piece.fragment.time_min

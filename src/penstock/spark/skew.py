@@ -17,7 +17,7 @@ from penstock.compile import Compiled
 from penstock.passes.spread_rows import spreadable
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
-from penstock.runtime.state.merging import divided
+from penstock.runtime.state.merge import divided
 from penstock.spark.columns import in_one_piece
 from penstock.spark.slices import Part, Piece
 

@@ -25,7 +25,7 @@ from penstock.plan.schema import schema_of, sources_of
 from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
 from penstock.runtime.state.format import decode_table
-from penstock.runtime.state.merging import merged, shares
+from penstock.runtime.state.merge import merged, shares
 from penstock.spark.borders import results_in, rows_within
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
 from penstock.spark.order import in_order

@@ -16,7 +16,7 @@ from tests.oracle.effort import effort
 from tests.spark.streaming.local import LocalStream
 
 Batch = list[tuple[int, int]]
-NEVER = -(1 << 63)
+START_OF_TIME = -(1 << 63)
 
 
 def sessions(gap: int, lateness: int | None = None) -> Any:
@@ -31,7 +31,7 @@ def table_of(batch: Batch) -> pa.Table:
 
 def expected_late(batches: list[Batch], gap: int, lateness: int) -> int:
     """Judge the rows of a batch by the watermark before it, from the latest to the earliest."""
-    reached, arrivals = NEVER, []
+    reached, arrivals = START_OF_TIME, []
     for batch in batches:
         arrivals += [(time, key, reached) for time, key in sorted(batch, reverse=True)]
         reached = max([reached, *(time - lateness for time, _ in batch)])

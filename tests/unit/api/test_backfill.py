@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.api.backfill import in_order
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.dataset import Dataset
 from tests.oracle.effort import effort
 from tests.spark.agree import assert_same
@@ -110,7 +110,7 @@ def test_files_that_do_not_tell_their_times_stay_in_their_order(tmp_path: Path) 
     told = in_order(Dataset.of(tmp_path / "told", time="t"))
     names = [[Path(each.path).name for each in part.fragments] for part, _ in told]
     assert names == [["1.parquet"], ["2.parquet"], ["0.parquet"]]
-    assert [upto for _, upto in told] == [3, 25, FOREVER]
+    assert [upto for _, upto in told] == [3, 25, END_OF_TIME]
 
 
 def test_what_cannot_be_a_history_or_follow_one_is_refused(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import penstock as pk
 from penstock.api.live import open_live
-from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.splits import Splits
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.sources.bad import Arrived
 from penstock.sources.live_files import Clock
 
@@ -92,10 +92,10 @@ def test_when_all_are_silent_the_last_to_fall_silent_tells_the_time() -> None:
     splits = Splits()
     splits.hear("a", 90, now=5)
     splits.hear("b", 30, now=9)
-    splits.hear("c", FOREVER, now=0)
+    splits.hear("c", END_OF_TIME, now=0)
     assert [splits.time(now, 10) for now in (14, 15, 40)] == [30, 30, 30]
     assert [splits.silent(now, 10) for now in (15, 18, 19)] == [False, False, True]
-    assert Splits().time(0, None) == NEVER
+    assert Splits().time(0, None) == START_OF_TIME
 
 
 def test_a_stream_that_is_silent_follows_the_others_and_holds_them_up_again_when_it_is_back() -> None:

@@ -13,7 +13,7 @@ from penstock.lower.plan_to_ir import to_ir
 from tests.unit.expr.semantics import table
 
 CASES = table("window | times | late | partly late")
-NEVER = -(1 << 63)
+START_OF_TIME = -(1 << 63)
 
 
 def numbers(text: str) -> list[int]:
@@ -46,7 +46,7 @@ def test_rows_are_late_as_the_document_says(window: str, times: str, late: str, 
 def test_the_plain_definition_says_the_same(window: str, times: str, late: str, partly: str) -> None:
     objects = to_ir(query_of(window, []).plan).objects
     domain = next(each.body.domain for each in objects if hasattr(each.body, "domain"))
-    reached, arrivals = NEVER, []
+    reached, arrivals = START_OF_TIME, []
     for time in numbers(times):
         arrivals.append((time, None, reached))
         reached = max(reached, time)

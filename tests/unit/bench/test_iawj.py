@@ -19,8 +19,8 @@ from penstock.bench.iawj.suite import JoinOptions, run_suite
 from penstock.bench.iawj.sweeps import Sweep, calibration, sweeps
 from penstock.bench.iawj.workloads import REAL, Micro, Side, Workload
 from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.observe import observe
 from penstock.runtime.adapt.tree import ALGORITHMS, IN_ORDER, TARGETS, TREES, Leaf
+from penstock.runtime.adapt.window_statistics import observe
 
 TINY = Micro(4, 3, duplicates=2, window_ms=10)
 

@@ -10,7 +10,7 @@ from penstock.bench.iawj.workloads import Micro
 from penstock.cli import joins
 from penstock.programs.join_algorithms import join_chooser, machine_name
 from penstock.runtime.adapt.choose_join import FILE, load_trees
-from penstock.runtime.adapt.supplied import SUPPLIED
+from penstock.runtime.adapt.default_trees import DEFAULT_TREES
 
 TINY = Micro(4, 3, window_ms=5)
 
@@ -32,7 +32,7 @@ def small(monkeypatch, tmp_path):
 
 
 def test_a_calibration_is_saved_shown_and_used(penstock, small, tmp_path):
-    assert join_chooser().trees is SUPPLIED
+    assert join_chooser().trees is DEFAULT_TREES
     result = penstock("doctor", "--calibrate")
     assert result.exit_code == 0, result.output
     assert all(target in result.output for target in ("throughput", "latency", "progress"))

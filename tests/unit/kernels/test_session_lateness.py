@@ -7,7 +7,14 @@ from functools import cache
 import numpy as np
 import pytest
 
-from penstock.kernels.session_lateness import ACCEPTED, CUT, FOREVER, LATE, NEVER, session_lateness
+from penstock.kernels.session_lateness import (
+    ACCEPTED,
+    CUT,
+    END_OF_TIME,
+    LATE,
+    START_OF_TIME,
+    session_lateness,
+)
 from penstock.loop.nodes import Kernel
 from tests.unit.kernels.running import run
 
@@ -17,7 +24,9 @@ def kernel(begin_earlier: bool) -> Kernel:
     return session_lateness(begin_earlier)
 
 
-def fates(rows: list[tuple[int, int]], gap: int, ended: int = NEVER, begin_earlier: bool = True) -> list[int]:
+def fates(
+    rows: list[tuple[int, int]], gap: int, ended: int = START_OF_TIME, begin_earlier: bool = True
+) -> list[int]:
     """Judge rows (time, watermark) of one key, of which a session ended."""
     times, marks = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     buckets = np.floor_divide(times, gap)
@@ -27,21 +36,21 @@ def fates(rows: list[tuple[int, int]], gap: int, ended: int = NEVER, begin_earli
         "marks": marks,
         "keys": np.zeros(len(rows), np.int64),
         "pairs": pairs,
-        "safe": np.where(marks < NEVER + gap, NEVER, marks - gap),
+        "safe": np.where(marks < START_OF_TIME + gap, START_OF_TIME, marks - gap),
         "buckets": known,
-        "low": np.full(len(known), FOREVER),
-        "high": np.full(len(known), NEVER),
+        "low": np.full(len(known), END_OF_TIME),
+        "high": np.full(len(known), START_OF_TIME),
         "bounds": np.array([0, len(known)]),
         "front": np.array([len(known)]),
         "reach": np.array([0]),
         "ended": np.array([ended]),
-        "upto": np.array([NEVER]),
-        "earliest": np.array([FOREVER]),
+        "upto": np.array([START_OF_TIME]),
+        "earliest": np.array([END_OF_TIME]),
         "fates": np.zeros(len(rows), np.uint8),
         "rows": len(rows),
         "gap": gap,
-        "twice": min(2 * gap, FOREVER),
-        "most": FOREVER - min(2 * gap, FOREVER),
+        "twice": min(2 * gap, END_OF_TIME),
+        "most": END_OF_TIME - min(2 * gap, END_OF_TIME),
     }
     _, memory = run(kernel(begin_earlier), values)
     found: list[int] = memory["fates"].tolist()
@@ -61,15 +70,19 @@ CASES = {
         [*[ACCEPTED] * 5, CUT],
     ),
     "at the first time there is": (
-        [(NEVER, NEVER), (NEVER + 3, NEVER), (NEVER + 1, NEVER + 3)],
+        [
+            (START_OF_TIME, START_OF_TIME),
+            (START_OF_TIME + 3, START_OF_TIME),
+            (START_OF_TIME + 1, START_OF_TIME + 3),
+        ],
         [ACCEPTED] * 3,
     ),
     "at the last time there is": (
-        [(FOREVER - 1, 0), (FOREVER - 9, FOREVER - 1), (FOREVER - 30, FOREVER - 1)],
+        [(END_OF_TIME - 1, 0), (END_OF_TIME - 9, END_OF_TIME - 1), (END_OF_TIME - 30, END_OF_TIME - 1)],
         [ACCEPTED, ACCEPTED, LATE],
     ),
     "from one end of time to the other": (
-        [(NEVER, NEVER), (FOREVER, NEVER), (0, FOREVER)],
+        [(START_OF_TIME, START_OF_TIME), (END_OF_TIME, START_OF_TIME), (0, END_OF_TIME)],
         [ACCEPTED, ACCEPTED, LATE],
     ),
 }
@@ -91,4 +104,7 @@ def test_no_row_behind_the_watermark_begins_a_session_earlier_where_rows_are_rea
 
 
 def test_a_gap_wider_than_half_of_time_keeps_rows_together() -> None:
-    assert fates([(0, NEVER), (FOREVER, NEVER), (1, FOREVER)], FOREVER) == [ACCEPTED] * 3
+    assert (
+        fates([(0, START_OF_TIME), (END_OF_TIME, START_OF_TIME), (1, END_OF_TIME)], END_OF_TIME)
+        == [ACCEPTED] * 3
+    )

@@ -45,14 +45,14 @@ def query(window: str, key: str, lateness: int = 0) -> pk.Stream:
 def lent(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Note each time panes could be lent, and whether they were; let workers keep to their own tasks."""
     noted: list[bool] = []
-    real = window_stage.lend
+    real = window_stage.copy_overlap
 
-    def lend(runs: Any, reach: int) -> Any:
+    def copy_overlap(runs: Any, reach: int) -> Any:
         found = real(runs, reach)
         noted.append(found is not None)
         return found
 
-    monkeypatch.setattr(window_stage, "lend", lend)
+    monkeypatch.setattr(window_stage, "lend", copy_overlap)
     monkeypatch.setattr(
         Tasks, "next", lambda tasks, place: tasks.waiting[place].popleft() if tasks.waiting[place] else None
     )

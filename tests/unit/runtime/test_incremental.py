@@ -24,7 +24,7 @@ from penstock.codegen.tiers import TieredKernel
 SCHEMA = pa.schema([("t", pa.int64()), ("k", pa.string()), ("v", pa.int64())])
 Row = tuple[int | None, str | None, int]
 Emitted = tuple[int, int, str | None, int, int]
-NEVER = -(10**18)
+START_OF_TIME = -(10**18)
 ROWS = 2_000
 
 QUICK = settings(
@@ -50,11 +50,11 @@ class Model:
     """What the semantics say must happen to each row, and what must have been emitted when."""
 
     frame: Frame
-    largest: int = NEVER
+    largest: int = START_OF_TIME
     late: int = 0
     malformed: int = 0
     accepted: int = 0
-    forced: int = NEVER
+    forced: int = START_OF_TIME
     open: dict[tuple[int, str | None], list[int]] = field(default_factory=dict)
 
     @property

@@ -17,7 +17,7 @@ from penstock.kernels.sort.float_ranks import place_floats
 from penstock.kernels.sort.is_sorted import falls
 from penstock.kernels.sort.radix import DIGIT_BITS, radix_pass, sort_words
 from penstock.kernels.sort.ranks import assign_ranks, float_words
-from penstock.runtime.lanes.sorting import FEW, STRETCH, Sorter
+from penstock.runtime.sorted_partitions.sorting import FEW, STRETCH, Sorter
 
 MANY = 300_000
 INT64 = st.integers(-(2**63), 2**63 - 1)

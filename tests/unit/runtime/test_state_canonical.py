@@ -116,7 +116,7 @@ def test_a_run_taken_up_remembers_what_it_must_not_assume() -> None:
 
 
 def test_pairs_that_fill_little_of_a_grid_are_taken_up_as_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.runtime.state.cells.LARGE_GRID", 1 << 12)
+    monkeypatch.setattr("penstock.runtime.state.pane_cells.LARGE_GRID", 1 << 12)
     monkeypatch.setattr("penstock.runtime.table.LARGE_GRID", 1 << 12)
     rows = batch(t=[10 * row for row in range(50)], k=[f"key {row}" for row in range(50)])
     patient = pk.stream("events", SCHEMA, time="t", lateness=10_000).window(10, by="k").agg(**EXACT)

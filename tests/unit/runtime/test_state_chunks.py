@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.runtime.state.chunks import MOST_BYTES, cut
 from penstock.runtime.state.hashing import key_hashes
-from penstock.runtime.state.kept import Kept
+from penstock.runtime.state.state_table import StateTable
 
 KEYS = {
     "texts": st.sampled_from(["", "a", "b", "aa", "ab", "longer", None]),
@@ -21,7 +21,7 @@ TYPES = {"texts": pa.large_string(), "numbers": pa.int64()}
 
 
 @st.composite
-def kept(draw: st.DrawFn) -> Kept:
+def kept(draw: st.DrawFn) -> StateTable:
     """Draw rows with keys, with times, with both or with neither; each row is another."""
     size = draw(st.integers(0, 40))
     keys = draw(st.sampled_from([(), ("texts",), ("numbers",), ("texts", "numbers")]))
@@ -31,7 +31,7 @@ def kept(draw: st.DrawFn) -> Kept:
         [draw(st.sampled_from([0, 1, 5, -7, 2**63 - 1])) for _ in range(size)], pa.int64()
     )
     arrays["place"] = pa.array(range(size), pa.int64())
-    return Kept(pa.table(arrays), keys, ranks)
+    return StateTable(pa.table(arrays), keys, ranks)
 
 
 def rows_of(table: pa.Table) -> list[str]:
@@ -39,7 +39,7 @@ def rows_of(table: pa.Table) -> list[str]:
 
 
 @given(kept(), st.integers(1, 400))
-def test_chunks_hold_each_row_once_in_order_and_are_small(given_rows: Kept, most: int) -> None:
+def test_chunks_hold_each_row_once_in_order_and_are_small(given_rows: StateTable, most: int) -> None:
     chunks = cut(given_rows, most)
     assert sorted(row for each in chunks.values() for row in rows_of(each)) == sorted(
         rows_of(given_rows.table)
@@ -52,11 +52,11 @@ def test_chunks_hold_each_row_once_in_order_and_are_small(given_rows: Kept, most
 
 @given(kept(), st.integers(50, 400), st.randoms())
 def test_chunks_do_not_depend_on_the_order_in_which_rows_are_given(
-    given_rows: Kept, most: int, random
+    given_rows: StateTable, most: int, random
 ) -> None:
     order = list(range(given_rows.table.num_rows))
     random.shuffle(order)
-    other = Kept(given_rows.table.take(pa.array(order, pa.int64())), given_rows.keys, given_rows.ranks)
+    other = StateTable(given_rows.table.take(pa.array(order, pa.int64())), given_rows.keys, given_rows.ranks)
     ours, theirs = cut(given_rows, most), cut(other, most)
     assert ours.keys() == theirs.keys()
     assert all(rows_of(ours[name]) == rows_of(theirs[name]) for name in ours)
@@ -64,7 +64,7 @@ def test_chunks_do_not_depend_on_the_order_in_which_rows_are_given(
 
 def test_rows_of_one_key_and_time_are_cut_by_number() -> None:
     table = pa.table({"time": pa.array([7] * 100, pa.int64()), "place": pa.array(range(100), pa.int64())})
-    chunks = cut(Kept(table, (), ("time", "place")), 400)
+    chunks = cut(StateTable(table, (), ("time", "place")), 400)
     assert [name.split(".")[1] for name in chunks] == ["0", "1", "2", "3"]
     assert [each["place"][0].as_py() for each in chunks.values()] == [0, 25, 50, 75]
 

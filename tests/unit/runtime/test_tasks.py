@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from penstock.loop.morsels import Morsels
 from penstock.runtime.binding import BatchArguments
-from penstock.runtime.flow import Flow
+from penstock.runtime.stage import TimedBatch
 from penstock.runtime.tasks import Task, Tasks
 
 BATCH = pa.record_batch({"x": [1]})
 
 
 def task(shares: int, shared: bool = True) -> Task:
-    return Task(Flow(BATCH), Morsels(0, shares, 1), BatchArguments(BATCH, {}) if shared else None)
+    return Task(TimedBatch(BATCH), Morsels(0, shares, 1), BatchArguments(BATCH, {}) if shared else None)
 
 
 def test_a_thread_takes_its_own_tasks_in_order_then_the_last_of_the_longest_other_stretch() -> None:

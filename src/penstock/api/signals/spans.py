@@ -34,7 +34,7 @@ from penstock.ir.signals.nodes import (
     WindowReduction,
     at,
 )
-from penstock.ir.signals.reach import FOREVER
+from penstock.ir.signals.reach import END_OF_TIME
 from penstock.ir.signals.scope import chopped_schema
 from penstock.types.arrow import kind_of
 from penstock.types.duration import to_ticks, week_begin
@@ -142,7 +142,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
         """At each sample, over the time before it; held until the next, as it would change at every instant."""
         cuts = At(self._signal.name, -size)
         chopped = _pieces(
-            self._signal, Chop(self._signal.name, None, None if size >= FOREVER else cuts, True)
+            self._signal, Chop(self._signal.name, None, None if size >= END_OF_TIME else cuts, True)
         )
         made = _reduced(chopped, self._span, {VALUE: value.node}, shift=1)  # pieces that begin before t
         return signal_of(made.graph, SampleAndHold(made.name, self._signal.name), made.values)
@@ -213,7 +213,7 @@ def rolled(signal: Signal, size: object) -> Spanned:
     """Read the size of a span that looks back; None is all the time there has been."""
     match size:
         case None:
-            return Spanned(signal, Rolling(FOREVER))
+            return Spanned(signal, Rolling(END_OF_TIME))
         case RowsSpec(size=rows, every=every, partial=partial):
             if every is not None or partial:
                 raise WindowError("rolling takes pk.rows(n) alone: every sample looks back on the last n")

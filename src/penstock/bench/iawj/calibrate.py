@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.bench.iawj.field import JoinField, Measured, measure
 from penstock.bench.iawj.ordered import calibration_in_order, measure_ordered
 from penstock.bench.iawj.sweeps import calibration
-from penstock.runtime.adapt.grow import grow
+from penstock.runtime.adapt.train_tree import train_tree
 from penstock.runtime.adapt.tree import IN_ORDER, TARGETS, Tree
 
 Progress = Callable[[str], None]
@@ -52,5 +52,5 @@ def _in_order(
 
 def trees_of(measured: Sequence[Measured], ordered: Sequence[Measured]) -> dict[str, Tree]:
     """A tree for each target, and that of pairs in order."""
-    trees = {target: grow([each.point(target) for each in measured]) for target in TARGETS}
-    return {**trees, IN_ORDER: grow([each.point("throughput") for each in ordered])}
+    trees = {target: train_tree([each.point(target) for each in measured]) for target in TARGETS}
+    return {**trees, IN_ORDER: train_tree([each.point("throughput") for each in ordered])}

@@ -14,12 +14,12 @@ from penstock.codegen.native import compile_kernel
 from penstock.programs.join_algorithms import EAGER, LAZY, in_order, kernels_of
 from penstock.programs.joins import lane_kernels
 from penstock.programs.kernel_factory import KernelFactory
-from penstock.runtime.adapt.grow import Point
-from penstock.runtime.adapt.observe import Observed, observe
-from penstock.runtime.joining.eager import Eager
-from penstock.runtime.joining.lazy import Lazy
-from penstock.runtime.joining.memory import Kernels
-from penstock.runtime.joins.orderly import Ordered
+from penstock.runtime.adapt.train_tree import Point
+from penstock.runtime.adapt.window_statistics import Observed, observe
+from penstock.runtime.join_algorithms.eager import Eager
+from penstock.runtime.join_algorithms.lazy import Lazy
+from penstock.runtime.join_algorithms.memory import Kernels
+from penstock.runtime.joins.ordered_output import Ordered
 
 REPEAT = 3
 

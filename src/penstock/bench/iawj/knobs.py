@@ -9,11 +9,11 @@ from functools import partial
 from penstock.bench.iawj.field import JoinField
 from penstock.bench.iawj.simulate import Clock, Run, later_rows, simulate
 from penstock.bench.iawj.workloads import Micro, Workload
-from penstock.runtime.joining.eager import Eager
-from penstock.runtime.joining.lazy import Lazy
-from penstock.runtime.joining.pmj import ProgressiveMerge
-from penstock.runtime.joining.prj import Radix
-from penstock.runtime.joining.shj import SymmetricHash
+from penstock.runtime.join_algorithms.eager import Eager
+from penstock.runtime.join_algorithms.lazy import Lazy
+from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
+from penstock.runtime.join_algorithms.radix import Radix
+from penstock.runtime.join_algorithms.symmetric_hash import SymmetricHash
 
 STEPS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.8)
 GROUPS = (1, 2, 4)

@@ -9,7 +9,7 @@ from penstock.bench.iawj.field import JoinField, Measured, keep_best, share_twin
 from penstock.bench.iawj.simulate import Run
 from penstock.bench.iawj.sweeps import scaled
 from penstock.bench.iawj.workloads import Micro, Workload
-from penstock.runtime.adapt.observe import observe
+from penstock.runtime.adapt.window_statistics import observe
 
 
 def measure_ordered(field: JoinField, workload: Workload, repeat: int) -> Measured:

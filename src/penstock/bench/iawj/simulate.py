@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from penstock.bench.iawj.workloads import Workload
-from penstock.runtime.joining.eager import Eager
-from penstock.runtime.joining.lazy import Lazy
+from penstock.runtime.join_algorithms.eager import Eager
+from penstock.runtime.join_algorithms.lazy import Lazy
 
 CHUNK = 1 << 16  # rows of a side that an eager algorithm takes at most before it looks at the other side
 Clock = Callable[[], float]

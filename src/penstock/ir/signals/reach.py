@@ -19,7 +19,7 @@ from penstock.ir.signals.nodes import (
 )
 
 # A span this long holds everything: nothing ever leaves it.
-FOREVER = 1 << 60
+END_OF_TIME = 1 << 60
 # Ticks that spans are looked beyond: what begins or ends just there may be a change.
 MARGIN = 2
 
@@ -106,4 +106,4 @@ def _span(over: WindowReduction) -> int:
 
 
 def _finite(length: int) -> int:
-    return 0 if length >= FOREVER else length
+    return 0 if length >= END_OF_TIME else length

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from penstock.runtime.adapt.choose_join import JoinChooser
-from penstock.runtime.adapt.observe import SAMPLE, Observed, Seen, observe, sampled
 from penstock.runtime.adapt.tree import Chosen
-from penstock.runtime.joining.memory import nothing
+from penstock.runtime.adapt.window_statistics import SAMPLE, Observed, Seen, observe, sampled
+from penstock.runtime.join_algorithms.memory import nothing
 from penstock.runtime.joins.joiner import EagerRun, Emit, Joiner, Pairs
 
 PIECE = 256  # rows of each piece that are kept to be looked at, at most

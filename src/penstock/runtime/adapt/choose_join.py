@@ -15,9 +15,9 @@ from pathlib import Path
 
 from penstock.atomic_write import replace_file
 from penstock.errors import EngineError, StateError
-from penstock.runtime.adapt.observe import Seen
-from penstock.runtime.adapt.supplied import SUPPLIED
+from penstock.runtime.adapt.default_trees import DEFAULT_TREES
 from penstock.runtime.adapt.tree import TARGETS, TREES, Chosen, Tree, decide, from_json, show, to_json
+from penstock.runtime.adapt.window_statistics import Seen
 
 VERSION = 3
 FILE = "joins.json"
@@ -27,7 +27,7 @@ FILE = "joins.json"
 class JoinChooser:
     """Trees by target; `origin` says where they come from.
 
-    >>> JoinChooser(SUPPLIED).choose({"rate": 2.0}, "latency").algorithm
+    >>> JoinChooser(DEFAULT_TREES).choose({"rate": 2.0}, "latency").algorithm
     'shj_jm'
     """
 
@@ -80,8 +80,8 @@ def load_trees(directory: Path, machine: str) -> JoinChooser:
 def chooser(directory: Path | None, machine: str) -> JoinChooser:
     """The trees calibrated on this machine, or else those that came with the package."""
     if directory is None:
-        return JoinChooser(SUPPLIED)
+        return JoinChooser(DEFAULT_TREES)
     try:
         return load_trees(directory, machine)
     except (OSError, StateError):
-        return JoinChooser(SUPPLIED)
+        return JoinChooser(DEFAULT_TREES)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import StateError
-from penstock.runtime.adapt.observe import FEATURES, Seen
+from penstock.runtime.adapt.window_statistics import FEATURES, Seen
 
 ALGORITHMS = ("npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")

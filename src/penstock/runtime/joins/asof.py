@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.joins.lanes import Kernels, Numbers, number_keys
-from penstock.runtime.joins.results import NOBODY, Emitted, Results, RowByRow, Shape, Waits
-from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.joins.partitions import Kernels, Numbers, number_keys
+from penstock.runtime.joins.results import NULL_ROW, Emitted, Results, RowByRow, Shape, Waits
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 EVERYTHING = -1  # what a kernel takes for no limit
 
@@ -30,7 +30,7 @@ class AsofMatcher(RowByRow):
         """Results have the time of their left row, which waits for a later right one unless that is not asked for."""
         if self.direction == "backward":
             return 0, None
-        return FOREVER if self.tolerance is None else self.tolerance, None
+        return END_OF_TIME if self.tolerance is None else self.tolerance, None
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
         columns = [
@@ -38,14 +38,14 @@ class AsofMatcher(RowByRow):
             for rows, names in zip((left, right), self.keys, strict=True)
         ]
         numbers = number_keys(columns[0], columns[1], (len(left), len(right)), self.kernels)
-        last = np.full(numbers.lanes, NOBODY)
+        last = np.full(numbers.lanes, NULL_ROW)
         found, final = self._found(left, right, numbers, watermark, last)
         leaving = len(left) if final.all() else int(np.argmin(final))
         results = Results(np.arange(leaving), found[:leaving])
         made = self.shape.batches(results, left, right, self.kernels.threads)
         kept = np.arange(len(left)) >= leaving
         oldest = int(left.times[leaving]) if leaving < len(left) else watermark
-        if watermark == FOREVER:
+        if watermark == END_OF_TIME:
             return made, kept, np.zeros(len(right), np.bool_)
         return made, kept, self._needed(left, right, numbers, oldest, last)
 
@@ -56,31 +56,31 @@ class AsofMatcher(RowByRow):
         known = np.ones(len(left), np.bool_)
         if self.direction == "backward":
             return self._nearest(left, right, numbers, last, backward=True), known
-        after = self._nearest(left, right, numbers, np.full(numbers.lanes, NOBODY), backward=False)
-        final = known if watermark == FOREVER else self._final(left, after, watermark)
+        after = self._nearest(left, right, numbers, np.full(numbers.lanes, NULL_ROW), backward=False)
+        final = known if watermark == END_OF_TIME else self._final(left, after, watermark)
         if self.direction == "forward":
             return after, final
         before = self._nearest(left, right, numbers, last, backward=True)
         since = _apart(_times(right, before), left.times)
-        if watermark != FOREVER:
-            final |= (before != NOBODY) & (since < _apart(left.times, np.int64(watermark)))
-        nearer = (before == NOBODY) | (
-            (after != NOBODY) & (_apart(left.times, _times(right, after)) <= since)
+        if watermark != END_OF_TIME:
+            final |= (before != NULL_ROW) & (since < _apart(left.times, np.int64(watermark)))
+        nearer = (before == NULL_ROW) | (
+            (after != NULL_ROW) & (_apart(left.times, _times(right, after)) <= since)
         )
         return np.where(nearer, after, before), final
 
     def _final(self, left: Rows, after: np.ndarray, watermark: int) -> np.ndarray:
         """A next row that has been passed by the watermark is final; so is none within the tolerance."""
-        final: np.ndarray = after != NOBODY
+        final: np.ndarray = after != NULL_ROW
         if self.tolerance is not None:
-            final |= left.times < max(watermark - self.tolerance, NEVER)
+            final |= left.times < max(watermark - self.tolerance, START_OF_TIME)
         return final
 
     def _nearest(
         self, left: Rows, right: Rows, numbers: Numbers, known: np.ndarray, *, backward: bool
     ) -> np.ndarray:
         if not len(right) or not len(left):
-            return np.full(len(left), NOBODY)
+            return np.full(len(left), NULL_ROW)
         found = np.empty(len(left), np.int64)
         given = {"left": left.times, "left_keys": numbers.left, "right": right.times}
         given |= {"right_keys": numbers.right, "known": known, "found": found}
@@ -97,11 +97,11 @@ class AsofMatcher(RowByRow):
             return kept
         if kept.any() or not len(left):  # else the kernel has been told of no other rows
             earlier = np.flatnonzero(~kept)
-            last = np.full(numbers.lanes, NOBODY)
+            last = np.full(numbers.lanes, NULL_ROW)
             last[numbers.right[earlier]] = earlier  # the last one written stays: rows come in order
-        last = last[last != NOBODY]
+        last = last[last != NULL_ROW]
         if self.tolerance is not None:
-            last = last[right.times[last] >= max(oldest - self.tolerance, NEVER)]
+            last = last[right.times[last] >= max(oldest - self.tolerance, START_OF_TIME)]
         kept[last] = True
         return kept
 

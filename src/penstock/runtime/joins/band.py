@@ -12,12 +12,12 @@ import pyarrow as pa
 from penstock.errors import OverflowError
 from penstock.runtime.adapt.tree import Chosen
 from penstock.runtime.buffers import values_view
-from penstock.runtime.joins.algorithms import slices
+from penstock.runtime.joins.algorithm_pairs import slices
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, Laid, Numbers, Ranges
-from penstock.runtime.joins.matching import Batch, LanePairing
-from penstock.runtime.joins.orderly import in_order
+from penstock.runtime.joins.ordered_output import in_order
+from penstock.runtime.joins.partitions import Kernels, Laid, Numbers, Ranges
 from penstock.runtime.joins.results import Residual, parts_of
+from penstock.runtime.joins.window_pairs import Batch, LanePairing
 
 BY_SORTING = Chosen("sorting")
 

@@ -13,13 +13,11 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.extremes import moved
-from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
+from penstock.runtime.joins.partitions import Kernels, Laid, Ranges, find, lay, number_keys, place_pairs
 from penstock.runtime.joins.results import (
     MOST_PAIRS,
-    NOBODY,
+    NULL_ROW,
     Emitted,
     Residual,
     Results,
@@ -29,7 +27,9 @@ from penstock.runtime.joins.results import (
     pairs_of,
     satisfying,
 )
-from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.time_limits import moved
 from penstock.types.pairing import LEFT_ROW_KINDS
 
 _PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
@@ -105,7 +105,7 @@ class IntervalMatcher(RowByRow):
             due = self._due(lanes.left, max(self.hi, 0), before, watermark)
             matched = self._matched(lanes, 0, due)
             rows = due[matched == (self.how == "semi")]
-            yield Results(rows, np.full(len(rows), NOBODY))
+            yield Results(rows, np.full(len(rows), NULL_ROW))
         elif self.how == "inner":
             yield from (Results(*pairs) for pairs, _ in self._new_pairs(lanes))
         else:
@@ -135,7 +135,7 @@ class IntervalMatcher(RowByRow):
             place_pairs(met[0], starts[:rows] - before, (own, other), mine, self.kernels)
             place_pairs(met[1], starts[rows:] - before, (other, own), its, self.kernels)
             pairs = satisfying((own, other), self.residual, lanes.left, lanes.right)
-            yield pairs, int(times[end]) if end < len(times) else FOREVER
+            yield pairs, int(times[end]) if end < len(times) else END_OF_TIME
 
     def _met(self, lanes: _Lanes, side: int, lo: int, hi: int) -> Ranges:
         """What each new row of a side meets among the earlier rows of the other; old rows meet nobody."""
@@ -156,7 +156,7 @@ class IntervalMatcher(RowByRow):
         """The rows for which it is known since the last time whom they meet."""
         since, until = _earlier(before, wait), _earlier(watermark, wait)
         low, high = np.searchsorted(rows.times, [since, until]).tolist()
-        return np.arange(low, len(rows) if watermark == FOREVER else high)
+        return np.arange(low, len(rows) if watermark == END_OF_TIME else high)
 
     def _matched(self, lanes: _Lanes, side: int, due: np.ndarray) -> np.ndarray:
         """Which of some rows of a side have a partner at all."""
@@ -186,7 +186,7 @@ class IntervalMatcher(RowByRow):
         for pairs, upto in self._new_pairs(lanes):
             some = []
             for side, (rows, known) in enumerate(strays):
-                end = len(rows) if upto == FOREVER else int(np.searchsorted(known, upto))
+                end = len(rows) if upto == END_OF_TIME else int(np.searchsorted(known, upto))
                 some.append((rows[done[side] : end], known[done[side] : end]))
                 done[side] = end
             yield self._among(lanes, pairs, some)
@@ -202,8 +202,8 @@ class IntervalMatcher(RowByRow):
         """Pairs and rows without a partner, in order of time."""
         times = np.maximum(lanes.left.times[pairs[0]], lanes.right.times[pairs[1]])
         (alone, left_known), (others, right_known) = strays
-        left = np.concatenate([pairs[0], alone, np.full(len(others), NOBODY)])
-        right = np.concatenate([pairs[1], np.full(len(alone), NOBODY), others])
+        left = np.concatenate([pairs[0], alone, np.full(len(others), NULL_ROW)])
+        right = np.concatenate([pairs[1], np.full(len(alone), NULL_ROW), others])
         kind = np.repeat([_PAIR, _LEFT, _RIGHT], [len(times), len(alone), len(others)])
         order = self.kernels.sorter.order(np.concatenate([times, left_known, right_known]), kind)
         return Results(left[order], right[order])
@@ -226,4 +226,4 @@ def _cuts(times: np.ndarray, ends: np.ndarray) -> list[int]:
 
 def _earlier(time: int, by: int) -> int:
     """A time so much earlier, where time has ends."""
-    return time if time in (NEVER, FOREVER) else max(time - by, NEVER)
+    return time if time in (START_OF_TIME, END_OF_TIME) else max(time - by, START_OF_TIME)

@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.flow import Flow
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
-from penstock.runtime.joins.results import NOBODY, Residual, Results, Shape, pairs_of, satisfying, unmatched
-from penstock.runtime.lanes.rows import Rows, joined
+from penstock.runtime.joins.partitions import Kernels, find, lay, number_keys
+from penstock.runtime.joins.results import NULL_ROW, Residual, Results, Shape, pairs_of, satisfying, unmatched
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.kept import Kept
+from penstock.runtime.sorted_partitions.rows import Rows, joined
+from penstock.runtime.stage import TimedBatch
+from penstock.runtime.state.state_table import StateTable
 
 
 class TableStage:
     """Where the rows of a table come in."""
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         return flows
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], watermark
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         """Remember nothing: a table is given anew with every run."""
         return {}
 
@@ -52,22 +52,22 @@ class LookupStage:
     paths: int
     rows: list[pa.RecordBatch] = field(default_factory=list)
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         if port == self.table:
             self.rows += [flow.batch for flow in flows]
             return []
         return [made for flow in flows if (made := self._met(flow)).batch.num_rows]
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         return [], watermark
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         """Remember nothing: rows pass as they come, and a table is given anew with every run."""
         return {}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
 
-    def _met(self, flow: Flow) -> Flow:
+    def _met(self, flow: TimedBatch) -> TimedBatch:
         self.rows = [joined(self.rows, self.schema)]
         stream, table = _plain(flow.batch), _plain(self.rows[0])
         mine, its = self._chosen(self._pairs(stream, table), len(stream))
@@ -107,15 +107,15 @@ class LookupStage:
             return pairs
         alone = unmatched(rows, pairs[0])
         if self.how == "anti":
-            return alone, np.full(len(alone), NOBODY)
+            return alone, np.full(len(alone), NULL_ROW)
         if self.how == "semi":
             partnered = unmatched(rows, alone)
-            return partnered, np.full(len(partnered), NOBODY)
+            return partnered, np.full(len(partnered), NULL_ROW)
         if not len(alone):
             return pairs
         mine = np.concatenate([pairs[0], alone])
         order = self.kernels.sorter.order(mine)
-        return mine[order], np.concatenate([pairs[1], np.full(len(alone), NOBODY)])[order]
+        return mine[order], np.concatenate([pairs[1], np.full(len(alone), NULL_ROW)])[order]
 
 
 def _plain(batch: pa.RecordBatch) -> Rows:

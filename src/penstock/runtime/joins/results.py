@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, time_array, to_arrow, values_view
-from penstock.runtime.flow import FOREVER
-from penstock.runtime.joins.gathering import Gather, Work, is_plain, later_of, same_memory, share_out
+from penstock.runtime.joins.gather_columns import Gather, Work, is_plain, later_of, same_memory, share_out
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, Ranges, blocks, expanded
-from penstock.runtime.lanes.results import check_range
-from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.joins.partitions import Kernels, Ranges, blocks, expanded
+from penstock.runtime.sorted_partitions.results import check_range
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import run_on_threads
 
-NOBODY = -1
+NULL_ROW = -1
 MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
 
 # Results, made as they are taken, and which of the left and right rows are needed further on.
@@ -33,7 +33,7 @@ Waits = tuple[int | None, int | None]
 class InWindows:
     """Joins whose results wait for a window: every row that waits lies in an open one, and may be part of a result."""
 
-    waits: ClassVar[Waits] = (FOREVER, FOREVER)
+    waits: ClassVar[Waits] = (END_OF_TIME, END_OF_TIME)
 
 
 class RowByRow:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.joins.lanes import Kernels, find, lay, number_keys
+from penstock.runtime.joins.partitions import Kernels, find, lay, number_keys
 from penstock.runtime.joins.results import RowByRow, Waits
-from penstock.runtime.lanes.framing import Frames
-from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.results import Reductions
-from penstock.runtime.lanes.rows import Rows, taken
+from penstock.runtime.sorted_partitions.frames import Frames
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.sorted_partitions.results import Reductions
+from penstock.runtime.sorted_partitions.rows import Rows, taken
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,15 @@ class RollingMatcher(RowByRow):
     ) -> tuple[list[pa.RecordBatch], np.ndarray, np.ndarray]:
         wait = max(self.hi, 0)
         due = len(left)
-        if watermark != FOREVER:
-            due = int(np.searchsorted(left.times, max(watermark - wait, NEVER)))
+        if watermark != END_OF_TIME:
+            due = int(np.searchsorted(left.times, max(watermark - wait, START_OF_TIME)))
         made = [self._batch(left.chosen(np.arange(due)) if due < len(left) else left, right)] if due else []
         kept = np.arange(len(left)) >= due
-        oldest = watermark if watermark in (NEVER, FOREVER) else max(watermark - wait + self.lo, NEVER)
+        oldest = (
+            watermark
+            if watermark in (START_OF_TIME, END_OF_TIME)
+            else max(watermark - wait + self.lo, START_OF_TIME)
+        )
         return made, kept, right.times >= oldest
 
     def _batch(self, left: Rows, right: Rows) -> pa.RecordBatch:

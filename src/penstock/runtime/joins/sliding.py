@@ -11,13 +11,11 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from penstock.runtime.extremes import within_reach
-from penstock.runtime.flow import FOREVER, NEVER
 from penstock.runtime.joins.joiner import Pairs
-from penstock.runtime.joins.lanes import Kernels, Ranges, find, lay, number_keys
+from penstock.runtime.joins.partitions import Kernels, Ranges, find, lay, number_keys
 from penstock.runtime.joins.results import (
     MOST_PAIRS,
-    NOBODY,
+    NULL_ROW,
     Emitted,
     InWindows,
     Residual,
@@ -25,10 +23,12 @@ from penstock.runtime.joins.results import (
     Shape,
     pairs_of,
 )
-from penstock.runtime.lanes.framing import Bounds
-from penstock.runtime.lanes.reducers import ranges
-from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.programs import Grid
+from penstock.runtime.sorted_partitions.frames import Bounds
+from penstock.runtime.sorted_partitions.reducers import ranges
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
+from penstock.runtime.time_limits import within_reach
 
 
 class Overlapping(Protocol):
@@ -77,7 +77,7 @@ class CommonEnds:
         return from_base // self.step + 1, (from_base + self.sizes[side]) // self.step
 
     def complete(self, watermark: int) -> int:
-        if watermark in (NEVER, FOREVER):
+        if watermark in (START_OF_TIME, END_OF_TIME):
             return watermark
         return (watermark - self.base) // self.step
 
@@ -214,7 +214,7 @@ class SlidingMatcher(InWindows):
         open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
         if self.how in ("semi", "anti"):
             past, future = self.windows.reach()
-            open_yet[1] |= right.times > max(watermark - past - future - 2, NEVER)
+            open_yet[1] |= right.times > max(watermark - past - future - 2, START_OF_TIME)
         return open_yet[0], open_yet[1]
 
     def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
@@ -236,7 +236,7 @@ class SlidingMatcher(InWindows):
         return self._arranged(*(np.concatenate(each) for each in zip(*found, strict=True)))
 
     def _arranged(self, left: np.ndarray, right: np.ndarray, window: np.ndarray, kind: np.ndarray) -> Results:
-        own = np.where(left == NOBODY, right, left)
+        own = np.where(left == NULL_ROW, right, left)
         order = self.kernels.sorter.order(window, kind, own)
         start, end = self.windows.bounds(window[order])
         return Results(left[order], right[order], start, end)
@@ -273,11 +273,11 @@ class SlidingMatcher(InWindows):
         matched = np.zeros(len(left), np.bool_)
         matched[own[sharing]] = True
         rows = some[matched[some] == (self.how == "semi")]
-        return Results(rows, np.full(len(rows), NOBODY), *self.windows.bounds(mine.last[rows]))
+        return Results(rows, np.full(len(rows), NULL_ROW), *self.windows.bounds(mine.last[rows]))
 
 
 def clipped(held: Held, after: int, upto: int) -> Held:
-    first = held.first if after == NEVER else np.maximum(held.first, after + 1)
+    first = held.first if after == START_OF_TIME else np.maximum(held.first, after + 1)
     return Held(first, np.minimum(held.last, upto))
 
 
@@ -291,6 +291,6 @@ def _alone(
     free[starts[rows] + windows - held.first[rows]] = False
     row = np.repeat(np.arange(len(counts)), counts)[free]
     window = ranges(held.first, held.first + counts)[free]
-    nobody = np.full(len(row), NOBODY)
+    nobody = np.full(len(row), NULL_ROW)
     pair = (row, nobody) if side == 0 else (nobody, row)
     return *pair, window, np.full(len(row), side)

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.flow import FOREVER, NEVER, Flow
-from penstock.runtime.joins.arrivals import Arrivals
+from penstock.runtime.joins.arrival_rate import Arrivals
 from penstock.runtime.joins.results import Emitted, Waits
-from penstock.runtime.lanes.rows import Rows, arrived, rows_back
-from penstock.runtime.lanes.sorting import Sorter
-from penstock.runtime.lanes.waiting import Waiting
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
-from penstock.runtime.state.kept import Kept, marked, marks, require
+from penstock.runtime.sorted_partitions.pending_rows import PendingRows
+from penstock.runtime.sorted_partitions.rows import Rows, arrived, rows_back
+from penstock.runtime.sorted_partitions.sorting import Sorter
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.runtime.state.state_table import StateTable, read_scalars, require, scalars
 from penstock.types.time import Time
 
 
@@ -53,13 +53,13 @@ class Port:
     time: Time
     keys: tuple[str, ...]
     metrics: Metrics
-    waiting: Waiting = field(init=False)
-    watermark: int = field(init=False, default=NEVER)
+    waiting: PendingRows = field(init=False)
+    watermark: int = field(init=False, default=START_OF_TIME)
 
     def __post_init__(self) -> None:
-        self.waiting = Waiting(self.schema)
+        self.waiting = PendingRows(self.schema)
 
-    def add(self, flows: list[Flow]) -> None:
+    def add(self, flows: list[TimedBatch]) -> None:
         """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
         for flow in flows:
             rows = self.taken([flow])
@@ -67,21 +67,23 @@ class Port:
                 # As they came: they are copied once, together with those that were kept.
                 self.waiting.add(rows)
 
-    def taken(self, flows: list[Flow]) -> Rows | None:
+    def taken(self, flows: list[TimedBatch]) -> Rows | None:
         """The rows that are not late, if there are any."""
         some = [flow for flow in map(self._on_time, flows) if flow.batch.num_rows]
         return arrived(some, self.schema, self.time) if some else None
 
-    def _on_time(self, flow: Flow) -> Flow:
-        def late(frontier: np.ndarray) -> np.ndarray:
-            return np.asarray(ticks_of(flow.batch.column(self.time.column), self.time.shift) < frontier)
+    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+        def late(arrival_watermarks: np.ndarray) -> np.ndarray:
+            return np.asarray(
+                ticks_of(flow.batch.column(self.time.column), self.time.shift) < arrival_watermarks
+            )
 
         return on_time(flow, self.metrics, late)
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
         """Take out the rows before a watermark, in order; the others stay."""
         now = self.waiting.take()
-        if watermark == FOREVER:
+        if watermark == END_OF_TIME:
             pass
         elif sorter.in_order(now.times):
             cut = int(np.searchsorted(now.times, watermark))
@@ -115,32 +117,32 @@ class JoinStage:
     matcher: Matcher
     sorter: Sorter
     arrivals: Arrivals | None = None
-    watermark: int = field(init=False, default=NEVER)
+    watermark: int = field(init=False, default=START_OF_TIME)
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         if self.arrivals is not None:
             self.arrivals.add(sum(flow.batch.num_rows for flow in flows))
         (self.right if port else self.left).add(flows)
         return []
 
-    def advance(self, port: int, watermark: int) -> tuple[Iterable[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[Iterable[TimedBatch], int]:
         side = self.right if port else self.left
         side.watermark = max(side.watermark, watermark)
         now = min(self.left.watermark, self.right.watermark)
-        due = now > self.watermark and (now == FOREVER or self.matcher.completes(self.watermark, now))
+        due = now > self.watermark and (now == END_OF_TIME or self.matcher.completes(self.watermark, now))
         made = self._emit(now) if due else []
         return made, self._ahead(now)
 
-    def _emit(self, watermark: int) -> Iterable[Flow]:
+    def _emit(self, watermark: int) -> Iterable[TimedBatch]:
         if self.arrivals is not None:
             self.arrivals.turn()
         left, right = (side.passed(watermark, self.sorter) for side in (self.left, self.right))
         made, left_kept, right_kept = self.matcher.emit(left, right, self.watermark, watermark)
         self.watermark = watermark
-        if watermark != FOREVER:
+        if watermark != END_OF_TIME:
             self.left.keep(left.chosen(left_kept))
             self.right.keep(right.chosen(right_kept))
-        return (Flow(batch, counted=True) for batch in made if batch.num_rows)
+        return (TimedBatch(batch, counted=True) for batch in made if batch.num_rows)
 
     def _ahead(self, watermark: int) -> int:
         """The output watermark, both sides having advanced to a watermark."""
@@ -154,14 +156,14 @@ class JoinStage:
             made = list(self._emit(now))
             assert not made, "a window was complete that nobody had noticed"
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         self._settle()
         times = {"left": self.left.watermark, "right": self.right.watermark, "both": self.watermark}
         rows = {name: side.waiting.rows.kept(side.keys) for name, side in self._sides()}
-        return {"marks": marks(**times), **rows}
+        return {"marks": scalars(**times), **rows}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        saved = marked(tables["marks"])
+        saved = read_scalars(tables["marks"])
         self.watermark = saved["both"]
         require(self.watermark == min(saved["left"], saved["right"]), "the watermarks of a join")
         for name, side in self._sides():

@@ -10,12 +10,12 @@ from typing import Protocol
 import numpy as np
 
 from penstock.runtime.buffers import ticks_of
-from penstock.runtime.extremes import within_reach
-from penstock.runtime.flow import FOREVER
-from penstock.runtime.joins.lanes import Kernels, Numbers
-from penstock.runtime.lanes.framing import Bounds
-from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.joins.partitions import Kernels, Numbers
 from penstock.runtime.programs import Grid
+from penstock.runtime.sorted_partitions.frames import Bounds
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME
+from penstock.runtime.time_limits import within_reach
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class SessionWindows:
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         """A row exactly at the end would still join."""
-        return ends < watermark if watermark != FOREVER else np.ones(len(ends), np.bool_)
+        return ends < watermark if watermark != END_OF_TIME else np.ones(len(ends), np.bool_)
 
     def completes(self, before: int, watermark: int) -> bool:
         return True
@@ -239,10 +239,10 @@ class WholeWindow:
         return Placed(np.full(rows, bounds[0]), np.full(rows, bounds[1]), np.ones(rows, np.bool_))
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
-        return np.full(len(ends), watermark == FOREVER)
+        return np.full(len(ends), watermark == END_OF_TIME)
 
     def completes(self, before: int, watermark: int) -> bool:
-        return watermark == FOREVER
+        return watermark == END_OF_TIME
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
         around = first_and_last(left, right)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from penstock.loop.abi import NEED_WIDE, Binding, Memory, Output, Scratch
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow, words_per_cell
-from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.programs import Call
+from penstock.runtime.stage import KernelOverflowError
 from penstock.runtime.threads import run_on_threads
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input

@@ -11,22 +11,22 @@ import pyarrow as pa
 from penstock.loop.abi import Memory, Output
 from penstock.loop.nodes import U8, Type
 from penstock.runtime.buffers import indices, numpy_type, room, time_array, to_arrow
-from penstock.runtime.flow import FOREVER, NEVER, ROWS_EVER, Flow
-from penstock.runtime.lanes.rows import joined
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.dense import Column, DenseSignals, Samples
 from penstock.runtime.signals.stage import SignalStage
-from penstock.runtime.state.kept import (
-    Kept,
+from penstock.runtime.sorted_partitions.rows import joined
+from penstock.runtime.stage import END_OF_TIME, ROWS_EVER, START_OF_TIME, TimedBatch
+from penstock.runtime.state.rows import in_order, kept_rows, rows_of
+from penstock.runtime.state.state_table import (
+    StateTable,
     complete,
     integers,
-    marked,
-    marks,
     numbered_from_zero,
+    read_scalars,
     require,
+    scalars,
 )
-from penstock.runtime.state.rows import in_order, kept_rows, rows_of
 
 Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and whether some may be null
 
@@ -81,9 +81,9 @@ class DenseStage:
         self.types = [each.type for each in self.whole]
         self.samples = [Samples(joined([], schema)) for schema in self.schemas]
         self.done = self.signals.span(0)[0]
-        self.ports = [NEVER] * len(self.schemas)
+        self.ports = [START_OF_TIME] * len(self.schemas)
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         batches = [flow.batch.select(self.schemas[port].names) for flow in flows if flow.batch.num_rows]
         if not batches:
             return []
@@ -95,17 +95,17 @@ class DenseStage:
         total = min(each.total for each in self.samples)
         return self._evaluated(self.signals.ready(total)) if total >= self.signals.program.shortest else []
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         """Only the end matters: results are given as soon as their samples are there."""
         self.ports[port] = max(self.ports[port], watermark)
-        if min(self.ports) != FOREVER or self.ended:
-            return [], FOREVER if self.ended else self._ahead()
+        if min(self.ports) != END_OF_TIME or self.ended:
+            return [], END_OF_TIME if self.ended else self._ahead()
         self.ended = True
         total = max(each.total for each in self.samples)
         if min(each.total for each in self.samples) < self.signals.program.shortest:
-            return self._run_few(), FOREVER
+            return self._run_few(), END_OF_TIME
         flows = self._evaluated(self.signals.span(total)[1]) if total else []
-        return [*flows, *self._last()], FOREVER
+        return [*flows, *self._last()], END_OF_TIME
 
     def _ahead(self) -> int:
         ready = self.clock.at(self.signals.program.outputs_before(self.done))
@@ -113,7 +113,7 @@ class DenseStage:
 
     # -- evaluation ----------------------------------------------------------------------------------
 
-    def _evaluated(self, upto: int) -> list[Flow]:
+    def _evaluated(self, upto: int) -> list[TimedBatch]:
         """Give the intervals that end before a position, and forget the samples nobody needs any more."""
         if upto <= self.done:
             return []
@@ -122,7 +122,7 @@ class DenseStage:
         batch = self._intervals(columns, first)
         self.done = upto
         self._forget()
-        return [Flow(batch, counted=True)] if batch.num_rows else []
+        return [TimedBatch(batch, counted=True)] if batch.num_rows else []
 
     def _forget(self) -> None:
         since = max(self._needed, 0)
@@ -206,7 +206,7 @@ class DenseStage:
             given |= {"valid": _flags(column), "before_valid": was}
         return places[: self.kernels("beginnings", column.values.dtype, nullable)(given)]
 
-    def _last(self) -> list[Flow]:
+    def _last(self) -> list[TimedBatch]:
         """The run that is open at the end of all samples has no end, or ends with its last result."""
         run = self.run
         if run is None:
@@ -214,7 +214,7 @@ class DenseStage:
         end = self.clock.at(self.signals.program.outputs_before(self.done)) if self.clock.closes else None
         ends = None if end is None else np.array([end])
         batch = self._batch(np.array([run.start]), ends, run.values, run.valid)
-        return [Flow(batch, counted=True)] if batch.num_rows else []
+        return [TimedBatch(batch, counted=True)] if batch.num_rows else []
 
     def _batch(
         self,
@@ -246,19 +246,19 @@ class DenseStage:
             arrays.append(to_arrow(np.ascontiguousarray(each), flags, dtype))
         return pa.RecordBatch.from_arrays(arrays, schema=self.whole).select(self.schema.names)
 
-    def _run_few(self) -> list[Flow]:
+    def _run_few(self) -> list[TimedBatch]:
         stage = self.few()
-        flows: list[Flow] = []
+        flows: list[TimedBatch] = []
         for port, each in enumerate(self.samples):
-            flows += stage.push(port, [Flow(each.rows, None, each.base, counted=True)])
+            flows += stage.push(port, [TimedBatch(each.rows, None, each.base, counted=True)])
         for port in range(len(self.samples)):
-            made, _ = stage.advance(port, FOREVER)
+            made, _ = stage.advance(port, END_OF_TIME)
             flows += made
         return flows
 
     # -- state ---------------------------------------------------------------------------------------
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         places = {f"base_{port}": each.base for port, each in enumerate(self.samples)}
         places |= {f"port_{port}": mark for port, mark in enumerate(self.ports)}
         rows = {
@@ -269,15 +269,15 @@ class DenseStage:
             if each.rows.num_rows
         }
         wide = int(self.signals.wide)
-        return {"marks": marks(done=self.done, wide=wide, **places), **rows, **self._kept_runs()}
+        return {"marks": scalars(done=self.done, wide=wide, **places), **rows, **self._kept_runs()}
 
-    def _kept_runs(self) -> dict[str, Kept]:
+    def _kept_runs(self) -> dict[str, StateTable]:
         kept = {}
         if self.run is not None:
             columns = {"start": indices(np.array([self.run.start]))}
             for place, (values, valid) in enumerate(zip(self.run.values, self.run.valid, strict=True)):
                 columns |= {f"value_{place}": _stored(values), f"valid_{place}": _stored(valid)}
-            kept["run"] = Kept(pa.Table.from_arrays(list(columns.values()), names=list(columns)))
+            kept["run"] = StateTable(pa.Table.from_arrays(list(columns.values()), names=list(columns)))
         for place, (values, valid) in enumerate(self.signals.histories):
             columns = {
                 "place": indices(np.arange(len(values))),
@@ -285,11 +285,11 @@ class DenseStage:
                 "valid": _stored(valid),
             }
             table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-            kept[f"history_{place}"] = Kept(table, (), ("place",))
+            kept[f"history_{place}"] = StateTable(table, (), ("place",))
         return kept
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        saved = marked(tables["marks"])
+        saved = read_scalars(tables["marks"])
         self.done, self.signals.wide = saved["done"], bool(saved["wide"])
         self.ports = [saved[f"port_{port}"] for port in range(len(self.ports))]
         for port, schema in enumerate(self.schemas):

@@ -11,13 +11,13 @@ import pyarrow as pa
 from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import indices, to_arrow
-from penstock.runtime.flow import KernelOverflowError
 from penstock.runtime.programs import Call
+from penstock.runtime.signals.accesses import Objects, Walked
+from penstock.runtime.signals.objects import Scope, located
 from penstock.runtime.signals.points import BEGINNING, Points
-from penstock.runtime.signals.reading import Objects, Walked
 from penstock.runtime.signals.retention import Retention
-from penstock.runtime.signals.steps import Scope, located
-from penstock.runtime.state.kept import Kept, integers, numbered_from_zero, require, typed
+from penstock.runtime.stage import KernelOverflowError
+from penstock.runtime.state.state_table import StateTable, integers, numbered_from_zero, require, typed
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class FeedbackStep:
 
     # -- state ---------------------------------------------------------------------------------------
 
-    def save(self) -> Kept:
+    def save(self) -> StateTable:
         known = self.known
         columns = {
             "place": indices(np.arange(len(known) + len(self.done))),
@@ -150,7 +150,7 @@ class FeedbackStep:
                 self.type,
             ),
         }
-        return Kept(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
+        return StateTable(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
 
     def load(self, table: pa.Table, lanes: int) -> None:
         """Go on from results that were saved, in so many lanes."""

@@ -14,10 +14,8 @@ from penstock.loop.abi import ERRORS, WORDS, Binding, numbered
 from penstock.loop.nodes import Type
 from penstock.runtime.binding import BatchArguments
 from penstock.runtime.buffers import filled, numpy_type, room, to_arrow
-from penstock.runtime.flow import FOREVER, KernelOverflowError
 from penstock.runtime.programs import OutputCall
-from penstock.runtime.signals.points import Points
-from penstock.runtime.signals.reading import (
+from penstock.runtime.signals.accesses import (
     FIRST,
     Access,
     Cut,
@@ -27,7 +25,9 @@ from penstock.runtime.signals.reading import (
     final_until,
     whole_bounds,
 )
-from penstock.runtime.signals.steps import Step
+from penstock.runtime.signals.objects import Step
+from penstock.runtime.signals.points import Points
+from penstock.runtime.stage import END_OF_TIME, KernelOverflowError
 from penstock.runtime.threads import run_on_threads
 
 FEWEST_POINTS = 1 << 16  # of the first call of a kernel
@@ -181,7 +181,7 @@ class _Given:
         """Cut what one thread does into more calls, each longer than the one before: the first tells whether it is slow."""
         bounds, times = self.bounds[0], self.times[0]
         begin, end = int(bounds[cut.lo]), int(bounds[cut.hi])
-        if cut.since != FIRST or cut.before != FOREVER:
+        if cut.since != FIRST or cut.before != END_OF_TIME:
             begin, end = np.searchsorted(times, [cut.since, cut.before]).tolist()
         places: list[int] = []
         while begin + 2 * (step := FEWEST_POINTS << len(places)) < end:
@@ -204,7 +204,7 @@ class _Given:
 
     def _rows(self, track: int, cut: Cut, offset: int) -> int:
         """How many times of a track a cursor meets."""
-        if cut.since == FIRST and cut.before == FOREVER:
+        if cut.since == FIRST and cut.before == END_OF_TIME:
             return int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
         ends = [FIRST if each == FIRST else each - offset for each in (cut.since, cut.before)]
         lo, hi = np.searchsorted(self.times[track], ends)

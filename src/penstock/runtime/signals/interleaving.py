@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from penstock.loop.abi import numbered
 from penstock.runtime.buffers import room, to_arrow, values_view
-from penstock.runtime.lanes.partition import carried_view
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.points import Points, taken
+from penstock.runtime.sorted_partitions.partition import carried_view
 from penstock.runtime.threads import run_on_threads
 
 Types = tuple[np.dtype, ...]

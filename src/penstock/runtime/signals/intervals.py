@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import room, to_arrow
-from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.programs import Call
 from penstock.runtime.signals.interleaving import Merged
 from penstock.runtime.signals.points import Points, changes, defined, fetched, taken
+from penstock.runtime.sorted_partitions.sorting import Sorter
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,20 @@ def advance(
     starts = starts[first]
     last = np.zeros(len(first), np.bool_)
     last[runs_of[1:][np.diff(runs_of) > 0] - 1] = True
-    end = np.append(starts[1:], FOREVER)[: len(starts)]
-    end[last] = FOREVER
+    end = np.append(starts[1:], END_OF_TIME)[: len(starts)]
+    end[last] = END_OF_TIME
     runs = Runs(lanes, starts, end, columns)
     known = defined(columns, len(first))
-    final = last & (points.until[lanes] == FOREVER)
+    final = last & (points.until[lanes] == END_OF_TIME)
     given = ~last | final if ends else starts >= emitted[lanes]
     return runs.chosen(np.flatnonzero(known & given)), runs.chosen(np.flatnonzero(known & last & ~final))
 
 
 def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
     """Whether points are all there ever are."""
-    return not len(open_runs) and bool((emitted == NEVER).all() and (points.until == FOREVER).all())
+    return not len(open_runs) and bool(
+        (emitted == START_OF_TIME).all() and (points.until == END_OF_TIME).all()
+    )
 
 
 def _all_runs(points: Points, finish: Call) -> Runs:
@@ -140,7 +142,7 @@ def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
 def _batch(start: np.ndarray, end: np.ndarray, rest: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     moments = [_moments(start, None, schema.field(0).type)]
     if len(schema) > 1 + len(rest):
-        moments.append(_moments(end, end != FOREVER, schema.field(1).type))
+        moments.append(_moments(end, end != END_OF_TIME, schema.field(1).type))
     return pa.RecordBatch.from_arrays([*moments, *rest], schema=schema)
 
 

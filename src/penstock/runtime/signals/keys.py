@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from penstock.runtime.buffers import indices, to_arrow, values_view
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.lanes.partition import dense_numbers
-from penstock.runtime.lanes.rows import Rows
-from penstock.runtime.state.kept import require
+from penstock.runtime.sorted_partitions.partition import dense_numbers
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.state.state_table import require
 
 FEW_ROWS = 1 << 12  # below this, a table of keys is not worth making
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, plain, room, to_arrow, values_view
-from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.rows import Rows
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.sorted_partitions.rows import Rows
 
 BEGINNING = -(1 << 62)  # before all times, and still far enough from the end of 64 bits to be moved
 

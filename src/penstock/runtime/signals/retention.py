@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.runtime.flow import FOREVER, NEVER
-from penstock.runtime.lanes.rows import Rows
 from penstock.runtime.signals.points import defined
 from penstock.runtime.signals.sampling import Sampling, stored
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Retention:
         return found
 
     def _back(self, since: np.ndarray) -> np.ndarray:
-        return np.where(since <= NEVER + self.past, NEVER, since - self.past)
+        return np.where(since <= START_OF_TIME + self.past, START_OF_TIME, since - self.past)
 
 
 def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarray:
@@ -90,7 +90,7 @@ def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarra
     begins = np.ones(len(times), np.bool_)
     begins[1:] = (times[1:] != times[:-1]) | (own[1:] != own[:-1])
     first = np.flatnonzero(begins)
-    following = np.full(len(first), FOREVER, np.int64)
+    following = np.full(len(first), END_OF_TIME, np.int64)
     same = own[first[1:]] == own[first[:-1]]
     following[:-1][same] = times[first[1:]][same]
     if lasting is not None:

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError, SignalError
 from penstock.runtime.buffers import ticks_of, to_arrow
-from penstock.runtime.flow import FOREVER
-from penstock.runtime.lanes.framing import Frames
-from penstock.runtime.lanes.lanes import Lanes
-from penstock.runtime.lanes.partition import Partitioner, carried_view
-from penstock.runtime.lanes.rows import Rows
-from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.signals.points import BEGINNING, Points, lanes_of, taken
+from penstock.runtime.sorted_partitions.frames import Frames
+from penstock.runtime.sorted_partitions.partition import Partitioner, carried_view
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.sorted_partitions.rows import Rows
+from penstock.runtime.sorted_partitions.sorting import Sorter
+from penstock.runtime.stage import END_OF_TIME
 
 OVERLAP = (
     "two intervals of one key overlap, so that the signal has two values at once; "
@@ -179,13 +179,13 @@ def _ends(column: pa.Array) -> np.ndarray:
     if not column.null_count:
         return ticks_of(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
-    return np.where(there, ticks_of(column), FOREVER)
+    return np.where(there, ticks_of(column), END_OF_TIME)
 
 
 def _following(bounds: np.ndarray, times: np.ndarray) -> np.ndarray:
     """The time of the next sample of the same lane; behind the last there is none."""
-    following = np.append(times[1:], FOREVER)
-    following[bounds[1:][bounds[1:] > 0] - 1] = FOREVER
+    following = np.append(times[1:], END_OF_TIME)
+    following[bounds[1:][bounds[1:] > 0] - 1] = END_OF_TIME
     return following
 
 
@@ -217,7 +217,7 @@ def _active(
     """The instants at which samples begin or end, which are beginnings, and behind each the samples that hold, in order."""
     rows, lanes = len(times), len(bounds) - 1
     lane = np.repeat(np.arange(lanes), np.diff(bounds))
-    ending = np.flatnonzero(ends != FOREVER)
+    ending = np.flatnonzero(ends != END_OF_TIME)
     number, instants, lane_of = _numbered(
         np.concatenate([lane, lane[ending]]), np.concatenate([times, ends[ending]])
     )

@@ -9,10 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, plain, ticks_of, to_arrow
-from penstock.runtime.flow import FOREVER, NEVER, Flow
 from penstock.runtime.indexer import Indexer
-from penstock.runtime.lanes.rows import Rows, arrived, no_rows, rows_back
-from penstock.runtime.lanes.sorting import Sorter
 from penstock.runtime.lateness import on_time
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.programs import Call
@@ -29,18 +26,21 @@ from penstock.runtime.signals.intervals import (
     no_runs,
 )
 from penstock.runtime.signals.keys import LaneKeys, as_type
+from penstock.runtime.signals.objects import BEGINNING_OF_KEYS, Step
 from penstock.runtime.signals.points import BEGINNING, Points
 from penstock.runtime.signals.retention import Retention
 from penstock.runtime.signals.sampling import Sampling
-from penstock.runtime.signals.steps import BEGINNING_OF_KEYS, Step
-from penstock.runtime.state.kept import (
-    Kept,
+from penstock.runtime.sorted_partitions.rows import Rows, arrived, no_rows, rows_back
+from penstock.runtime.sorted_partitions.sorting import Sorter
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.runtime.state.state_table import (
+    StateTable,
     array_of,
     integers,
-    marked,
-    marks,
     numbered_from_zero,
+    read_scalars,
     require,
+    scalars,
 )
 from penstock.types.time import Time
 
@@ -62,7 +62,7 @@ class Taker:
     def __post_init__(self) -> None:
         self.rows = no_rows(self.schema)
 
-    def take(self, flow: Flow) -> None:
+    def take(self, flow: TimedBatch) -> None:
         made = self.rows_stage.push(0, [flow])
         self.rows = self.rows.followed_by(self._samples(arrived(made, self.schema, self.time)))
 
@@ -110,7 +110,7 @@ class SignalStage:
     sorter: Sorter
     finish: Call
     interleaver: Interleaver
-    watermark: int = field(init=False, default=NEVER)
+    watermark: int = field(init=False, default=START_OF_TIME)
     marks: list[int] = field(init=False)
     keys: LaneKeys = field(init=False)
     emitted: np.ndarray = field(init=False)
@@ -118,14 +118,14 @@ class SignalStage:
     runs: Runs = field(init=False)
 
     def __post_init__(self) -> None:
-        self.marks = [NEVER] * len(self.times)
+        self.marks = [START_OF_TIME] * len(self.times)
         layout = self.layout
         self.keys = LaneKeys(layout.keys, layout.key_types, self.new_index, self.interleaver.threads)
         self.emitted = np.zeros(0, np.int64)
         self.used = np.zeros(0, np.bool_)
         self.runs = no_runs(self.layout.values)
 
-    def push(self, port: int, flows: list[Flow]) -> list[Flow]:
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         for flow in flows:
             timely = self._on_time(port, flow)
             if timely.batch.num_rows:
@@ -134,23 +134,25 @@ class SignalStage:
                         taker.take(timely)
         return []
 
-    def advance(self, port: int, watermark: int) -> tuple[list[Flow], int]:
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
         self.marks[port] = max(self.marks[port], watermark)
         now = min(self.marks)
         if now <= self.watermark:
             return [], self._ahead()
         self.watermark = now
         batch = self._emit()
-        return ([Flow(batch, counted=True)] if batch.num_rows else []), self._ahead()
+        return ([TimedBatch(batch, counted=True)] if batch.num_rows else []), self._ahead()
 
-    def _on_time(self, port: int, flow: Flow) -> Flow:
+    def _on_time(self, port: int, flow: TimedBatch) -> TimedBatch:
         """Drop and count the rows that come too late: behind the slowest of all streams."""
         time = self.times[port]
 
-        def late(frontier: np.ndarray) -> np.ndarray:
-            others = min((mark for other, mark in enumerate(self.marks) if other != port), default=FOREVER)
+        def late(arrival_watermarks: np.ndarray) -> np.ndarray:
+            others = min(
+                (mark for other, mark in enumerate(self.marks) if other != port), default=END_OF_TIME
+            )
             times = ticks_of(flow.batch.column(time.column), time.shift)
-            return np.asarray(times < np.minimum(frontier, others))
+            return np.asarray(times < np.minimum(arrival_watermarks, others))
 
         return on_time(flow, self.metrics, late)
 
@@ -190,13 +192,13 @@ class SignalStage:
 
     def _released(self) -> tuple[list[Rows], list[np.ndarray]]:
         """The rows before the watermark, and the lanes they belong to."""
-        if self.watermark == FOREVER:
+        if self.watermark == END_OF_TIME:
             released = [taker.rows for taker in self.takers]
         else:
             released = [taker.rows.chosen(taker.rows.times < self.watermark) for taker in self.takers]
         numbers = [self.keys.number(rows) for rows in released]
         grown = len(self.keys) - len(self.emitted)
-        self.emitted = np.concatenate([self.emitted, np.full(grown, NEVER, np.int64)])
+        self.emitted = np.concatenate([self.emitted, np.full(grown, START_OF_TIME, np.int64)])
         return released, numbers
 
     def _forget(self, released: Sequence[Rows], numbers: Sequence[np.ndarray]) -> None:
@@ -206,7 +208,7 @@ class SignalStage:
         self.used = np.full(len(self.keys), not self.retention.forgets)
         self.used[self.runs.lane] = True
         for taker, rows, number in zip(self.takers, released, numbers, strict=True):
-            if self.watermark == FOREVER:
+            if self.watermark == END_OF_TIME:
                 taker.rows = no_rows(taker.schema)
                 continue
             needed = self.retention.needed(rows, number, self.emitted, taker.sampling)
@@ -234,16 +236,16 @@ class SignalStage:
 
         They may be of a new key, of a lane that is behind, or open already where they are given when they end.
         """
-        if self.watermark in (NEVER, FOREVER):
+        if self.watermark in (START_OF_TIME, END_OF_TIME):
             return self.watermark
         known = [self.watermark, self.watermark - self.layout.lag]
         known += [int(self.runs.start.min())] if self.layout.ends and len(self.runs) else []
         known += [int(self.emitted.min())] if len(self.emitted) else []
-        return max(min(known), NEVER)
+        return max(min(known), START_OF_TIME)
 
     # -- state ---------------------------------------------------------------------------------------
 
-    def save(self) -> Mapping[str, Kept]:
+    def save(self) -> Mapping[str, StateTable]:
         numbered = {f"port_{port}": mark for port, mark in enumerate(self.marks)}
         rows = {
             f"rows_{place}": taker.rows.kept(self.layout.keys)
@@ -251,10 +253,10 @@ class SignalStage:
             if len(taker.rows)
         }
         filters = {f"filter_{name}": step.save() for name, step in self._filters.items()}
-        taken = marks(watermark=self.watermark, **numbered)
+        taken = scalars(watermark=self.watermark, **numbered)
         return {"marks": taken, "lanes": self._kept_lanes(), **rows, **filters}
 
-    def _kept_lanes(self) -> Kept:
+    def _kept_lanes(self) -> StateTable:
         """The key of each lane that is used, how far it is, and what is open in it."""
         lanes = np.flatnonzero(self.used)
         places = np.full(len(self.used), -1, np.int64)
@@ -270,10 +272,10 @@ class SignalStage:
             **{f"value:{name}": plain(c.take(_or_null(place))) for name, c in self.runs.columns.items()},
         }
         table = pa.Table.from_arrays(list(columns.values()), names=list(columns))
-        return Kept(table, tuple(f"key:{name}" for name in self.layout.keys), ("lane",))
+        return StateTable(table, tuple(f"key:{name}" for name in self.layout.keys), ("lane",))
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        saved = marked(tables["marks"])
+        saved = read_scalars(tables["marks"])
         self.watermark = saved["watermark"]
         self.marks = [saved[f"port_{port}"] for port in range(len(self.times))]
         for place, taker in enumerate(self.takers):
@@ -296,7 +298,7 @@ class SignalStage:
         }
         start = integers(table, "start")[lanes]
         require((start < self.emitted[lanes]).all(), "the open intervals of a signal")
-        self.runs = Runs(lanes, start, np.full(len(lanes), FOREVER, np.int64), columns)
+        self.runs = Runs(lanes, start, np.full(len(lanes), END_OF_TIME, np.int64), columns)
 
 
 def _beginning(samples: Sequence[Points], lanes: int, watermark: int) -> Points:
@@ -304,13 +306,13 @@ def _beginning(samples: Sequence[Points], lanes: int, watermark: int) -> Points:
 
     A lane without samples may begin at any time from the watermark on; one that has begun does not begin again.
     """
-    first = np.full(lanes, FOREVER, np.int64)
+    first = np.full(lanes, END_OF_TIME, np.int64)
     for each in samples:
         some = np.diff(each.bounds) > 0
         first[some] = np.minimum(first[some], each.times[each.bounds[:-1][some]])
-    some = first != FOREVER
+    some = first != END_OF_TIME
     bounds = np.concatenate([[0], np.cumsum(some)])
-    until = np.where(some, FOREVER, max(watermark, BEGINNING))
+    until = np.where(some, END_OF_TIME, max(watermark, BEGINNING))
     return Points(bounds, first[some], np.zeros(int(some.sum()), np.uint8), {}, until)
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from penstock.runtime.buffers import indices, values_view
 from penstock.runtime.state.hashing import key_hashes, time_words
-from penstock.runtime.state.kept import Kept, seen
+from penstock.runtime.state.state_table import StateTable, seen
 
 MOST_BYTES = 1 << 20
 
 
-def cut(kept: Kept, most: int = MOST_BYTES) -> dict[str, pa.Table]:
+def cut(kept: StateTable, most: int = MOST_BYTES) -> dict[str, pa.Table]:
     """Give the chunks of a table by the bits that their rows' words begin with; none of no rows."""
     table = _in_order(kept)
     if table.num_rows == 0:
@@ -35,7 +35,7 @@ def cut(kept: Kept, most: int = MOST_BYTES) -> dict[str, pa.Table]:
     }
 
 
-def _in_order(kept: Kept) -> pa.Table:
+def _in_order(kept: StateTable) -> pa.Table:
     names = dict.fromkeys((*kept.ranks, *kept.keys))
     if not names or kept.table.num_rows < 2 or _ordered([seen(kept.table, name) for name in names]):
         return kept.table.combine_chunks()
@@ -57,7 +57,7 @@ def _ordered(columns: Sequence[pa.Array]) -> bool:
     return True
 
 
-def _words(kept: Kept, table: pa.Table) -> list[np.ndarray]:
+def _words(kept: StateTable, table: pa.Table) -> list[np.ndarray]:
     hashed = [key_hashes([seen(table, name) for name in kept.keys])] if kept.keys else []
     return [*hashed, *(time_words(seen(table, name)) for name in kept.ranks[:1])]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.runtime.buffers import values_view
 from penstock.runtime.hashing import hash_keys
-from penstock.runtime.words import is_text, words_of
+from penstock.runtime.key_encoding import is_text, words_of
 
 _PRIME = np.uint64(1099511628211)
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, plain
-from penstock.runtime.state.kept import Kept, array_of, integers, typed
+from penstock.runtime.state.state_table import StateTable, array_of, integers, typed
 
 _PREFIX = "row:"  # what we keep beside a row never meets a column of its own
 
 
-def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: pa.Array) -> Kept:
+def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: pa.Array) -> StateTable:
     """Keep rows in order of time, those of one time in the order they stand in, with what stands beside them.
 
     Only places among rows of one time are saved: they stay as they are when other rows come and go.
@@ -28,7 +28,7 @@ def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: 
     chosen = indices(order)
     arrays = [indices(ordered), indices(place), *(column.take(chosen) for column in columns.values())]
     table = pa.Table.from_arrays(arrays, names=["time", "place", *columns])
-    return Kept(table, tuple(f"{_PREFIX}{name}" for name in keys), ("time", "place"))
+    return StateTable(table, tuple(f"{_PREFIX}{name}" for name in keys), ("time", "place"))
 
 
 def in_order(table: pa.Table) -> pa.Table:

@@ -20,8 +20,8 @@ from penstock.runtime.state.format import (
     decode_manifest,
     encode_file,
 )
-from penstock.runtime.state.kept import Kept
 from penstock.runtime.state.packing import pack, unpack
+from penstock.runtime.state.state_table import StateTable
 
 MANIFEST = "manifest"
 
@@ -59,7 +59,7 @@ class State:
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
-    def of(query: Mapping[str, str], kept: Mapping[str, Kept], most: int = MOST_BYTES) -> State:
+    def of(query: Mapping[str, str], kept: Mapping[str, StateTable], most: int = MOST_BYTES) -> State:
         """Make the state of kept rows, each table by its name, in chunks of at most so many bytes."""
         chunks = {
             f"{name}:{bits}" if bits else name: pack(part, None)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 
 from penstock.api.backfill import LIVE, Backfill, Side, in_order
 from penstock.errors import UnsupportedError
-from penstock.runtime.flow import FOREVER
+from penstock.runtime.stage import END_OF_TIME
 from penstock.sources.bad import HISTORY, Bad
 from penstock.sources.dataset import Dataset, Files
 from penstock.sources.fragment import Fragment
@@ -91,7 +91,7 @@ class History:
         left = [part for part, _ in self.parts if part.fragments[0].path not in seen]
         firsts = [each.time_min for part in left for each in part.fragments]
         known = [first for first in firsts if first is not None]
-        return min(known, default=FOREVER) if len(known) == len(firsts) else None
+        return min(known, default=END_OF_TIME) if len(known) == len(firsts) else None
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             before, after = (files_of(json.loads(each["history"])) for each in (start, end))
             return self._of_history(before, after, bool(end["live"]))
         inner = self.live.partitions(json.loads(start["live"]), json.loads(end["live"]))
-        return [BackfillPartition(each, True, FOREVER) for each in inner]
+        return [BackfillPartition(each, True, END_OF_TIME) for each in inner]
 
     def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
         """Read some files. Behind the last of them somebody says how far time has come, though there be none."""
@@ -198,9 +198,9 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _latest(self, partition: BackfillPartition) -> int | None:
         """Say it so that the lateness of the stream takes nothing off."""
-        if partition.upto is None or partition.upto == FOREVER:
+        if partition.upto is None or partition.upto == END_OF_TIME:
             return partition.upto
-        return min(partition.upto + self.scatter.source(self.stream).lateness, FOREVER - 1)
+        return min(partition.upto + self.scatter.source(self.stream).lateness, END_OF_TIME - 1)
 
 
 def backfill_frame(

@@ -18,9 +18,9 @@ from penstock.errors import UnsupportedError
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import indices
-from penstock.runtime.flow import NEVER
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
+from penstock.runtime.stage import START_OF_TIME
 from penstock.sources.bad import Bad, quarantine_table
 from penstock.sources.bound import Bound
 from penstock.sources.dataset import Files
@@ -163,7 +163,7 @@ class Silence:
         made = []
         for source in silent:
             units = [each for each in awake if each.time.unit == source.time.unit]
-            upto = min((session.watermark_of(each.name) for each in units), default=NEVER)
+            upto = min((session.watermark_of(each.name) for each in units), default=START_OF_TIME)
             if upto > session.watermark_of(source.name):
                 made += session.advance(upto, source.name)
         return made
@@ -175,5 +175,5 @@ class Silence:
 
     def _splits(self, source: Source, latest: Mapping[tuple[str, str], int]) -> Splits:
         mine = {split: time for (stream, split), time in latest.items() if stream == source.name}
-        mine = mine or {"": NEVER}  # not heard yet: silent since the query began
+        mine = mine or {"": START_OF_TIME}  # not heard yet: silent since the query began
         return Splits(mine, {split: self.heard.get((source.name, split), self.now) for split in mine})

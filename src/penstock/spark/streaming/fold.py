@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from penstock.compile import Compiled
 from penstock.runtime.session import Session
-from penstock.runtime.state.merging import CELLS, NULLS, shares
+from penstock.runtime.state.merge import CELLS, NULLS, shares
 from penstock.spark.streaming.counting import counted
 from penstock.spark.tasks import ENGINE, Query
 

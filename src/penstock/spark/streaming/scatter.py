@@ -14,7 +14,7 @@ from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
-from penstock.runtime.state.merging import divided, shard_of
+from penstock.runtime.state.merge import divided, shard_of
 from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
 from penstock.spark.columns import in_one_piece

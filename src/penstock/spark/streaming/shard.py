@@ -14,12 +14,12 @@ from penstock.errors import StateError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.programs.readers import has_sessions
-from penstock.runtime.flow import NEVER
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
-from penstock.runtime.state.kept import marked, marks
-from penstock.runtime.state.merging import with_fresh
+from penstock.runtime.stage import START_OF_TIME
+from penstock.runtime.state.merge import with_fresh
 from penstock.runtime.state.state import State
+from penstock.runtime.state.state_table import read_scalars, scalars
 from penstock.spark.exchange import Parcel
 from penstock.spark.order import in_order, latest_first, ties
 from penstock.spark.streaming.counting import counted
@@ -78,7 +78,7 @@ class Shard:
         run.session.pace()
         ordered = sorted(parcels, key=lambda each: each.place)
         tables = run.tables(saved)
-        before = marked(tables[METRICS])
+        before = read_scalars(tables[METRICS])
         run.session.load(with_fresh(tables, _panes(ordered)))
         latest, heard = (_of_splits(tables, name) for name in (_SPLITS, _HEARD))
         silence = Silence(now, heard).begin(sources_of(run.compiled.plan))
@@ -137,7 +137,7 @@ class _Run:
     def save(self, latest: Mapping[tuple[str, str], int], heard: Mapping[tuple[str, str], int]) -> State:
         said = {_SPLITS: latest, _HEARD: heard}
         kept = {
-            name: marks(**{json.dumps(split): time for split, time in sorted(times.items())})
+            name: scalars(**{json.dumps(split): time for split, time in sorted(times.items())})
             for name, times in said.items()
             if times
         }
@@ -175,13 +175,13 @@ class _Run:
                 self._count(stream, mark)
             if mark.latest is not None:
                 split = stream, mark.split
-                latest[split] = max(latest.get(split, NEVER), mark.latest)
+                latest[split] = max(latest.get(split, START_OF_TIME), mark.latest)
                 silence.hear(split)
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
             reached = silence.reached(source, latest)
-            if reached != NEVER:
-                results += self.session.advance(max(reached - source.lateness, NEVER), source.name)
+            if reached != START_OF_TIME:
+                results += self.session.advance(max(reached - source.lateness, START_OF_TIME), source.name)
         return results + silence.followed(sources_of(self.compiled.plan), latest, self.session)
 
     def _count(self, stream: str, mark: Mark) -> None:
@@ -196,7 +196,7 @@ class _Run:
 
 
 def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str], int]:
-    found = marked(tables[name]) if name in tables else {}
+    found = read_scalars(tables[name]) if name in tables else {}
     return {_split(split): time for split, time in found.items()}
 
 

@@ -13,13 +13,13 @@ from penstock.kernels.joins import build
 from penstock.loop.interpret import interpret
 from penstock.loop.join_abi import JoinSpec
 from penstock.loop.nodes import Buffer, Kernel
-from penstock.runtime.joining.eager import Eager
-from penstock.runtime.joining.memory import Kernels
-from penstock.runtime.joining.npj import NoPartitioning
-from penstock.runtime.joining.pmj import ProgressiveMerge
-from penstock.runtime.joining.prj import Radix
-from penstock.runtime.joining.shj import SymmetricHash
-from penstock.runtime.joining.sort_merge import MultiPass, MultiWay
+from penstock.runtime.join_algorithms.eager import Eager
+from penstock.runtime.join_algorithms.memory import Kernels
+from penstock.runtime.join_algorithms.no_partitioning import NoPartitioning
+from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
+from penstock.runtime.join_algorithms.radix import Radix
+from penstock.runtime.join_algorithms.sort_merge import MultiPass, MultiWay
+from penstock.runtime.join_algorithms.symmetric_hash import SymmetricHash
 from penstock.runtime.programs import Call
 from tests.unit.codegen.compare import agree, both
 

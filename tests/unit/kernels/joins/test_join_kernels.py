@@ -11,7 +11,7 @@ from penstock.kernels.joins import KERNELS, build, plain
 from penstock.loop.interpret import interpret
 from penstock.loop.join_abi import MOST_RUNS, JoinSpec
 from penstock.loop.verify import verify
-from penstock.runtime.joining.ordered import InOrder
+from penstock.runtime.join_algorithms.ordered_pairs import InOrder
 from tests.unit.kernels.joins.joining import EAGER, LAZY, codes, compared, eagerly, expected, lazily, native
 
 LEAST, GREATEST = -(1 << 63), (1 << 63) - 1

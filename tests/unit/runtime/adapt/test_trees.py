@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import EngineError, StateError
 from penstock.runtime.adapt.choose_join import FILE, JoinChooser, chooser, load_trees, save_trees
-from penstock.runtime.adapt.grow import Point, best_leaf, grow
-from penstock.runtime.adapt.observe import FEATURES, Glance, Observed, observe
-from penstock.runtime.adapt.supplied import SUPPLIED
+from penstock.runtime.adapt.default_trees import DEFAULT_TREES
+from penstock.runtime.adapt.train_tree import Point, best_leaf, train_tree
 from penstock.runtime.adapt.tree import ALGORITHMS, Leaf, Split, decide, from_json, show, to_json
 from penstock.runtime.adapt.tree import TREES as NAMES
+from penstock.runtime.adapt.window_statistics import FEATURES, Observed, WindowStatistics, observe
 
 LEAVES = st.builds(Leaf, st.sampled_from(ALGORITHMS), st.floats(0, 5))
 TREES = st.recursive(
@@ -55,7 +55,7 @@ def test_a_tree_separates_what_differs() -> None:
         measured(at(rows=1e6, rate=5.0), npj=9, shj_jm=1),
         measured(at(rows=1e6, rate=500.0), npj=3, prj=1),
     ]
-    tree = grow(points)
+    tree = train_tree(points)
     assert [decide(tree, point.seen).algorithm for point in points] == ["npj", "npj", "shj_jm", "prj"]
 
 
@@ -67,7 +67,7 @@ def test_a_question_is_asked_that_only_the_next_one_makes_worth_asking() -> None
         for spread in (1.0, 50.0)
         for odd in [(rows > 10) == (spread > 1)]
     ]
-    tree = grow(points)
+    tree = train_tree(points)
     assert [decide(tree, point.seen).algorithm for point in points] == ["prj", "npj", "npj", "prj"]
 
 
@@ -79,7 +79,7 @@ def test_a_threshold_lies_where_both_choices_cost_the_same() -> None:
         measured(at(rate=60.0), npj=65, shj_jm=71),
         measured(at(rate=500.0), npj=65, shj_jm=650),
     ]
-    tree = grow(points)
+    tree = train_tree(points)
     assert isinstance(tree, Split) and tree.feature == "rate"
     assert 50 < tree.threshold < 60
 
@@ -92,13 +92,13 @@ def test_a_threshold_never_passes_a_point_that_it_was_learnt_from(given_points) 
     ]
     leaves = {}
     for point in points:
-        leaves.setdefault(decide(grow(points, depth=1), point.seen).path, set()).add(point.seen.rows)
+        leaves.setdefault(decide(train_tree(points, depth=1), point.seen).path, set()).add(point.seen.rows)
     assert sum(map(len, leaves.values())) == len({point.seen.rows for point in points})
 
 
 def test_differences_that_noise_makes_do_not_make_a_tree_grow() -> None:
     points = [measured(at(rows=float(n)), npj=100 + n % 3, prj=102 - n % 2) for n in range(1, 20)]
-    assert grow(points) == Leaf("npj", best_leaf(points)[0].regret)
+    assert train_tree(points) == Leaf("npj", best_leaf(points)[0].regret)
 
 
 def test_one_bad_mistake_weighs_more_than_many_small_ones() -> None:
@@ -138,7 +138,7 @@ def test_saved_trees_are_used_on_the_machine_they_were_measured_on(tmp_path) -> 
     assert chooser(tmp_path, "this one").choose(at()).algorithm == "mway"
     with pytest.raises(StateError, match="another machine"):
         load_trees(tmp_path, "another one")
-    assert chooser(tmp_path, "another one").trees is SUPPLIED
+    assert chooser(tmp_path, "another one").trees is DEFAULT_TREES
     assert [path.name for path in tmp_path.iterdir()] == [FILE]
 
 
@@ -158,22 +158,22 @@ def test_a_damaged_file_is_refused_and_not_used(tmp_path, text) -> None:
     (tmp_path / FILE).write_text(text)
     with pytest.raises(StateError, match="calibrate"):
         load_trees(tmp_path, "m")
-    assert chooser(tmp_path, "m").trees is SUPPLIED
+    assert chooser(tmp_path, "m").trees is DEFAULT_TREES
 
 
 def test_without_a_folder_or_a_file_the_supplied_trees_are_used(tmp_path) -> None:
-    assert chooser(None, "m").trees is chooser(tmp_path / "none", "m").trees is SUPPLIED
+    assert chooser(None, "m").trees is chooser(tmp_path / "none", "m").trees is DEFAULT_TREES
 
 
 def test_the_supplied_trees_answer_for_every_target() -> None:
-    supplied = JoinChooser(SUPPLIED)
+    supplied = JoinChooser(DEFAULT_TREES)
     assert supplied.choose(at(rows=3e6, smaller=1.6e6, rate=3e3), "latency").algorithm.startswith("shj")
     assert supplied.choose(at(rows=3e6, smaller=1.6e6, rate=1e9), "throughput").algorithm in {"npj", "prj"}
 
 
 def test_an_unknown_target_is_an_error_that_lists_them() -> None:
     with pytest.raises(EngineError, match="throughput, latency, progress"):
-        JoinChooser(SUPPLIED).choose(at(), "speed")
+        JoinChooser(DEFAULT_TREES).choose(at(), "speed")
 
 
 @pytest.mark.parametrize(("duplicates", "near"), [(1, 1.0), (10, 10.0), (1000, 1000.0)])
@@ -194,7 +194,7 @@ def test_sizes_alone_make_no_difference_to_what_is_seen_of_unique_keys_at_rest()
 def test_codes_that_no_table_could_hold_are_all_equally_far_apart() -> None:
     near, far = (observe(np.arange(1000) * step, np.arange(10)) for step in (1 << 30, 1 << 52))
     assert (near.span, near.spread) == (far.span, far.spread)
-    glance = Glance(np.arange(1000) << 52, np.arange(10), 0.0, 1)
+    glance = WindowStatistics(np.arange(1000) << 52, np.arange(10), 0.0, 1)
     assert (glance["span"], glance["spread"]) == (far.span, far.spread)
 
 

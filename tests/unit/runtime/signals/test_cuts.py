@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.runtime.signals import reading
+from penstock.runtime.signals import accesses
 
 SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
     "join": lambda x: x + x.shift(7),
@@ -28,7 +28,7 @@ SIGNALS: dict[str, Callable[[pk.Signal], pk.Signal]] = {
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_threads_walk_stretches_of_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "POINTS_PER_THREAD", 4)
+    monkeypatch.setattr(accesses, "POINTS_PER_THREAD", 4)
     rng = np.random.default_rng(5)
     table = pa.table({"t": np.cumsum(rng.integers(1, 6, 300)) - 200, "v": rng.normal(size=300)})
     signal = SIGNALS[name](pk.from_arrow(table, time="t").signal("v"))
@@ -41,7 +41,7 @@ def test_threads_walk_stretches_of_time(name: str, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", SIGNALS)
 def test_threads_share_keys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "POINTS_PER_THREAD", 4)
+    monkeypatch.setattr(accesses, "POINTS_PER_THREAD", 4)
     rng = np.random.default_rng(6)
     times, keys = np.cumsum(rng.integers(0, 3, 600)), rng.integers(0, 5, 600)
     table = pa.table({"t": times, "k": keys, "v": rng.integers(-9, 9, 600).astype(np.float64)})

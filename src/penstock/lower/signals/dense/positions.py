@@ -33,7 +33,7 @@ from penstock.ir.signals.nodes import (
     WindowReduction,
     sources_of,
 )
-from penstock.ir.signals.reach import FOREVER
+from penstock.ir.signals.reach import END_OF_TIME
 from penstock.lower.machine import machine_type
 from penstock.types.time import Time
 
@@ -184,7 +184,7 @@ class _Scale:
     def _span(self, span: Span) -> Span:
         match span:
             case Rolling(size=size):
-                _require(size < FOREVER, "a span has no end")
+                _require(size < END_OF_TIME, "a span has no end")
                 return Rolling(self._whole(size, "the size of rolling"))
             case Window(size=size, every=every):
                 return Window(

@@ -1,0 +1,55 @@
+"""The joiner that chooses where pairs are given in order: it looks at each window, asks the tree, and has it joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from penstock.runtime.adapt.choose_join import JoinChooser
+from penstock.runtime.adapt.tree import IN_ORDER, Chosen
+from penstock.runtime.adapt.window_statistics import WindowStatistics
+from penstock.runtime.joins.joiner import Pairs
+from penstock.runtime.joins.ordered_output import Ordered
+
+
+class AutoInOrder:
+    """Decides by a chooser, again for each window; `chosen` tells what it did last, and why.
+
+    `joiners` gives the joiner of a name. `arrival` tells how long so many rows took to arrive, in milliseconds; 0 if
+    they were all there.
+    """
+
+    def __init__(
+        self, joiners: Callable[[str], Ordered], chooser: JoinChooser, arrival: Callable[[int], float]
+    ) -> None:
+        self._joiners, self._chooser, self._arrival = cache(joiners), chooser, arrival
+        self.chosen = Chosen("npj")
+
+    def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
+        """The pairs of equal codes; with `outer`, nobody (-1) beside left rows that meet nobody."""
+        return self._joiner(left, right, threads).ordered(left, right, threads, outer=outer)
+
+    def parts(
+        self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
+    ) -> Iterator[Pairs]:
+        """The same, about so many at a time where that can be."""
+        joiner = self._joiner(left, right, threads)
+        yield from joiner.parts(left, right, threads, outer=outer, most=most)
+
+    def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
+        """Which left rows meet anybody: a search in one table, where other algorithms would list the pairs."""
+        self.chosen = Chosen("npj")
+        return self._joiners("npj").met(left, right, threads)
+
+    def _joiner(self, left: np.ndarray, right: np.ndarray, threads: int) -> Ordered:
+        self.chosen = self._choose(left, right, threads)
+        return self._joiners(self.chosen.algorithm)
+
+    def _choose(self, left: np.ndarray, right: np.ndarray, threads: int) -> Chosen:
+        if not len(left) or not len(right):
+            return Chosen("npj")
+        glance = WindowStatistics(left, right, self._arrival(len(left) + len(right)), threads)
+        return replace(self._chooser.choose(glance, IN_ORDER), seen=glance.known)

@@ -1,0 +1,44 @@
+"""Note how each window of a lazy join went, for the report in the metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sized
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TypeVar
+
+from penstock.runtime.adapt.join_metrics import JoinMetrics
+from penstock.runtime.adapt.tree import Chosen
+
+Note = Callable[[Chosen, JoinMetrics, int], None]  # the algorithm, what became of windows, how many they are
+Part = TypeVar("Part", bound=Sized)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Times windows that are complete: a pair's latency is the time since its window was taken up."""
+
+    note: Note
+    clock: Callable[[], float] = time.perf_counter
+    _noting: Lock = field(default_factory=Lock, compare=False)  # windows may end on several threads
+
+    def parts(
+        self, rows: int, chosen: Callable[[], Chosen], found: Iterator[Part], windows: int = 1
+    ) -> Iterator[Part]:
+        """Pass on the results of some windows part by part, and time how long each took to find.
+
+        What they are joined by is asked for when they are: some choose only then.
+        """
+        metrics, spent = JoinMetrics(rows=rows), 0.0
+        while True:
+            begin = self.clock()
+            part = next(found, None)
+            spent += self.clock() - begin
+            if part is None:
+                break
+            metrics.add_all(spent, len(part))
+            yield part
+        metrics.seconds = spent
+        with self._noting:
+            self.note(chosen(), metrics, windows)

@@ -1,0 +1,51 @@
+"""One row of each run of equal rows: those less than some time after the first of their kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.programs import Call
+from penstock.runtime.sorted_partitions.frames import Released
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.stage import END_OF_TIME
+
+
+@dataclass(frozen=True)
+class Runs(Released):
+    """Runs in lanes of equal rows. `call` marks where they begin."""
+
+    within: int
+    keep: str
+    call: Call
+
+    def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
+        """Give the first row of each run when it is new, or the last when the run is complete."""
+        lo, hi = self._runs(lanes)
+        new, complete = lanes.fresh[lo], ~self._open(lanes, lo, watermark)
+        kept = lo[new] if self.keep == "first" else hi[complete] - 1
+        if not len(kept):
+            return []
+        return [lanes.taken(kept[np.argsort(lanes.in_time(kept))])]
+
+    def _runs(self, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
+        begins = np.empty(len(lanes), np.uint8)
+        given = {"times": lanes.times, "bounds": lanes.bounds, "lanes": lanes.count}
+        self.call({**given, "within": self.within, "begins": begins})
+        lo = np.flatnonzero(begins)
+        return lo, np.append(lo[1:], len(lanes)) if len(lo) else lo
+
+    def _open(self, lanes: Lanes, lo: np.ndarray, watermark: int) -> np.ndarray:
+        if watermark == END_OF_TIME:
+            return np.zeros(len(lo), np.bool_)
+        waiting: np.ndarray = lanes.times[lo] > watermark - self.within
+        return waiting
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        lo, hi = self._runs(lanes)
+        return np.repeat(self._open(lanes, lo, watermark), hi - lo)
+
+    def ahead(self, watermark: int) -> int:
+        return watermark

@@ -1,0 +1,144 @@
+"""What each row looks back on, as frames: one for each new row, in the order of lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from penstock.runtime.buffers import room
+from penstock.runtime.programs import Call
+from penstock.runtime.sorted_partitions.frames import Frames, Released, Stretch
+from penstock.runtime.sorted_partitions.partitions import Lanes
+from penstock.runtime.stage import START_OF_TIME
+from penstock.runtime.time_limits import is_within_reach, within_reach
+from penstock.types.windows import LookBack
+
+# Bounds of so many frames stay in the cache until they are used; where frames are long, so that a block begins
+# with many rows of the one before, blocks grow up to MOST.
+BLOCK, MOST = 1 << 15, 1 << 18
+SEVERAL = 4
+
+
+@dataclass(frozen=True)
+class LookBackFraming(Released):
+    """Several spans at once. `calls` find the frames of each: a span of time, or what lies before a delay."""
+
+    spans: tuple[LookBack, ...]
+    calls: tuple[Call, ...]
+
+    def frames(self, lanes: Lanes) -> list[Frames]:
+        """The frames of new rows, for each span."""
+        whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
+        if lanes.all_fresh:
+            return list(whole)
+        new = np.flatnonzero(lanes.fresh)
+        return [each.chosen(new) for each in whole]
+
+    def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
+        """Rows that one at the watermark, or the next of its lane, would look back on."""
+        kept = np.zeros(len(lanes), np.bool_)
+        for span in self.spans:
+            reach = span.delay + (span.size or 0)
+            kept |= lanes.times >= max(watermark - reach, START_OF_TIME)
+            if span.rows is not None:
+                kept |= self._last_rows(span, lanes, watermark)
+        return kept
+
+    @staticmethod
+    def _last_rows(span: LookBack, lanes: Lanes, watermark: int) -> np.ndarray:
+        """The last rows of each lane; with a delay, of those that it has let pass."""
+        assert span.rows is not None
+        rows = np.diff(lanes.bounds)
+        ends = lanes.bounds[1:]
+        if span.delay:
+            passed = np.concatenate([[0], np.cumsum(lanes.times < watermark - span.delay)])
+            ends = lanes.bounds[:-1] + passed[lanes.bounds[1:]] - passed[lanes.bounds[:-1]]
+        last: np.ndarray = np.arange(len(lanes)) >= np.repeat(ends - span.rows, rows)
+        return last
+
+    def ahead(self, watermark: int) -> int:
+        return watermark
+
+
+class Behind(Frames):
+    """What each row of lanes looks back on: found when asked for, a block at a time where that is enough."""
+
+    def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
+        self.lanes, self.span_of, self.call = lanes, span, call
+        self.times = _clear_of_the_least(lanes, span.delay + (span.size or 0))
+
+    def __len__(self) -> int:
+        return len(self.lanes)
+
+    @cached_property
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        lo, hi = room(len(self)), room(len(self))
+        if len(self):
+            self._find(0, len(self), lo, hi)
+        return lo, hi
+
+    @property
+    def lo(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to frames
+        return self._bounds[0]
+
+    @property
+    def hi(self) -> np.ndarray:  # type: ignore[override]
+        return self._bounds[1]
+
+    @property
+    def start(self) -> np.ndarray:  # type: ignore[override]
+        return self.lanes.times
+
+    end = start
+
+    def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
+        """Find the frames begin … end block by block, each in the memory of the one before."""
+        lo, hi = room(2 * MOST).reshape(2, MOST)
+        block = block or BLOCK
+        while begin < end:
+            rows = min(block, end - begin)
+            longest = self._find(begin, begin + rows, lo, hi)
+            yield Stretch(begin, lo[:rows], hi[:rows], longest)
+            begin += rows
+            if SEVERAL * longest > block:
+                block = min(2 * block, MOST)
+
+    def _find(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Write the bounds of the frames begin … end; give the length of the longest."""
+        if self.span_of.rows is None:
+            return self._by_time(begin, end, lo, hi)
+        hi, lo = hi[: end - begin], lo[: end - begin]
+        if self.span_of.delay:
+            self._by_time(begin, end, lo, hi)
+        else:
+            hi[:] = np.arange(begin, end) + (self.span_of.closed != "left")
+        np.maximum(hi - self.span_of.rows, self._lane_starts(begin, end), out=lo)
+        return int((hi - lo).max())
+
+    def _lane_starts(self, begin: int, end: int) -> np.ndarray:
+        bounds = self.lanes.bounds
+        if len(bounds) == 2:
+            return bounds[:1]
+        started: np.ndarray = bounds[self.lanes.of_rows(np.arange(begin, end))]
+        return started
+
+    def _by_time(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
+        """Start among the rows of a lane, at what the first row looks back on."""
+        span, lanes = self.span_of, self.lanes
+        lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
+        first = int(lanes.bounds[lane])
+        now = int(self.times[begin]) - span.delay
+        since = span.size or 0
+        right, left = np.searchsorted(self.times[first:begin], [now, now - since]).tolist()
+        given = {"times": self.times, "bounds": lanes.bounds, "lo": lo, "hi": hi, "lane": lane}
+        given |= {"since": span.delay + since, "until": span.delay, "begin": begin, "end": end}
+        return self.call({**given, "left": first + left, "right": first + right})
+
+
+def _clear_of_the_least(lanes: Lanes, reach: int) -> np.ndarray:
+    """The times of rows; near the least of 64 bits all of them later, since only how far they are apart matters."""
+    earliest = lanes.times[lanes.bounds[:-1]]
+    return lanes.times if is_within_reach(earliest, reach, 0) else within_reach(lanes.times, 0, reach) + reach

@@ -1,0 +1,158 @@
+"""Windows over ordered rows as a stage: hold rows, put them into lanes, reduce the frames that are complete.
+
+Rows wait until the watermark has passed them. Then everything is a question of ranges: a window is a frame
+of a lane's rows, whatever its type, and reductions see frames only (kernels/swag/slide.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.runtime.buffers import ticks_of
+from penstock.runtime.lateness import on_time
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.sorted_partitions.frames import Gate
+from penstock.runtime.sorted_partitions.implied_time import arrived_implied
+from penstock.runtime.sorted_partitions.partitions import Lanes, Layout
+from penstock.runtime.sorted_partitions.pending_rows import PendingRows
+from penstock.runtime.sorted_partitions.rows import arrived, rows_back
+from penstock.runtime.stage import END_OF_TIME, START_OF_TIME, TimedBatch
+from penstock.runtime.state.state_table import StateTable, read_scalars, scalars
+from penstock.types.time import Time
+
+
+@dataclass
+class SortedWindowStage:
+    """Windows of one type over rows that are in order of time and key.
+
+    `emission(lanes, watermark)` gives the results that are new at a watermark; `repeats_rows` says that they
+    are the rows of windows, with their own times, which are old by then. Rows are ordered by `time`, and take
+    part once the watermark has passed their `release`: the same, unless they wait for the end of a window they
+    carry. Rows of an implied time come without its column.
+    """
+
+    gate: Gate
+    layout: Layout
+    emission: Callable[[Lanes, int], list[pa.RecordBatch]]
+    repeats_rows: bool
+    schema: pa.Schema
+    time: Time
+    release: Time
+    metrics: Metrics
+    waiting: PendingRows = field(init=False)
+    watermark: int = field(init=False, default=START_OF_TIME)
+    looked: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        self.waiting = PendingRows(self.schema)
+
+    def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
+        """Take rows in. Windows a row came too late for are emitted before it is added to the others."""
+        made: list[TimedBatch] = []
+        waiting: list[TimedBatch] = []
+        for flow in flows:
+            for part, complete in self._parts(self._on_time(flow)):
+                if complete > self.watermark:
+                    self._add(waiting)
+                    waiting = []
+                    made += self._emit(complete)
+                waiting.append(part)
+        self._add(waiting)
+        return made
+
+    def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
+        flows: list[TimedBatch] = []
+        if watermark > self.watermark:
+            self.looked = watermark == END_OF_TIME or self.gate.completes(self.watermark, watermark)
+            flows = self._emit(watermark) if self.looked else []
+            self.watermark = watermark
+        return flows, self._ahead()
+
+    def _settle(self) -> None:
+        """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
+        if not self.looked:
+            made = self._emit(self.watermark)
+            assert not made, "a window was complete that nobody had noticed"
+            self.looked = True
+
+    def save(self) -> Mapping[str, StateTable]:
+        self._settle()
+        return {"marks": scalars(watermark=self.watermark), "rows": self.waiting.rows.kept(self.layout.keys)}
+
+    def load(self, tables: Mapping[str, pa.Table]) -> None:
+        self.watermark = read_scalars(tables["marks"])["watermark"]
+        self.gate.resume(self.watermark)
+        if "rows" in tables:
+            self.waiting.replace(rows_back(tables["rows"], self.schema, self.time))
+
+    # -- rows ----------------------------------------------------------------------------------------
+
+    def _on_time(self, flow: TimedBatch) -> TimedBatch:
+        timely = on_time(
+            flow,
+            self.metrics,
+            lambda arrival_watermarks: self.gate.late(self._released(flow.batch), arrival_watermarks),
+        )
+        if not flow.counted and timely.arrival_watermarks is not None:
+            self.metrics.partly_late += self.gate.partly_late(
+                self._released(timely.batch), timely.arrival_watermarks
+            )
+        return timely
+
+    def _released(self, batch: pa.RecordBatch) -> np.ndarray:
+        return ticks_of(batch.column(self.release.column), self.release.shift)
+
+    def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
+        """Cut before each row behind the watermark that came with it, where some of its windows are complete."""
+        begin, upto = 0, START_OF_TIME
+        if flow.arrival_watermarks is not None:
+            for row in np.flatnonzero(self._released(flow.batch) < flow.arrival_watermarks):
+                before, now = max(self.watermark, upto), int(flow.arrival_watermarks[row])
+                if now > before and self.gate.completes(before, now):
+                    yield _part(flow, begin, int(row)), upto
+                    begin, upto = int(row), now
+        yield _part(flow, begin, flow.batch.num_rows), upto
+
+    def _add(self, flows: list[TimedBatch]) -> None:
+        some = [flow for flow in flows if flow.batch.num_rows]
+        if some:
+            take_in = arrived if self.time.period is None else arrived_implied
+            self.waiting.add(take_in(some, self.schema, self.time))
+
+    # -- windows -------------------------------------------------------------------------------------
+
+    def _emit(self, watermark: int) -> list[TimedBatch]:
+        """Give the windows that are complete at a watermark, and forget the rows nobody needs any more."""
+        self.watermark = watermark
+        rows = self.waiting.take()
+        ahead = self._released(rows.batch) >= watermark if watermark != END_OF_TIME else None
+        lanes = self.layout.lanes(rows if ahead is None else rows.chosen(~ahead))
+        made = self.emission(lanes, watermark)
+        if ahead is not None:
+            needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
+            kept = lanes.came.chosen(np.sort(needed)).seen()  # as they came: rows of one time stay in order
+            self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
+        return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows]
+
+    def _ahead(self) -> int:
+        """How far time has advanced behind the stage: rows that are given again may be old."""
+        if not self.repeats_rows or self.watermark in (START_OF_TIME, END_OF_TIME):
+            return self.gate.ahead(self.watermark)
+        return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), START_OF_TIME)
+
+
+def _part(flow: TimedBatch, begin: int, end: int) -> TimedBatch:
+    if begin == 0 and end == flow.batch.num_rows:
+        return replace(flow, arrival_watermarks=None)
+    rows = end - begin
+    return TimedBatch(
+        flow.batch.slice(begin, rows),
+        None,
+        flow.first_row + begin,
+        None if flow.sequence is None else flow.sequence.slice(begin, rows),
+        flow.branch,
+    )

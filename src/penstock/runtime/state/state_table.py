@@ -1,0 +1,95 @@
+"""What a stage hands over to be saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from penstock.errors import StateError
+from penstock.runtime.buffers import indices, values_view
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """Rows of a stage's state, each told from the others by the columns of `ranks`, then `keys`.
+
+    They are saved in that order, and in parts by the hash of `keys`, then by the first of `ranks`: 64-bit
+    integers that grow with time.
+    """
+
+    table: pa.Table
+    keys: tuple[str, ...] = ()
+    ranks: tuple[str, ...] = ()
+
+
+def scalars(**numbers: int) -> StateTable:
+    """A few numbers by name, as one row.
+
+    >>> read_scalars(scalars(watermark=7).table)
+    {'watermark': 7}
+    """
+    arrays = [indices(np.array([number])) for number in numbers.values()]
+    return StateTable(pa.Table.from_arrays(arrays, names=list(numbers)))
+
+
+def read_scalars(table: pa.Table) -> dict[str, int]:
+    """Read what `marks` wrote."""
+    require(table.num_rows == 1, "a row of numbers")
+    return {name: int(integers(table, name)[0]) for name in table.column_names}
+
+
+def integers(table: pa.Table, name: str) -> np.ndarray:
+    """A column of 64-bit integers."""
+    return values_view(complete(table, name, pa.int64()))
+
+
+def complete(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column of a type, without nulls."""
+    return without_nulls(typed(table, name, dtype), name)
+
+
+def typed(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
+    """A column of a type: kernels will read it as such, so nothing else may pass."""
+    return of_type(array_of(table, name), name, dtype)
+
+
+def of_type(array: pa.Array, name: str, dtype: pa.DataType) -> pa.Array:
+    """Refuse a column of another type."""
+    return array if array.type == dtype else _refuse(name)
+
+
+def without_nulls(array: pa.Array, name: str) -> pa.Array:
+    """Refuse a column with nulls."""
+    return _refuse(name) if array.null_count else array
+
+
+def require(holds: bool | np.bool_, what: str) -> None:
+    """Refuse a saved table in which something does not hold that holds whenever a state is saved."""
+    if not holds:
+        raise StateError(f"the saved state is inconsistent in {what}; start the query anew")
+
+
+def numbered_from_zero(table: pa.Table, name: str) -> pa.Table:
+    """Put rows in the order of a column that numbers them, and refuse numbers that are missing or double."""
+    numbers = integers(table, name)
+    order = np.argsort(numbers, kind="stable")
+    require((numbers[order] == np.arange(len(order))).all(), f"the numbers of column {name!r}")
+    return table.take(indices(order)).combine_chunks()
+
+
+def _refuse(name: str) -> NoReturn:
+    raise StateError(f"column {name!r} of a saved table is not what this query saves there")
+
+
+def array_of(table: pa.Table, name: str) -> pa.Array:
+    """A copy of a column, in one piece: whoever goes on from it may write to it."""
+    return table.column(name).combine_chunks()
+
+
+def seen(table: pa.Table, name: str) -> pa.Array:
+    """A column in one piece to look at: copied only if it lies in several."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
