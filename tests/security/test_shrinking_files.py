@@ -15,7 +15,7 @@ from tests.law.source import ROOT
 
 READ = """
 import os, sys, pyarrow as pa, penstock as pk
-from penstock.sources.ahead import read
+from penstock.sources.prefetch import read
 from penstock.sources.fragment import Fragment
 path, format, decoder = sys.argv[1:]
 schema = pa.schema({"t": pa.int64(), "v": pa.int64()})

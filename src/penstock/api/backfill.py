@@ -14,12 +14,12 @@ from penstock.errors import BindingError, UnsupportedError
 from penstock.plan.nodes import Source
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.runtime.stage import END_OF_TIME
-from penstock.sources.bad import HISTORY, Arrived, Malformed
 from penstock.sources.bound import Bound, is_present
 from penstock.sources.conform import check, conformer
 from penstock.sources.dataset import Dataset, Files
 from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import Clock
+from penstock.sources.malformed import HISTORY, Arrived, Malformed
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

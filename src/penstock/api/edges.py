@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.api.arguments import shown
 from penstock.errors import DurationError, ExpressionTypeError, MalformedRowsWarning
 from penstock.plan.nodes import Edges, Source
-from penstock.sources.bad import DROP, ON_BAD
+from penstock.sources.malformed import DROP, ON_BAD
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
 from penstock.types.time import Time

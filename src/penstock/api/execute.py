@@ -17,9 +17,9 @@ from penstock.plan.nodes import Source
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.sources.arrow import InMemory, bind, is_frame
-from penstock.sources.bad import Arrived, Malformed
 from penstock.sources.bound import Bound, OnFiles, is_on_files, is_present, is_unplaced
 from penstock.sources.conform import check, conformer, unchanged
+from penstock.sources.malformed import Arrived, Malformed
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled

@@ -13,8 +13,8 @@ from penstock.runtime.buffers import indices, ticks_of
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.sources.bad import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.conform import Conform, check, conformer
+from penstock.sources.malformed import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.side_output import file_name, put_next
 
 _WHOLE = ""  # the one split of a stream that has none

@@ -10,7 +10,7 @@ from penstock.api.edges import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError
-from penstock.sources.bad import DROP
+from penstock.sources.malformed import DROP
 from penstock.types.arrow import as_schema, checked
 from penstock.types.duration import Duration
 

@@ -17,8 +17,8 @@ from penstock.errors import BindingError, DurationError, ExpressionTypeError, Sc
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table
 from penstock.sources.arrow import bind, is_frame
-from penstock.sources.bad import DROP
 from penstock.sources.bound import Bound
+from penstock.sources.malformed import DROP
 from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration, to_ticks
 
@@ -114,7 +114,7 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.opening import open_data  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.open import open_data  # noqa: PLC0415 - file readers load when a file is read
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from penstock.api.execute import read, rows_of_files
 from penstock.errors import UnsupportedError
 from penstock.plan.nodes import Source
-from penstock.sources.bad import Arrived
 from penstock.sources.bound import Bound, is_on_files
+from penstock.sources.malformed import Arrived
 
 if TYPE_CHECKING:
     from penstock.compile import Compiled

@@ -8,7 +8,7 @@ from typing import Protocol, TypeGuard
 import pyarrow as pa
 
 from penstock.expr.nodes import Expr
-from penstock.sources.bad import Arrived, Malformed
+from penstock.sources.malformed import Arrived, Malformed
 from penstock.types.windows import Steps
 
 

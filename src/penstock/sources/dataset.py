@@ -15,14 +15,14 @@ import pyarrow as pa
 
 from penstock.errors import SchemaMismatchError
 from penstock.expr.nodes import Expr
-from penstock.sources import footers, readers
-from penstock.sources.ahead import read_ahead
-from penstock.sources.bad import Malformed
+from penstock.sources import parquet_footers, readers
 from penstock.sources.conform import check
-from penstock.sources.failures import reading
 from penstock.sources.fragment import Fragment
+from penstock.sources.malformed import Malformed
 from penstock.sources.partitions import constant, with_partitions
 from penstock.sources.paths import Found, Paths, find, format_of
+from penstock.sources.prefetch import read_ahead
+from penstock.sources.read_errors import reading
 from penstock.types.arrow import checked
 from penstock.types.windows import Steps
 
@@ -100,10 +100,10 @@ class Files:
         return self.dataset().batches(columns)
 
     def _row_groups(self, found: Found, time: pa.Field | None) -> list[Fragment]:
-        metadata = footers.footer(found.path)
+        metadata = parquet_footers.footer(found.path)
         stored = metadata.schema.to_arrow_schema()
         self._check(found, stored)
-        return footers.row_groups(found, metadata, time, stored)
+        return parquet_footers.row_groups(found, metadata, time, stored)
 
     def _whole_file(self, found: Found, time: pa.Field | None) -> list[Fragment]:
         size = Path(found.path).stat().st_size

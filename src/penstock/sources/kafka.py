@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from penstock.errors import EngineError, SourceError
-from penstock.sources.bad import Arrived
 from penstock.sources.kafka_values import Decoder, Message
 from penstock.sources.live_files import Clock
+from penstock.sources.malformed import Arrived
 
 MOST_MESSAGES = 100_000
 _PATIENCE = 30.0  # seconds that a broker may be away

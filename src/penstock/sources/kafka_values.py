@@ -18,8 +18,8 @@ import pyarrow.ipc
 
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources.arrow import one_batch
-from penstock.sources.bad import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.conform import cast, check
+from penstock.sources.malformed import NO_TIME, Arrived, Bad, good_and_bad
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import json_checks
 from penstock.types.choices import one_of

@@ -16,9 +16,9 @@ from typing import ClassVar
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError
-from penstock.sources.bad import Arrived
 from penstock.sources.dataset import Files, open_files
 from penstock.sources.fragment import Fragment
+from penstock.sources.malformed import Arrived
 from penstock.sources.paths import FORMATS, Found, NoFilesError, find, fixed
 from penstock.sources.readers import TEXT
 from penstock.types.arrow import checked

@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SchemaMismatchError
-from penstock.sources.ahead import Footer, read
-from penstock.sources.bad import NO_TIME, Bad, Malformed, reason_of, without_time
-from penstock.sources.failures import reading
 from penstock.sources.fragment import Fragment
+from penstock.sources.malformed import NO_TIME, Bad, Malformed, reason_of, without_time
+from penstock.sources.prefetch import Footer, read
+from penstock.sources.read_errors import reading
 from penstock.sources.readers import TEXT
 from penstock.sources.text import BLOCK, TextReader
 from penstock.types.windows import Steps

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import SourceError
 from penstock.sources.conform import check
-from penstock.sources.footers import footer
 from penstock.sources.infer_text import csv_schema, json_schema
+from penstock.sources.parquet_footers import footer
 from penstock.types.arrow import names_of
 
 _MARK = b"\xff\xff\xff\xff"  # before each message of IPC streams, since 2019

@@ -14,9 +14,9 @@ from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
 from penstock.runtime.stage import END_OF_TIME
-from penstock.sources.ahead import Footer, read
-from penstock.sources.bad import Bad, Malformed
 from penstock.sources.conform import conformer
+from penstock.sources.malformed import Bad, Malformed
+from penstock.sources.prefetch import Footer, read
 from penstock.spark.slices import Part, Piece
 from penstock.spark.streaming.edges import write_bad
 

@@ -13,8 +13,8 @@ from itertools import accumulate, pairwise
 from penstock.passes.choose_strategy import Halo
 from penstock.passes.slice_borders import Counts
 from penstock.plan.nodes import Source
-from penstock.sources import footers
-from penstock.sources.failures import reading
+from penstock.sources import parquet_footers
+from penstock.sources.read_errors import reading
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Part, Piece, even_parts, time_slices
 
 # A key that never had a right row is looked for in all that lies before a slice: with more tasks, shuffling rows costs less.
@@ -91,8 +91,8 @@ def _all_have_times(pieces: Sequence[Piece], source: Source) -> bool:
 
 
 def _timed(path: str, numbers: set[int], source: Source) -> bool:
-    metadata = footers.footer(path)
+    metadata = parquet_footers.footer(path)
     name = source.time.column
-    leaves = footers.leaves(metadata, source.schema, {name: name})
-    found = [footers.ranges(metadata, number, leaves).get(name) for number in numbers]
+    leaves = parquet_footers.leaves(metadata, source.schema, {name: name})
+    found = [parquet_footers.ranges(metadata, number, leaves).get(name) for number in numbers]
     return all(each is not None and not each.nulls for each in found)

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import PenstockError
-from penstock.sources import footers
+from penstock.sources import parquet_footers
 from penstock.sources.paths import Found
 from tests.security.damage.mutations import damaged
 
@@ -30,9 +30,9 @@ def footer_of(path: Path) -> bytes:
 def ask(path: str, metadata: Any) -> None:
     """Ask about every column of every row group, in the ways of planning, leaving out and reading in steps."""
     stored = metadata.schema.to_arrow_schema()
-    footers.legacy_times(metadata)
+    parquet_footers.legacy_times(metadata)
     for field in stored:
-        footers.row_groups(Found(path), metadata, field, stored)
+        parquet_footers.row_groups(Found(path), metadata, field, stored)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         _ = group.num_rows, group.total_byte_size, group.sorting_columns
@@ -52,7 +52,7 @@ def _chunk(chunk: Any) -> None:
 def outcome(path: Path, footer: bytes) -> str:
     path.write_bytes(b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     try:
-        ask(str(path), footers.footer(str(path)))
+        ask(str(path), parquet_footers.footer(str(path)))
     except (PenstockError, OSError, pa.ArrowException, UnicodeError):
         return "refused"  # `reading` names the file
     return "answer"

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 import penstock as pk
-from penstock.sources import ahead
+from penstock.sources import prefetch
 from penstock.spark.planning import planned
 from tests.security.damage.mutations import damaged
 from tests.security.damage.originals import Original
@@ -92,7 +92,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if given.decoder == "polars":
-        ahead.decoder_for = lambda rows, worth=0: "polars"  # type: ignore[assignment]
+        prefetch.decoder_for = lambda rows, worth=0: "polars"  # type: ignore[assignment]
     files = [Original(**each) for each in json.loads(Path(given.originals).read_text())]
     for each in files:
         assert outcome(each) == (ANSWER, ""), f"{each.path} is not damaged: {outcome(each)}"

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.sources import ahead
-from penstock.sources.bad import Bad
+from penstock.sources import prefetch
 from penstock.sources.live_files import LiveFiles
+from penstock.sources.malformed import Bad
 from penstock.spark.exchange import Parcel, unpacked
 from penstock.spark.streaming.files import FileReader, offset
 from penstock.spark.streaming.frame import wired
@@ -76,13 +76,13 @@ def test_times_of_one_pane_stay_in_the_file_and_the_latest_is_told_all_the_same(
 ) -> None:
     pq.write_table(pa.table({"t": [20, 21, 21, 20], "k": [1] * 4, "v": [1] * 4}), tmp_path / "a.parquet")
     asked: list[list[str]] = []
-    one = ahead.decode
+    one = prefetch.decode
 
     def noted(path: str, metadata: Any, numbers: list[int], columns: list[str], *rest: Any) -> Any:
         asked.append(sorted(columns))
         return one(path, metadata, numbers, columns, *rest)
 
-    monkeypatch.setattr("penstock.sources.ahead.decode", noted)
+    monkeypatch.setattr("penstock.sources.prefetch.decode", noted)
     scatter, files = scattered(str(tmp_path), aggregate)
     parcels = sent(scatter, files, scatter.steps("events"))
     assert asked == [sorted(columns) for columns in read]

@@ -11,8 +11,8 @@ import penstock as pk
 from penstock.api.live import open_live
 from penstock.runtime.splits import Splits
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
-from penstock.sources.bad import Arrived
 from penstock.sources.live_files import Clock
+from penstock.sources.malformed import Arrived
 
 COLUMNS = pa.schema({"t": pa.int64()})
 

@@ -19,9 +19,9 @@ import penstock as pk
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Call, Column, Literal
-from penstock.sources import decode
-from penstock.sources.ahead import read, read_ahead
+from penstock.sources import parquet_decode
 from penstock.sources.dataset import Dataset
+from penstock.sources.prefetch import read, read_ahead
 from penstock.types.arrow import physical_values
 
 DECODERS = ("arrow", "polars")
@@ -82,7 +82,9 @@ def test_polars_decodes_the_common_types(tmp_path, monkeypatch, name):
     (fragment,) = Dataset.of(tmp_path).fragments
     made = []
     monkeypatch.setattr(
-        decode, "_by_polars", lambda *args, inner=decode._by_polars: made.append(inner(*args)) or made[-1]
+        parquet_decode,
+        "_by_polars",
+        lambda *args, inner=parquet_decode._by_polars: made.append(inner(*args)) or made[-1],
     )
     list(read(fragment, Dataset.of(tmp_path).schema, decoder="polars"))
     assert len(made) == 1 and made[0] is not None
@@ -258,8 +260,8 @@ def test_text_files_of_no_bytes_hold_no_rows(tmp_path, suffix):
 
 
 def test_a_long_row_group_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(decode, "LARGEST", 7)
-    assert decode.most_rows(pa.schema({"t": pa.int64()}), ["t"]) == 7
+    monkeypatch.setattr(parquet_decode, "LARGEST", 7)
+    assert parquet_decode.most_rows(pa.schema({"t": pa.int64()}), ["t"]) == 7
     pq.write_table(pa.table({"t": list(range(20))}), tmp_path / "a.parquet")
     data = Dataset.of(tmp_path)
     parts = list(data.batches())
@@ -269,9 +271,13 @@ def test_a_long_row_group_is_read_in_parts(tmp_path, monkeypatch):
 
 def test_fewer_rows_of_wide_tables_are_held():
     schema = pa.schema({f"c{number}": pa.int64() if number % 2 else pa.string() for number in range(100)})
-    assert decode.row_bytes(schema, schema.names) == 50 * 8 + 50 * 32
-    assert decode.most_rows(schema, schema.names) == decode.HELD // 2000
-    assert decode.most_rows(schema, ["c1"]) == decode.most_rows(schema, []) == decode.LARGEST
+    assert parquet_decode.row_bytes(schema, schema.names) == 50 * 8 + 50 * 32
+    assert parquet_decode.most_rows(schema, schema.names) == parquet_decode.HELD // 2000
+    assert (
+        parquet_decode.most_rows(schema, ["c1"])
+        == parquet_decode.most_rows(schema, [])
+        == parquet_decode.LARGEST
+    )
 
 
 def test_a_page_damaged_after_planning_names_the_file(tmp_path):
@@ -331,9 +337,9 @@ def test_what_polars_cannot_read_arrow_reads(tmp_path, monkeypatch):
 
 
 def test_polars_is_loaded_for_large_scans_only():
-    assert decode.decoder_for(None) == decode.decoder_for(decode.WORTH - 1) == "arrow"
-    assert decode.decoder_for(decode.WORTH) == "polars"
-    assert decode.decoder_for(decode.WORTH_ALONE, decode.WORTH_ALONE) == "polars"
+    assert parquet_decode.decoder_for(None) == parquet_decode.decoder_for(parquet_decode.WORTH - 1) == "arrow"
+    assert parquet_decode.decoder_for(parquet_decode.WORTH) == "polars"
+    assert parquet_decode.decoder_for(parquet_decode.WORTH_ALONE, parquet_decode.WORTH_ALONE) == "polars"
 
 
 def test_old_timestamps_of_96_bits_are_read(tmp_path):

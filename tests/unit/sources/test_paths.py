@@ -11,9 +11,9 @@ import pytest
 
 import penstock as pk
 from penstock.errors import SchemaMismatchError, SourceError
-from penstock.sources.ahead import read
 from penstock.sources.dataset import Dataset
 from penstock.sources.paths import find, format_of, partition_fields
+from penstock.sources.prefetch import read
 
 
 def lake(root, *names, table=None):

@@ -15,8 +15,8 @@ from pyarrow import csv
 
 from penstock.errors import SchemaMismatchError, SourceError
 from penstock.sources import text, text_formats
-from penstock.sources.bad import FAILURES
 from penstock.sources.csv_records import UNCLOSED, Record, dialect
+from penstock.sources.malformed import FAILURES
 from penstock.sources.text import TextReader
 from penstock.sources.text_formats import Csv, JsonLines
 

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
-from penstock.sources.deletes import Numbers
 from penstock.sources.lake.table import DataFile, LakeTable, by_name, local_path
 from penstock.sources.paths import Partition
+from penstock.sources.row_deletes import Numbers
 from penstock.types.arrow import checked
 
 # What a reader must understand and does: anything else in a table's protocol could mean other rows.

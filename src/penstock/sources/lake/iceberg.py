@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import PenstockError, SourceError, UnsupportedError
-from penstock.sources.deletes import Numbers
-from penstock.sources.failures import reading
-from penstock.sources.footers import open_parquet
 from penstock.sources.lake.table import DataFile, LakeTable, Resolve, local_path
+from penstock.sources.parquet_footers import open_parquet
+from penstock.sources.read_errors import reading
+from penstock.sources.row_deletes import Numbers
 from penstock.types.arrow import checked
 
 _ID = b"PARQUET:field_id"

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import SourceError, UnsupportedError
-from penstock.sources import footers
+from penstock.sources import parquet_footers
 from penstock.sources.conform import check
 from penstock.sources.dataset import THREADS, Dataset
-from penstock.sources.deletes import Numbers, packed, within
-from penstock.sources.failures import reading
 from penstock.sources.fragment import Fragment
 from penstock.sources.paths import Found, Partition
+from penstock.sources.read_errors import reading
+from penstock.sources.row_deletes import Numbers, packed, within
 
 Resolve = Callable[[pa.Schema, str], dict[str, str]]
 
@@ -59,7 +59,7 @@ class LakeTable:
             return Dataset(self.schema, tuple(part for each in parts for part in each))
 
     def _fragments(self, file: DataFile, time: str | None) -> list[Fragment]:
-        metadata = footers.footer(file.path)
+        metadata = parquet_footers.footer(file.path)
         stored = metadata.schema.to_arrow_schema()
         given = {name for name, _ in file.partition}
         names = {
@@ -69,7 +69,7 @@ class LakeTable:
         absent = [(name, None) for name in self.schema.names if name not in given and name not in names]
         found = Found(file.path, (*file.partition, *absent))
         clock = None if time is None or time not in names else self.schema.field(time).with_name(names[time])
-        parts = footers.row_groups(found, metadata, clock, stored)
+        parts = parquet_footers.row_groups(found, metadata, clock, stored)
         renamed = tuple((ours, theirs) for ours, theirs in names.items() if ours != theirs)
         named = [replace(part, renamed=renamed) for part in parts]
         return named if file.gone is None else list(_without(named, file, file.gone))
@@ -86,7 +86,7 @@ def _named(stored: pa.Schema, names: dict[str, str]) -> pa.Schema:
 
 def _instants(stored: pa.Schema, metadata: Any) -> pa.Schema:
     """Take timestamps of 96 bits for instants: that is how Spark writes them, without saying so."""
-    for name in footers.legacy_times(metadata):
+    for name in parquet_footers.legacy_times(metadata):
         place = stored.get_field_index(name)
         if place >= 0:
             stored = stored.set(place, pa.field(name, pa.timestamp("us", "UTC")))

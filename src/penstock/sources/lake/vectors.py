@@ -12,7 +12,7 @@ import numpy as np
 from pyroaring import BitMap
 
 from penstock.errors import SourceError
-from penstock.sources.deletes import Numbers
+from penstock.sources.row_deletes import Numbers
 
 _MAGIC = b"\xd1\xd3\x39\x64"
 _WORD = 4

@@ -19,11 +19,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from penstock.api.backfill import LIVE, Backfill, Side, in_order
 from penstock.errors import UnsupportedError
 from penstock.runtime.stage import END_OF_TIME
-from penstock.sources.bad import HISTORY, Bad
 from penstock.sources.dataset import Dataset, Files
 from penstock.sources.fragment import Fragment
 from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
+from penstock.sources.malformed import HISTORY, Bad
 from penstock.sources.paths import Found
 from penstock.spark.exchange import Parcel, packed
 from penstock.spark.slices import Part, as_json

@@ -21,9 +21,9 @@ from penstock.runtime.buffers import indices
 from penstock.runtime.session import Session
 from penstock.runtime.splits import Splits
 from penstock.runtime.stage import START_OF_TIME
-from penstock.sources.bad import Bad, quarantine_table
 from penstock.sources.bound import Bound
 from penstock.sources.dataset import Files
+from penstock.sources.malformed import Bad, quarantine_table
 from penstock.sources.readers import TEXT
 from penstock.sources.side_output import file_name, put
 

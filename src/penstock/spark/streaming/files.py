@@ -24,12 +24,12 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from penstock.errors import SourceError
-from penstock.sources.ahead import Footer
-from penstock.sources.bad import Bad
 from penstock.sources.fragment import Fragment
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.live_rows import LiveReader
+from penstock.sources.malformed import Bad
 from penstock.sources.paths import Found
+from penstock.sources.prefetch import Footer
 from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
 from penstock.spark.streaming.edges import write_bad

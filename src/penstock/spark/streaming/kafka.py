@@ -19,9 +19,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from penstock.sources.bad import Bad
 from penstock.sources.kafka import LiveTopic, Range, Topic
 from penstock.sources.kafka_values import Decoder
+from penstock.sources.malformed import Bad
 from penstock.spark.streaming.edges import write_bad
 from penstock.spark.streaming.scatter import Scatter
 from penstock.spark.streaming.source import ParcelSource, SplitReader

@@ -15,8 +15,8 @@ from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of
 from penstock.runtime.session import Session
 from penstock.runtime.state.merge import divided, shard_of
-from penstock.sources.bad import Bad
 from penstock.sources.conform import conformer
+from penstock.sources.malformed import Bad
 from penstock.spark.columns import in_one_piece
 from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
 from penstock.spark.rows import GROUP_ROWS

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from penstock.errors import PenstockError, PlanError, StateError
 from penstock.runtime.state.differences import require_same
-from penstock.sources.bad import Bad
+from penstock.sources.malformed import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
 from penstock.spark.streaming.scatter import Scatter
 from penstock.spark.streaming.shard import unfit

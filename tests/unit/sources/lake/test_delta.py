@@ -19,9 +19,9 @@ from pyroaring import BitMap
 
 import penstock as pk
 from penstock.errors import SourceError, UnsupportedError
-from penstock.sources.ahead import read
 from penstock.sources.fragment import Fragment
 from penstock.sources.lake.delta import open_delta
+from penstock.sources.prefetch import read
 
 TABLE = pa.table(
     {

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.expr.evaluate import evaluator
 from penstock.expr.nodes import Call, Cast, Column, IsIn, Literal
-from penstock.sources.ranges import Range, may_pass
+from penstock.sources.value_ranges import Range, may_pass
 
 INT, FLOAT, TEXT, BOOL, TIME, DATE = (
     pa.int64(),

@@ -18,18 +18,18 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError
 from penstock.expr.nodes import Expr, columns_of
-from penstock.sources import footers, readers
-from penstock.sources.bad import Malformed
+from penstock.sources import parquet_footers, readers
 from penstock.sources.conform import conformer
-from penstock.sources.decode import HELD, RUN, WORTH_ALONE, decode, decoder_for, most_rows, row_bytes
-from penstock.sources.deletes import left, unpacked
-from penstock.sources.failures import unreadable
 from penstock.sources.fragment import Fragment, joined
+from penstock.sources.malformed import Malformed
+from penstock.sources.parquet_decode import HELD, RUN, WORTH_ALONE, decode, decoder_for, most_rows, row_bytes
 from penstock.sources.partitions import completed, constant
 from penstock.sources.paths import require_file
-from penstock.sources.ranges import Range, may_pass
-from penstock.sources.steps import in_steps
+from penstock.sources.read_errors import unreadable
+from penstock.sources.row_deletes import left, unpacked
 from penstock.sources.text import BLOCK, TextReader
+from penstock.sources.time_pruning import in_steps
+from penstock.sources.value_ranges import Range, may_pass
 from penstock.types.windows import Steps
 
 
@@ -43,7 +43,7 @@ class Footer:
     def get(self) -> Any:
         with self._lock:
             if self._metadata is None:
-                self._metadata = footers.footer(self._path)
+                self._metadata = parquet_footers.footer(self._path)
             return self._metadata
 
 
@@ -149,16 +149,16 @@ def _legacy_unit(schema: pa.Schema) -> str | None:
 
 def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metadata: Any) -> Iterator[int]:
     """Number the row groups of a fragment of which some row could pass."""
-    numbers = footers.numbers(fragment, metadata)
+    numbers = parquet_footers.numbers(fragment, metadata)
     if predicate is None:
         yield from numbers
         return
     folders = known_by_folders(fragment, schema)
     names = dict(fragment.renamed)
     asked = {name: names.get(name, name) for name in columns_of(predicate) if name in schema.names}
-    leaves = footers.leaves(metadata, schema, asked)
+    leaves = parquet_footers.leaves(metadata, schema, asked)
     for number in numbers:
-        if may_pass(predicate, {**footers.ranges(metadata, number, leaves), **folders}):
+        if may_pass(predicate, {**parquet_footers.ranges(metadata, number, leaves), **folders}):
             yield number
 
 

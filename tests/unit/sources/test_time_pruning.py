@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.sources import ahead
-from penstock.sources.steps import OneTime
+from penstock.sources import prefetch
+from penstock.sources.time_pruning import OneTime
 from penstock.types.windows import Steps
 from tests.oracle.effort import effort
 
@@ -83,13 +83,13 @@ def test_times_of_one_pane_are_left_in_the_file(tmp_path: Path, monkeypatch: pyt
     table = pa.table({"t": [1, 2, 3, 9, 10, 12, 28, 29], "k": [1] * 8, "v": range(8)})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
     asked: list[tuple[list[int], list[str]]] = []
-    one = ahead.decode
+    one = prefetch.decode
 
     def noted(path: str, metadata: Any, numbers: list[int], columns: list[str], *rest: Any) -> Any:
         asked.append((numbers, columns))
         return one(path, metadata, numbers, columns, *rest)
 
-    monkeypatch.setattr("penstock.sources.ahead.decode", noted)
+    monkeypatch.setattr("penstock.sources.prefetch.decode", noted)
     scan = pk.scan(tmp_path, time="t", name="events")
     assert scan.window(10, by="k").agg(s=pk.sum("v")).collect()["s"].to_pylist() == [6, 9, 13]
     assert asked == [([0, 1], ["k", "v"]), ([2], ["k", "v"]), ([3], ["k", "v"])]

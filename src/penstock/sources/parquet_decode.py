@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sources.footers import leaf_of, legacy_times, open_parquet
+from penstock.sources.parquet_footers import leaf_of, legacy_times, open_parquet
 from penstock.sources.valid_values import with_valid_values
 from penstock.types.arrow import kind_of, width_of
 

@@ -14,8 +14,8 @@ from penstock.errors import SourceError
 from penstock.sources.footer_check import Leaf, checked_footer
 from penstock.sources.fragment import Fragment
 from penstock.sources.paths import Found
-from penstock.sources.ranges import Range
 from penstock.sources.thrift import DamagedError
+from penstock.sources.value_ranges import Range
 from penstock.types.arrow import kind_of, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from penstock.sources import footers
-from penstock.sources.decode import WORTH_ALONE, starts_of, stretch_of
-from penstock.sources.pages import Page, Ticks, pages_of, values_of
-from penstock.sources.ranges import Range
+from penstock.sources import parquet_footers
+from penstock.sources.parquet_decode import WORTH_ALONE, starts_of, stretch_of
+from penstock.sources.parquet_pages import Page, Ticks, pages_of, values_of
+from penstock.sources.value_ranges import Range
 from penstock.types.arrow import kind_of
 from penstock.types.windows import Steps
 
@@ -105,8 +105,8 @@ def in_steps(
         yield list(numbers), None
         return
     field = schema.field(steps.column)
-    leaves = footers.leaves(metadata, schema, {field.name: names.get(field.name, field.name)})
-    found = {number: footers.ranges(metadata, number, leaves).get(field.name) for number in numbers}
+    leaves = parquet_footers.leaves(metadata, schema, {field.name: names.get(field.name, field.name)})
+    found = {number: parquet_footers.ranges(metadata, number, leaves).get(field.name) for number in numbers}
     paged = None if path is None else Paged.of(path, metadata, field, leaves.get(field.name), steps)
     for step, run in groupby(numbers, key=lambda number: _step(found[number], steps)):
         held = list(run)

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as pk
-from penstock.sources import ahead, steps
+from penstock.sources import prefetch, time_pruning
 from penstock.sources.fragment import Fragment
-from penstock.sources.pages import pages_of, values_of
+from penstock.sources.parquet_pages import pages_of, values_of
 from penstock.types.windows import Steps
 
 ROWS, PAGE = 6_000, 500
@@ -36,7 +36,7 @@ def written(folder: Path, table: pa.Table, **options: Any) -> Path:
 @pytest.fixture(autouse=True)
 def small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let pages of small row groups be asked too."""
-    monkeypatch.setattr(steps, "WORTH_ALONE", 1)
+    monkeypatch.setattr(time_pruning, "WORTH_ALONE", 1)
 
 
 FORMS = [
@@ -88,7 +88,7 @@ def test_times_are_left_in_the_file_but_for_pages_across_a_border(
     path = written(tmp_path, events(TIMES["in order"]), use_dictionary=False)
     asked: list[list[str]] = []
     read: list[int] = []
-    one, page = ahead.decode, steps.values_of
+    one, page = prefetch.decode, time_pruning.values_of
 
     def noted(*args: Any) -> Any:
         asked.append(args[3])
@@ -98,8 +98,8 @@ def test_times_are_left_in_the_file_but_for_pages_across_a_border(
         read.append(found.low)
         return page(path, found)
 
-    monkeypatch.setattr(ahead, "decode", noted)
-    monkeypatch.setattr(steps, "values_of", noted_page)
+    monkeypatch.setattr(prefetch, "decode", noted)
+    monkeypatch.setattr(time_pruning, "values_of", noted_page)
     pk.scan(path, time="t", name="events").window(2_700, by="k").agg(s=pk.sum("v")).collect()
     assert {tuple(each) for each in asked} == {("k", "v")}
     assert read == [2_500, 5_000]
@@ -110,7 +110,7 @@ def test_a_latest_time_that_is_made_up_is_one_that_a_row_has(tmp_path: Path) -> 
     metadata = pq.read_metadata(path)
     fragment = Fragment(str(path), "parquet", (0, 1), 3_000)
     schema = pq.read_schema(path)
-    batches = list(ahead.read(fragment, schema, ["t", "k"], steps=Steps("t", 2_700, 0)))
+    batches = list(prefetch.read(fragment, schema, ["t", "k"], steps=Steps("t", 2_700, 0)))
     times = np.concatenate([batch.column("t").to_numpy() for batch in batches])
     true = np.arange(metadata.row_group(0).num_rows)
     assert times.max() == true.max()
@@ -123,13 +123,13 @@ def test_row_groups_whose_pages_mostly_lie_across_borders_are_decoded_as_usual(
 ) -> None:
     path = written(tmp_path, events(TIMES["in order"]))
     asked: list[list[str]] = []
-    one = ahead.decode
+    one = prefetch.decode
 
     def noted(*args: Any) -> Any:
         asked.append(args[3])
         return one(*args)
 
-    monkeypatch.setattr(ahead, "decode", noted)
+    monkeypatch.setattr(prefetch, "decode", noted)
     pk.scan(path, time="t", name="events").window(PAGE // 3, by="k").agg(s=pk.sum("v")).collect()
     assert {tuple(each) for each in asked} == {("t", "k", "v")}
 
