@@ -63,19 +63,19 @@ if TYPE_CHECKING:
         sum,
         var,
     )
-    from penstock.api.caching import clear_cache
+    from penstock.api.check_aggregate import check_aggregate
     from penstock.api.custom import aggregate
     from penstock.api.expr import Expr
     from penstock.api.functions import col, greatest, least, lit, when
     from penstock.api.join import left, right
-    from penstock.api.laws import check_aggregate
+    from penstock.api.kernel_cache import clear_cache
     from penstock.api.live_sources import scan_kafka, scan_stream
     from penstock.api.signals.feedback import feedback
     from penstock.api.signals.signal import Signal, align
     from penstock.api.sources import from_arrow, scan, stream, table
     from penstock.api.sql.query import sql
     from penstock.api.stream import Stream
-    from penstock.api.times import every
+    from penstock.api.stream_time import every
     from penstock.api.windows import rows, session, sliding, tumbling, unbounded
     from penstock.runtime.engine import Engine
     from penstock.runtime.metrics import Metrics
@@ -174,18 +174,18 @@ __all__ = [
 _NAMES = {
     "api.aggregates": "all any corr count count_distinct cov first kurtosis last list max max_by mean median min "
     "min_by mode product quantile skew std sum var",
-    "api.caching": "clear_cache",
+    "api.kernel_cache": "clear_cache",
     "api.custom": "aggregate",
     "api.expr": "Expr",
     "api.signals.feedback": "feedback",
     "api.signals.signal": "Signal align",
     "api.functions": "col greatest least lit when",
     "api.join": "left right",
-    "api.laws": "check_aggregate",
+    "api.check_aggregate": "check_aggregate",
     "api.sources": "from_arrow scan stream table",
     "api.sql.query": "sql",
     "api.stream": "Stream",
-    "api.times": "every",
+    "api.stream_time": "every",
     "api.windows": "rows session sliding tumbling unbounded",
     "runtime.engine": "Engine",
     "api.live_sources": "scan_kafka scan_stream",

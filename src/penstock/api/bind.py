@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown
 from penstock.api.expr import Expr, column_or_node
-from penstock.api.timed import timed
+from penstock.api.resolve_temporal_types import timed
 from penstock.errors import (
     ExpressionTypeError,
     SchemaMismatchError,

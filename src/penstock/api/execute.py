@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api.edges import warn_of_malformed_rows
-from penstock.api.gates import sifted
+from penstock.api.ingress import sifted
+from penstock.api.late_and_malformed import warn_of_malformed_rows
 from penstock.api.stream import Stream
 from penstock.errors import BindingError, EngineError, UnsupportedError
 from penstock.plan.nodes import Source

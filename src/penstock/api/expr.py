@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from penstock.api.aggregate_methods import Reducible
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.literals import literal
-from penstock.api.reducible import Reducible
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes
 from penstock.expr.aggregates import AGGREGATES
@@ -18,8 +18,8 @@ from penstock.types.arrow import as_type
 from penstock.types.choices import one_of
 
 if TYPE_CHECKING:
-    from penstock.api.namespaces import Times
-    from penstock.api.texts import Texts
+    from penstock.api.datetime_namespace import Times
+    from penstock.api.string_namespace import Texts
 
 MOST_DECIMALS = 300  # what powers of ten floats have
 
@@ -345,14 +345,14 @@ class Expr(Reducible["Expr"]):
     @property
     def dt(self) -> Times:
         """Parts of times: `pk.col("ts").dt.hour()`."""
-        from penstock.api.namespaces import Times  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.datetime_namespace import Times  # noqa: PLC0415 - namespaces are made of expressions
 
         return Times(self)
 
     @property
     def str(self) -> Texts:
         """Functions of strings: `pk.col("kind").str.to_lowercase()`."""
-        from penstock.api.texts import Texts  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.string_namespace import Texts  # noqa: PLC0415 - namespaces are made of expressions
 
         return Texts(self)
 

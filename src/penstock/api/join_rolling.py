@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.bind import bound, flat, own_name, refuse_twice, window_fields
-from penstock.api.clocks import on_one_clock
+from penstock.api.coerce_time_units import on_one_clock
 from penstock.api.expr import Expr, node_of
 from penstock.api.join import common_keys, interval, refuse_tables
-from penstock.api.unfinished import Unfinished
+from penstock.api.pending import Unfinished
 from penstock.errors import ExpressionTypeError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, Field

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown, written_elsewhere
 from penstock.api.backfill import Backfill
-from penstock.api.edges import late_rows_message, outside_level, warn_of_malformed_rows
 from penstock.api.execute import as_bound, bind_all, engine_of, fill_tables, named_bindings, require_streams
-from penstock.api.gates import Gate, following
-from penstock.api.splits import inputs_of, refuse_endless
-from penstock.api.times import instant
+from penstock.api.ingress import Ingress, following
+from penstock.api.input_readers import inputs_of, refuse_endless
+from penstock.api.late_and_malformed import late_rows_message, outside_level, warn_of_malformed_rows
+from penstock.api.stream_time import instant
 from penstock.errors import BindingError, LateRowsWarning, StateError
 from penstock.runtime.engine import Engine
 from penstock.runtime.guarded_step import SharedStep
@@ -78,7 +78,7 @@ class Live:
             self._session.load(as_state(state).tables(self._compiled.signature))
         fill_tables(stream, self._session)
         self._gates = {
-            name: Gate(source, self._compiled.columns[name], self._session).open(self._now())
+            name: Ingress(source, self._compiled.columns[name], self._session).open(self._now())
             for name, source in self._sources.items()
         }
         self._histories: dict[str, Backfill] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from os import PathLike
 
 from penstock.api.arguments import encodable, shown, texts, whole
-from penstock.api.edges import Folder, LateTo, edges_of, seconds
+from penstock.api.late_and_malformed import Folder, LateTo, edges_of, seconds
 from penstock.api.sources import stream_of
 from penstock.api.stream import Stream
 from penstock.errors import SourceError

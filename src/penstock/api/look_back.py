@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.bind import refuse_twice, window_fields
-from penstock.api.unfinished import Unfinished
+from penstock.api.pending import Unfinished
 from penstock.api.windows import RowsSpec, require_positive
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr.nodes import Field

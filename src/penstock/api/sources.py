@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.api.arguments import shown
-from penstock.api.edges import Folder, LateTo, edges_of
+from penstock.api.late_and_malformed import Folder, LateTo, edges_of
 from penstock.api.names import Unnamed
 from penstock.api.stream import Stream
-from penstock.api.times import Every, time_of_source
+from penstock.api.stream_time import Every, time_of_source
 from penstock.errors import BindingError, DurationError, ExpressionTypeError, SchemaMismatchError
 from penstock.expr.typing import column_type
 from penstock.plan.nodes import Edges, Source, Table

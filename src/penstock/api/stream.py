@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.api import rows
+from penstock.api import row_verbs
 from penstock.api.arguments import flag
 from penstock.api.bind import flat
 from penstock.api.explain import Explanation, explain, html
 from penstock.api.join_verbs import JoinVerbs
-from penstock.api.later import collector, optional_module
+from penstock.api.lazy_imports import collector, optional_module
 from penstock.api.look_back import LookingBack, look_back
 from penstock.api.names import Named, named, single_named, together
-from penstock.api.relations import fresh, fresh_columns, require_windows
+from penstock.api.relation_to_stream import fresh, fresh_columns, require_windows
 from penstock.api.windowed import Windowed, keyed, windowed
 from penstock.errors import BindingError, ExpressionTypeError
 from penstock.plan.nodes import Plan
@@ -132,7 +132,7 @@ class Stream(JoinVerbs):
         >>> events.filter(pk.col("t") > 1, k="a").collect()["t"].to_pylist()
         [3]
         """
-        return self.derived(rows.filtered(self._plan, predicates, values))
+        return self.derived(row_verbs.filtered(self._plan, predicates, values))
 
     def select(self, /, *exprs: object, **named_exprs: object) -> Stream:
         """Choose and compute columns; the time column stays in front unless it is among them.
@@ -142,21 +142,21 @@ class Stream(JoinVerbs):
         >>> events.select("a", double=pk.col("b") * 2).schema.names
         ['ts', 'a', 'double']
         """
-        return self.derived(rows.selected(self._plan, exprs, named_exprs))
+        return self.derived(row_verbs.selected(self._plan, exprs, named_exprs))
 
     def with_columns(self, /, *exprs: object, **named_exprs: object) -> Stream:
         """Add columns, or replace those of the same name."""
-        return self.derived(rows.extended(self._plan, exprs, named_exprs))
+        return self.derived(row_verbs.extended(self._plan, exprs, named_exprs))
 
     def drop(self, *names: object) -> Stream:
         """Leave columns out."""
         return self.derived(
-            rows.dropped(self._plan, [rows.column_name(name, "drop") for name in flat(names)])
+            row_verbs.dropped(self._plan, [row_verbs.column_name(name, "drop") for name in flat(names)])
         )
 
     def rename(self, names: Mapping[str, str]) -> Stream:
         """Give columns other names, old to new."""
-        return self.derived(rows.renamed(self._plan, names))
+        return self.derived(row_verbs.renamed(self._plan, names))
 
     def union(self, *others: Stream) -> Stream:
         """Put the rows of streams with the same columns together."""
@@ -165,7 +165,7 @@ class Stream(JoinVerbs):
             if not isinstance(other, Stream):
                 raise ExpressionTypeError(f"union takes streams, not a {type(other).__name__}")
             data = together(data, other.raw_data)
-        plan = rows.united([self._plan, *(other.raw_plan for other in others)])
+        plan = row_verbs.united([self._plan, *(other.raw_plan for other in others)])
         return Stream(single_named(plan), data)
 
     def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
@@ -178,12 +178,12 @@ class Stream(JoinVerbs):
         >>> events.distinct("k", within=10).collect()["t"].to_pylist()
         [0, 10]
         """
-        names = [] if subset is None else [rows.column_name(name, "distinct") for name in flat([subset])]
-        return self.derived(rows.distinct(self._plan, names, keep, within))
+        names = [] if subset is None else [row_verbs.column_name(name, "distinct") for name in flat([subset])]
+        return self.derived(row_verbs.distinct(self._plan, names, keep, within))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
         """Keep the k rows of each window that are largest by a column, or by an expression such as `-pk.col("x")`."""
-        return self.derived(rows.top(self._plan, k, by, ties))
+        return self.derived(row_verbs.top(self._plan, k, by, ties))
 
     # Windows
 
@@ -312,7 +312,7 @@ class Stream(JoinVerbs):
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
         """Run, and give the first rows of the result."""
-        some = rows.head_rows(n)
+        some = row_verbs.head_rows(n)
         return self.collect(data, **bindings).slice(0, some)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown
 from penstock.api.bind import flat, refuse_twice, window_fields
-from penstock.api.carried import other_keys
 from penstock.api.expr import Expr
-from penstock.api.rows import extended
-from penstock.api.unfinished import Unfinished
+from penstock.api.pending import Unfinished
+from penstock.api.row_verbs import extended
+from penstock.api.window_bound_keys import other_keys
 from penstock.api.windows import AnyWindow, sliding, tumbling
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from penstock.api.arguments import shown
 from penstock.api.expr import Expr
-from penstock.api.rows import renamed as renamed_rows
+from penstock.api.row_verbs import renamed as renamed_rows
 from penstock.api.signals.graph import Graph, joined
 from penstock.api.signals.operators import Operators
 from penstock.api.signals.pointwise import expression, guarded, pointwise, signal_of
-from penstock.api.signals.spans import Spanned, moved, require_numbers, rolled, shifted, windowed
-from penstock.api.signals.together import Together
+from penstock.api.signals.record import SignalRecord
+from penstock.api.signals.windows import Spanned, moved, require_numbers, rolled, shifted, windowed
 from penstock.api.stream import Stream
 from penstock.api.tracing import Function
 from penstock.errors import DurationError, ExpressionTypeError, SignalError, UnknownColumnError
@@ -175,7 +175,7 @@ class Signal(Operators):
         columns: list[nodes.Column] = [nodes.Column(at(0, name)) for name in names]
         symbols: list[object] = [Expr(each) for each in columns]
         if len(names) > 1 and traced.parameters() == 1:
-            symbols = [Together(dict(zip(names, symbols, strict=True)))]
+            symbols = [SignalRecord(dict(zip(names, symbols, strict=True)))]
         traced.require(len(symbols), f"one for each value, {', '.join(names)}, or one for all")
         return traced.node(traced.trace(*symbols), columns), list(columns)
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from penstock.api import aggregates as api
 from penstock.api.expr import Expr
-from penstock.api.sql.places import Text
+from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Literal
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from sqlglot import exp
 from penstock.api.expr import Expr
 from penstock.api.functions import col, lit, when
 from penstock.api.sql import aggregates, scalars
-from penstock.api.sql.lengths import as_timedelta, interval
-from penstock.api.sql.patterns import like
-from penstock.api.sql.places import Text
+from penstock.api.sql.durations import as_timedelta, interval
+from penstock.api.sql.like import like
 from penstock.api.sql.scope import Names
+from penstock.api.sql.source_span import Text
 from penstock.api.sql.types import CHOICES, type_named
 from penstock.expr.show import quoted
 from penstock.types.arrow import kind_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from penstock.api.sql.places import Text
+from penstock.api.sql.source_span import Text
 
 _BINARY = "Add Sub Mul And Or Xor Pow EQ NEQ LT LTE GT GTE NullSafeEQ NullSafeNEQ IntDiv Mod Is Filter WithinGroup Extract"
 _UNARY = "Paren Neg Not IgnoreNulls RespectNulls From Where Having Ceil Floor TableAlias Var Boolean"

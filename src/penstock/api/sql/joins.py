@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
-from penstock.api.sql.meeting import Joining, Meeting, check_keys, meeting_of, named_alike, split
-from penstock.api.sql.moments import within
-from penstock.api.sql.nearest import with_latest, with_nearest
-from penstock.api.sql.places import Text
+from penstock.api.sql.asof_join import with_latest, with_nearest
+from penstock.api.sql.interval_join import within
+from penstock.api.sql.join_conditions import Joining, Meeting, check_keys, meeting_of, named_alike, split
 from penstock.api.sql.scope import Names, Relation, attached, extended
+from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
 from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS
 

@@ -11,12 +11,12 @@ from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import Unnamed
-from penstock.api.sql.own import parted
-from penstock.api.sql.reading import Reading, read
+from penstock.api.sql.parse import Reading, read
 from penstock.api.sql.scope import BOUNDS, Relation, Visible
-from penstock.api.sql.selecting import select
+from penstock.api.sql.select import select
 from penstock.api.sql.sources import Environment
-from penstock.api.sql.streamed import SqlQuery
+from penstock.api.sql.stream_operators import SqlQuery
+from penstock.api.sql.user_aggregates import parted
 from penstock.api.stream import Stream
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, SqlError
 from penstock.expr.nodes import Column, Field

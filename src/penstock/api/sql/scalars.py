@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr
 from penstock.api.functions import greatest, least, lit, when
-from penstock.api.sql.places import Text
 from penstock.api.sql.scope import Names
+from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Literal
 from penstock.types.arrow import kind_of
 

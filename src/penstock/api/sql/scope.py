@@ -12,9 +12,9 @@ from sqlglot import exp
 from penstock.api.bind import bound, row_fields
 from penstock.api.expr import Expr
 from penstock.api.names import free_name
-from penstock.api.rows import projected
-from penstock.api.sql.clauses import Clause
-from penstock.api.sql.places import Text, span_of
+from penstock.api.row_verbs import projected
+from penstock.api.sql.source_span import Text, span_of
+from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.errors import PenstockError, SqlError, UnknownColumnError
 from penstock.expr.nodes import Column, Field

@@ -8,14 +8,14 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from penstock.api.sql.clauses import Clause
 from penstock.api.sql.expressions import Translator
+from penstock.api.sql.join_conditions import Joining
 from penstock.api.sql.joins import joined
-from penstock.api.sql.meeting import Joining
-from penstock.api.sql.places import Text
-from penstock.api.sql.reading import Reading
+from penstock.api.sql.parse import Reading
 from penstock.api.sql.scope import Names, Relation, relation_of, without_window
-from penstock.api.sql.streamed import SqlQuery, rows_once
+from penstock.api.sql.source_span import Text
+from penstock.api.sql.stream_operators import SqlQuery, rows_once
+from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.expr.typing import listed
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 
 from penstock.api.execute import grouped
-from penstock.api.gates import timed_rows
+from penstock.api.ingress import timed_rows
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import ticks_of

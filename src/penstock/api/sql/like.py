@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from penstock.api.expr import Expr
-from penstock.api.sql.places import Text
+from penstock.api.sql.source_span import Text
 from penstock.expr import regex
 
 

@@ -13,12 +13,12 @@ from penstock.api.functions import col
 from penstock.api.names import free_name
 from penstock.api.sql import aggregates
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.grouping import Grouping, aggregated, edge, grouping
-from penstock.api.sql.ordering import Order, limited
-from penstock.api.sql.places import Text
+from penstock.api.sql.group_by import Grouping, aggregated, edge, grouping
+from penstock.api.sql.order_by import Order, limited
 from penstock.api.sql.scope import Names, Output, Relation, Visible, attached, project
+from penstock.api.sql.source_span import Text
 from penstock.api.sql.sources import Environment, sources
-from penstock.api.sql.streamed import rows_once
+from penstock.api.sql.stream_operators import rows_once
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from penstock.api.expr import Expr, call
 from penstock.api.names import free_name
-from penstock.api.sql.places import Text
 from penstock.api.sql.scope import BOUNDS, Names, Relation
+from penstock.api.sql.source_span import Text
 from penstock.expr.nodes import Column
 from penstock.types.arrow import kind_of
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sqlglot.tokens import Token, TokenType
 
-from penstock.api.sql.lengths import UNITS, Length, spelled
-from penstock.api.sql.places import Text
+from penstock.api.sql.durations import UNITS, Length, spelled
+from penstock.api.sql.source_span import Text
 from penstock.api.windows import AnyWindow, rows, session, sliding, tumbling, unbounded
 from penstock.errors import SqlError
 from penstock.types.time import Time

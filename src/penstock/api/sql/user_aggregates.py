@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from penstock.api.custom import CustomAggregate
 from penstock.api.sql.aggregates import AGGREGATES
-from penstock.api.sql.grouping import EDGES, WINDOWS
-from penstock.api.sql.reading import WITH_SYNTAX
+from penstock.api.sql.group_by import EDGES, WINDOWS
+from penstock.api.sql.parse import WITH_SYNTAX
 from penstock.api.sql.scalars import FUNCTIONS, SPECIAL
 from penstock.api.stream import Stream
 from penstock.errors import ExpressionTypeError, SqlError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.api.relations import fresh, fresh_columns
-from penstock.api.rows import projected
-from penstock.api.sql.clauses import Clause
+from penstock.api.relation_to_stream import fresh, fresh_columns
+from penstock.api.row_verbs import projected
 from penstock.api.sql.scope import Relation, attached
+from penstock.api.sql.window_clauses import Clause
 from penstock.api.stream import Stream
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column, Field

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from penstock.api.bind import flat
 from penstock.api.expr import Expr
-from penstock.api.rows import dropped
+from penstock.api.row_verbs import dropped
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column
 from penstock.plan.join_schema import join_columns

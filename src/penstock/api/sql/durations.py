@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from penstock.api.sql.places import Text
+from penstock.api.sql.source_span import Text
 from penstock.types.duration import Duration, nanoseconds
 from penstock.types.time import Time
 

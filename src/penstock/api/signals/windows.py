@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.api.aggregate_methods import Reducible
 from penstock.api.bind import bound
 from penstock.api.custom import CustomAggregate
 from penstock.api.expr import Expr, aggregate
-from penstock.api.reducible import Reducible
+from penstock.api.pending import Unfinished
 from penstock.api.signals.pointwise import defined, expression, signal_of
-from penstock.api.unfinished import Unfinished
 from penstock.api.windows import MOST_WINDOWS_PER_ROW, RowsSpec
 from penstock.errors import ExpressionTypeError, WindowError
 from penstock.expr import nodes

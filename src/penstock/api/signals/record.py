@@ -10,7 +10,7 @@ from penstock.errors import UnknownColumnError
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class SignalRecord:
     """What a traced function gets for all values of a signal: `q.ask`, or `q["ask"]` for a name of any content."""
 
     values_by_name: Mapping[str, Any]

@@ -17,9 +17,9 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, TokenType
 
 from penstock.api.custom import CustomAggregate
-from penstock.api.sql.clauses import Clause, read_clause
 from penstock.api.sql.grammar import check
-from penstock.api.sql.places import Text
+from penstock.api.sql.source_span import Text
+from penstock.api.sql.window_clauses import Clause, read_clause
 from penstock.errors import SqlError
 
 LONGEST = 1_000_000

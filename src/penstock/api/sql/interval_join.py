@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from penstock.api.sql.lengths import interval
-from penstock.api.sql.places import Text
+from penstock.api.sql.durations import interval
 from penstock.api.sql.scope import Names
+from penstock.api.sql.source_span import Text
 from penstock.errors import PenstockError
 from penstock.types.duration import Duration, nanoseconds
 from penstock.types.time import Time

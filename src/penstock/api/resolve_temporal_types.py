@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.api.spans import spanned
+from penstock.api.date_arithmetic import spanned
 from penstock.errors import DurationError, ExpressionTypeError, UnsupportedError
 from penstock.expr import nodes
 from penstock.expr.nodes import Column

@@ -21,7 +21,7 @@ _WHOLE = ""  # the one split of a stream that has none
 
 
 @dataclass(slots=True)
-class Gate:
+class Ingress:
     """The gate of one stream. `columns` are those that the query reads."""
 
     source: Source
@@ -32,7 +32,7 @@ class Gate:
     rows: int = 0
     known: tuple[pa.Schema, Conform] | None = None
 
-    def open(self, now: int) -> Gate:
+    def open(self, now: int) -> Ingress:
         """Begin: rows that come from now on are asked whether they are late."""
         self.splits.hear(_WHOLE, None, now)
         if self.source.edges.late_to is not None:
@@ -138,7 +138,7 @@ def _latest(given: Arrived, source: Source) -> int | None:
     return int(ticks_of(times).max()) if len(times) else None
 
 
-def following(gates: Mapping[str, Gate], now: int) -> list[pa.RecordBatch]:
+def following(gates: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
     """Let streams that are silent follow the others, so that they hold up none."""
     silent = [gate for gate in gates.values() if gate.silent(now)]
     awake = [gate for gate in gates.values() if not gate.silent(now)]

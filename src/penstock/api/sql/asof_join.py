@@ -10,9 +10,9 @@ from penstock.api.aggregates import count
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.names import free_name
-from penstock.api.sql.meeting import Joining, Meeting
-from penstock.api.sql.places import Text
+from penstock.api.sql.join_conditions import Joining, Meeting
 from penstock.api.sql.scope import Names, Relation, Visible, extended, partition_column
+from penstock.api.sql.source_span import Text
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
 

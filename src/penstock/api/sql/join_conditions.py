@@ -11,9 +11,9 @@ from sqlglot import exp
 from penstock.api.expr import Expr
 from penstock.api.functions import col
 from penstock.api.sql.expressions import Translator
-from penstock.api.sql.moments import Bound, Clocks
-from penstock.api.sql.places import Text
+from penstock.api.sql.interval_join import Bound, Clocks
 from penstock.api.sql.scope import Names, Relation
+from penstock.api.sql.source_span import Text
 from penstock.errors import ExpressionTypeError, PenstockError, SchemaMismatchError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column, columns_of
