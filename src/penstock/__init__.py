@@ -82,9 +82,9 @@ if TYPE_CHECKING:
     from penstock.runtime.state.state import State
     from penstock.spark.bound import from_spark
     from penstock.spark.session import spark_session
-    from penstock.spark.streaming.problems import streaming_problem
+    from penstock.spark.streaming.executor_errors import streaming_problem
+    from penstock.spark.streaming.metrics import StreamingMetrics
     from penstock.spark.streaming.sinks import delta_sink
-    from penstock.spark.streaming.watching import StreamingMetrics
 
 __version__ = "0.1.0"
 
@@ -193,9 +193,9 @@ _NAMES = {
     "runtime.state.state": "State",
     "spark.bound": "from_spark",
     "spark.session": "spark_session",
-    "spark.streaming.problems": "streaming_problem",
+    "spark.streaming.executor_errors": "streaming_problem",
     "spark.streaming.sinks": "delta_sink",
-    "spark.streaming.watching": "StreamingMetrics",
+    "spark.streaming.metrics": "StreamingMetrics",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as pk
-from penstock.spark import carry
+from penstock.spark import asof_carry_in
 from penstock.spark.planning import planned
 from tests.oracle.effort import effort
 from tests.spark.agree import assert_same
@@ -84,14 +84,14 @@ def test_a_task_reads_back_only_as_far_as_its_keys_need(
 ) -> None:
     left, right = lakes(tmp_path)
     read: list[int] = []
-    one = carry.rows_of_piece
+    one = asof_carry_in.rows_of_piece
 
     def counted(*given: Any) -> Any:
         for rows in one(*given):
             read.append(sum(batch.num_rows for batch in rows.batches))
             yield rows
 
-    monkeypatch.setattr("penstock.spark.carry.rows_of_piece", counted)
+    monkeypatch.setattr("penstock.spark.asof_carry_in.rows_of_piece", counted)
     query = left.join_asof(right, by="k")
     assert_same(query.collect(), run_locally(query, "slices", 4), "ten keys")
     assert read == [100, 100, 100]  # the row group before each slice but the first

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.errors import EngineError
 from penstock.spark import rows as spark_rows
-from penstock.spark.chains import Chains, key_words
 from penstock.spark.planning import planned
+from penstock.spark.session_tracking import Chains, key_words
 from tests.oracle.effort import effort
 from tests.spark.agree import assert_same
 from tests.spark.lakes import events

@@ -18,7 +18,7 @@ import penstock as pk
 from penstock.bench.workloads import clicks
 from penstock.cli.guard import CommandError
 from penstock.cli.output import print_table
-from penstock.spark.own_way import windowed
+from penstock.spark.baseline import windowed
 
 FILES = 8
 GROUP_ROWS = 250_000

@@ -24,7 +24,7 @@ _BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ShufflePayload:
     """A table on its way."""
 
     shard: int
@@ -34,8 +34,8 @@ class Parcel:
     payload: bytes
 
     @staticmethod
-    def of(shard: int, task: int, part: int, name: str, table: pa.Table) -> Parcel:
-        return Parcel(shard, task, part, name, pack(table))
+    def of(shard: int, task: int, part: int, name: str, table: pa.Table) -> ShufflePayload:
+        return ShufflePayload(shard, task, part, name, pack(table))
 
     @property
     def table(self) -> pa.Table:
@@ -46,11 +46,11 @@ class Parcel:
         return self.task, self.part
 
 
-def packed(parcels: Iterable[Parcel]) -> Iterator[pa.RecordBatch]:
+def packed(payloads: Iterable[ShufflePayload]) -> Iterator[pa.RecordBatch]:
     """Write parcels as batches that Spark takes: small ones together, large ones as soon as they are there."""
-    waiting: list[Parcel] = []
+    waiting: list[ShufflePayload] = []
     size = 0
-    for each in parcels:
+    for each in payloads:
         waiting.append(each)
         size += len(each.payload)
         if size >= _BATCH_BYTES:
@@ -60,16 +60,16 @@ def packed(parcels: Iterable[Parcel]) -> Iterator[pa.RecordBatch]:
         yield _batch(waiting)
 
 
-def _batch(parcels: Sequence[Parcel]) -> pa.RecordBatch:
-    rows = [(each.shard, each.task, each.part, each.name, each.payload) for each in parcels]
+def _batch(payloads: Sequence[ShufflePayload]) -> pa.RecordBatch:
+    rows = [(each.shard, each.task, each.part, each.name, each.payload) for each in payloads]
     columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in columns], schema=SCHEMA
     )
 
 
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[ShufflePayload]:
     """Read what `packed` wrote, in whatever order Spark delivers it."""
     for batch in batches:
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            yield Parcel(*row)
+            yield ShufflePayload(*row)

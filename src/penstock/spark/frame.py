@@ -23,18 +23,17 @@ from penstock.runtime.state.format import encode_table
 from penstock.sources.arrow import is_frame
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
-from penstock.spark.cut import cut, inputs_of
 from penstock.spark.exchange import SPARK_SCHEMA
-from penstock.spark.handed import handed_over, is_here
 from penstock.spark.order import quoted, ranked, spark_order
 from penstock.spark.planning import Physical, planned
 from penstock.spark.predicates import spark_filter
 from penstock.spark.skew import Hot, hot_keys, sampled_parts, stream_to_spread
 from penstock.spark.slices import as_json
-from penstock.spark.streaming.edges import refuse_quarantine
+from penstock.spark.split_plan import cut, inputs_of
 from penstock.spark.streaming.frame import Topology, is_streaming, needs_shards, require_keys
+from penstock.spark.streaming.late_and_malformed import refuse_quarantine
 from penstock.spark.streaming.topology import explained
-from penstock.spark.streaming.updating import APPEND, require_mode
+from penstock.spark.streaming.update_mode import APPEND, require_mode
 from penstock.spark.tasks import (
     Assemble,
     Fold,
@@ -48,6 +47,7 @@ from penstock.spark.tasks import (
     shipped,
 )
 from penstock.spark.types import never_null, spark_schema
+from penstock.spark.uploaded_tables import handed_over, is_here
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

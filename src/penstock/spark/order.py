@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.runtime.buffers import indices, ticks_of
-from penstock.spark.columns import decoded
+from penstock.spark.decode_dictionaries import decoded
 from penstock.types.arrow import kind_of
 
 if TYPE_CHECKING:

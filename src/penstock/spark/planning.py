@@ -18,6 +18,7 @@ from penstock.plan.schema import sources_of
 from penstock.sources.bound import Bound
 from penstock.sources.fragment import Fragment
 from penstock.spark.bound import Frame
+from penstock.spark.boundary_splits import carried_slices, count_slices, session_slices
 from penstock.spark.slices import (
     Part,
     Piece,
@@ -28,7 +29,6 @@ from penstock.spark.slices import (
     time_known,
     time_slices,
 )
-from penstock.spark.stitches import carried_slices, count_slices, session_slices
 
 # A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
 LEAST_ROWS_PER_TASK = 500_000

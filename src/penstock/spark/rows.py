@@ -18,7 +18,7 @@ from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad, Malformed
 from penstock.sources.prefetch import Footer, read
 from penstock.spark.slices import Part, Piece
-from penstock.spark.streaming.edges import write_bad
+from penstock.spark.streaming.late_and_malformed import write_bad
 
 # Rows that wait until they are worth a push.
 GROUP_ROWS = 1 << 20

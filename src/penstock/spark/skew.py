@@ -18,7 +18,7 @@ from penstock.passes.spread_rows import spreadable
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
 from penstock.runtime.state.merge import divided
-from penstock.spark.columns import in_one_piece
+from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.slices import Part, Piece
 
 PIECES = 8  # of files, spread evenly, that a sample is taken from

@@ -26,11 +26,11 @@ from penstock.runtime.engine import Engine
 from penstock.runtime.session import Session
 from penstock.runtime.state.format import decode_table
 from penstock.runtime.state.merge import merged, shares
-from penstock.spark.borders import results_in, rows_within
-from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed, unpacked
+from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed, unpacked
 from penstock.spark.order import in_order
 from penstock.spark.rows import Rows, rows_of_frame, rows_of_part, run_through
 from penstock.spark.skew import Hot, key_hashes_of, shares_of
+from penstock.spark.slice_boundaries import results_in, rows_within
 from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
 
@@ -127,7 +127,7 @@ class Fold:
                 session.number_from(each.stream, each.first_row)
             session.push(each.stream, *each.batches)
         yield from packed(
-            Parcel.of(shard, task, 0, name, table)
+            ShufflePayload.of(shard, task, 0, name, table)
             for shard, tables in shares(session.save(), self.keys, self.shards).items()
             for name, table in tables.items()
         )
@@ -181,13 +181,13 @@ class Send:
                 sessions[each.stream] = self.senders[each.stream][0].open()
             plain = Rows(each.stream, each.batches, each.first_row)
             made = list(run_through(sessions[each.stream], [plain]))
-            parcels = list(self._parcels(task, number, each.stream, made))
-            number += len(parcels)
-            yield from packed(parcels)
+            payloads = list(self._parcels(task, number, each.stream, made))
+            number += len(payloads)
+            yield from packed(payloads)
 
     def _parcels(
         self, task: int, number: int, stream: str, batches: list[pa.RecordBatch]
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[ShufflePayload]:
         keys = self.senders[stream][1]
         for batch in batches:
             for begin in range(0, batch.num_rows, PAYLOAD_ROWS):
@@ -195,11 +195,11 @@ class Send:
                 own, everywhere = shares_of(self.hot, stream, table, keys, self.shards)
                 for shard, rows in enumerate(own):
                     if rows.num_rows:
-                        yield Parcel.of(shard, task, number, stream, rows)
+                        yield ShufflePayload.of(shard, task, number, stream, rows)
                         number += 1
                 # Copies have one number: shards that meet in a partition keep one of them.
                 for shard in range(self.shards if everywhere is not None else 0):
-                    yield Parcel.of(shard, task, number, stream, everywhere)
+                    yield ShufflePayload.of(shard, task, number, stream, everywhere)
                 number += everywhere is not None
 
 
@@ -216,15 +216,15 @@ class Receive:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         several = {(each.place, each.name): each for each in unpacked(batches)}
-        parcels = [several[place] for place in sorted(several)]
-        if not parcels:
+        payloads = [several[place] for place in sorted(several)]
+        if not payloads:
             return
         run = Run(self.query, self.zone)
-        yield from run(0, self._rows(run.compiled, parcels))
+        yield from run(0, self._rows(run.compiled, payloads))
 
-    def _rows(self, compiled: Compiled, parcels: Sequence[Parcel]) -> Iterator[Rows]:
+    def _rows(self, compiled: Compiled, payloads: Sequence[ShufflePayload]) -> Iterator[Rows]:
         for source in sources_of(compiled.plan):
-            tables: Iterator[pa.Table] = (each.table for each in parcels if each.name == source.name)
+            tables: Iterator[pa.Table] = (each.table for each in payloads if each.name == source.name)
             if source.name in self.sorted_by_value:
                 whole = list(tables)
                 tables = iter(

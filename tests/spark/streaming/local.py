@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 import penstock as pk
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.state.state import State
-from penstock.spark.exchange import Parcel, packed, unpacked
+from penstock.spark.exchange import ShufflePayload, packed, unpacked
 from penstock.spark.streaming.frame import wired
 from penstock.spark.streaming.operator import WHERE
 from penstock.spark.streaming.shard import Step, totals
@@ -45,7 +45,7 @@ class LocalStream:
         """Run one batch of one stream; what it gives and remembers counts only if all shards come through."""
         return self.stepped(self._sent(tasks, stream or self.query.name), now)
 
-    def stepped(self, sent: Mapping[int, Sequence[Parcel]], now: int = 0) -> list[pa.RecordBatch]:
+    def stepped(self, sent: Mapping[int, Sequence[ShufflePayload]], now: int = 0) -> list[pa.RecordBatch]:
         """Run one batch of what tasks sent to the shards."""
         steps = {
             label: self.shard.step(label, self._saved(label), parcels, now) for label, parcels in sent.items()
@@ -59,9 +59,9 @@ class LocalStream:
         chunks = self.states.get(label)
         return None if chunks is None else State.from_chunks(chunks, WHERE)
 
-    def _sent(self, tasks: Sequence[pa.Table], stream: str) -> dict[int, list[Parcel]]:
+    def _sent(self, tasks: Sequence[pa.Table], stream: str) -> dict[int, list[ShufflePayload]]:
         columns = list(self.scatter.columns(stream))
-        sent: dict[int, list[Parcel]] = {}
+        sent: dict[int, list[ShufflePayload]] = {}
         for task, table in enumerate(tasks):
             rows = table.select(columns).combine_chunks().to_batches()
             parcels = self.scatter.parcels(task, stream, "", rows)

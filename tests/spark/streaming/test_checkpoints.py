@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.spark.streaming.problems import problem_in
+from penstock.spark.streaming.executor_errors import problem_in
 from tests.spark.agree import assert_same
 from tests.spark.streaming.feed import Feed
 from tests.spark.streaming.test_micro_batches import LAST, TABLE, cut, declared

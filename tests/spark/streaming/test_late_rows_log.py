@@ -9,7 +9,7 @@ import pytest
 
 import penstock as pk
 from penstock.plan.schema import sources_of
-from penstock.spark.streaming.edges import log_late
+from penstock.spark.streaming.late_and_malformed import log_late
 from tests.spark.streaming.local import LocalStream
 
 

@@ -16,10 +16,10 @@ import penstock as pk
 from penstock.sources import prefetch
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.malformed import Bad
-from penstock.spark.exchange import Parcel, unpacked
+from penstock.spark.exchange import ShufflePayload, unpacked
 from penstock.spark.streaming.files import FileReader, offset
 from penstock.spark.streaming.frame import wired
-from penstock.spark.streaming.scatter import MARK, Mark, Scatter
+from penstock.spark.streaming.shuffle_write import MARK, Mark, Scatter
 from penstock.spark.streaming.topology import way_of
 from penstock.types.windows import Steps
 from tests.oracle.effort import effort
@@ -37,7 +37,7 @@ def scattered(folder: str, aggregate: Any, on_bad: str = "drop") -> tuple[Scatte
     return scatter, LiveFiles(folder, "parquet", SCHEMA)
 
 
-def sent(scatter: Scatter, files: LiveFiles, steps: Steps | None) -> list[Parcel]:
+def sent(scatter: Scatter, files: LiveFiles, steps: Steps | None) -> list[ShufflePayload]:
     """Read all files that are there, and give what tasks send."""
     reader = FileReader(scatter, "events", files, 2, None, steps)
     there = [each.path for each in files.listed()]

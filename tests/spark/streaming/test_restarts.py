@@ -13,7 +13,7 @@ import penstock as pk
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.exchange import unpacked
 from penstock.spark.streaming.files import FileReader, offset
-from penstock.spark.streaming.placing import labels, spark_hash
+from penstock.spark.streaming.shard_placement import labels, spark_hash
 from tests.spark.streaming.local import LocalStream
 
 SOURCE = pk.stream("s", {"t": "int64", "k": "int64", "v": "int64"}, time="t")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.plan.schema import schema_of
-from penstock.spark.streaming.updating import require_updatable
+from penstock.spark.streaming.update_mode import require_updatable
 from tests.oracle.effort import effort
 from tests.spark.streaming.feed import Feed
 from tests.spark.streaming.local import LocalStream

@@ -140,7 +140,7 @@ def test_columns_are_learned_from_the_records_that_are_rows(tmp_path: Path, name
 
 def test_a_quarantine_of_frames_and_parquet_is_refused_where_spark_reads_them(tmp_path: Path) -> None:
     from penstock.api.execute import bind_all
-    from penstock.spark.streaming.edges import refuse_quarantine
+    from penstock.spark.streaming.late_and_malformed import refuse_quarantine
 
     (tmp_path / "a.csv").write_text(CSV)
     pq.write_table(pk.scan(tmp_path / "a.csv", time="t", schema=SCHEMA).collect(), tmp_path / "a.parquet")

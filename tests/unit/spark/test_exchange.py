@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.spark.exchange import Parcel, packed, unpacked
+from penstock.spark.exchange import ShufflePayload, packed, unpacked
 
 MEGABYTE = 1 << 20
 
 
-def parcels(sizes: list[int]) -> list[Parcel]:
-    return [Parcel(0, 1, number, f"rows/{number}", bytes(size)) for number, size in enumerate(sizes)]
+def parcels(sizes: list[int]) -> list[ShufflePayload]:
+    return [ShufflePayload(0, 1, number, f"rows/{number}", bytes(size)) for number, size in enumerate(sizes)]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_small_parcels_share_a_batch(sizes: list[int], batches: list[int]) -> No
 def test_a_large_parcel_does_not_wait_for_the_next() -> None:
     taken: list[int] = []
 
-    def one_by_one() -> Iterator[Parcel]:
+    def one_by_one() -> Iterator[ShufflePayload]:
         for each in parcels([MEGABYTE, MEGABYTE]):
             taken.append(each.part)
             yield each

@@ -16,7 +16,7 @@ from penstock.bench.on_spark.lake import FILE_ROWS, GROUP_ROWS
 from penstock.bench.on_spark.questions import POLARS, Question, both, computed, of_frame, plain
 from penstock.bench.peers import PEER_GROUP
 from penstock.bench.workloads import START_US
-from penstock.spark.own_way import as_of_by_union, within_interval
+from penstock.spark.baseline import as_of_by_union, within_interval
 
 SYMBOLS = 1_000
 QUOTES = 10  # for each trade

@@ -15,7 +15,7 @@ from penstock.bench.figures import Figure
 from penstock.bench.scale.processors import FamilyClock, worked
 from penstock.passes.choose_strategy import Halo
 from penstock.sources.fragment import Fragment
-from penstock.spark.own_way import consume
+from penstock.spark.baseline import consume
 from penstock.spark.planning import planned
 from penstock.spark.slices import Piece, time_slices
 

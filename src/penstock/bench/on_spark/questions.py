@@ -21,7 +21,7 @@ from penstock.bench.measure import Contender
 from penstock.bench.on_spark.lake import write_lake
 from penstock.bench.peers import PEER_GROUP
 from penstock.bench.workloads import VIEW, YsbKeyed
-from penstock.spark.own_way import consume, rising, rolling_mean, sessions, windowed
+from penstock.spark.baseline import consume, rising, rolling_mean, sessions, windowed
 
 SECOND = 1_000_000
 SIZE = 10 * SECOND

@@ -23,7 +23,7 @@ from penstock.bench.on_spark.questions import (
 )
 from penstock.bench.scale.processors import FamilyClock
 from penstock.bench.suites import Progress
-from penstock.spark.own_way import fair
+from penstock.spark.baseline import fair
 
 THROUGH_SPARK, AGAINST_POLARS = 1.5, 0.7
 CHECKED = "Penstock, fewer"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import penstock as pk
 from penstock.bench.on_spark.questions import window_answer
 from penstock.bench.workloads import VIEW
-from penstock.spark.own_way import windowed
+from penstock.spark.baseline import windowed
 
 OURS, SPARK = "Penstock on Spark", "Spark Structured Streaming"
 

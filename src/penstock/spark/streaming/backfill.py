@@ -25,19 +25,19 @@ from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.sources.malformed import HISTORY, Bad
 from penstock.sources.paths import Found
-from penstock.spark.exchange import Parcel, packed
+from penstock.spark.exchange import ShufflePayload, packed
 from penstock.spark.slices import Part, as_json
 from penstock.spark.streaming.files import FilePartition, FileReader, file_options, files_of, offset
 from penstock.spark.streaming.kafka import KafkaReader, topic_options
-from penstock.spark.streaming.scatter import MARK, Mark, Scatter
-from penstock.spark.streaming.source import ParcelSource
+from penstock.spark.streaming.shuffle_write import MARK, Mark, Scatter
+from penstock.spark.streaming.source import PayloadSource
 from penstock.spark.tasks import settle
 
 NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
 _AT_ONCE = 100  # files of history in a batch, unless the stream says how many
 
 
-class BackfillSource(ParcelSource):
+class BackfillSource(PayloadSource):
     """History and a live source."""
 
     FORMAT = "penstock_backfill"
@@ -169,17 +169,21 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         task, split = reader.place(partition.inner)
         named = (split or LIVE) if partition.live else HISTORY
-        parcels = self.scatter.parcels(task, self.stream, named, rows(), lambda: len(bad))
-        yield from packed(self._told(parcels, partition, task, lambda: out))
+        payloads = self.scatter.payloads(task, self.stream, named, rows(), lambda: len(bad))
+        yield from packed(self._told(payloads, partition, task, lambda: out))
         settle("source")
 
     def _told(
-        self, parcels: Iterator[Parcel], partition: BackfillPartition, task: int, out: Callable[[], int]
-    ) -> Iterator[Parcel]:
+        self,
+        payloads: Iterator[ShufflePayload],
+        partition: BackfillPartition,
+        task: int,
+        out: Callable[[], int],
+    ) -> Iterator[ShufflePayload]:
         """Correct what the task says of its rows: some were left out, and history knows the time better than they do."""
         name = MARK + self.stream
         last, said = 0, False
-        for each in parcels:
+        for each in payloads:
             last = each.part
             if each.name != name:
                 yield each
@@ -194,7 +198,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             marks = [*marks, Mark(HISTORY, self._latest(partition), 0, 0)]
         for number, mark in enumerate(marks, last + 1):
             for label in self.scatter.labels:
-                yield Parcel(label, task, number, name, mark.encoded())
+                yield ShufflePayload(label, task, number, name, mark.encoded())
 
     def _latest(self, partition: BackfillPartition) -> int | None:
         """Say it so that the lateness of the stream takes nothing off."""

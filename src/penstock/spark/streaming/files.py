@@ -32,13 +32,13 @@ from penstock.sources.paths import Found
 from penstock.sources.prefetch import Footer
 from penstock.sources.readers import TEXT
 from penstock.spark.slices import Piece, as_json, even_parts, from_json, joined_part
-from penstock.spark.streaming.edges import write_bad
-from penstock.spark.streaming.scatter import Scatter
-from penstock.spark.streaming.source import ParcelSource, SplitReader
+from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.shuffle_write import Scatter
+from penstock.spark.streaming.source import PayloadSource, SplitReader
 from penstock.types.windows import Steps
 
 
-class FileSource(ParcelSource):
+class FileSource(PayloadSource):
     """The files of a stream."""
 
     FORMAT = "penstock_files"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from penstock.compile import Compiled
 from penstock.runtime.session import Session
 from penstock.runtime.state.merge import CELLS, NULLS, shares
-from penstock.spark.streaming.counting import counted
+from penstock.spark.streaming.pane_row_counts import counted
 from penstock.spark.tasks import ENGINE, Query
 
 _SENT = (CELLS, NULLS)

@@ -19,17 +19,17 @@ from penstock.sources.bound import Bound
 from penstock.sources.kafka import LiveTopic
 from penstock.sources.live_files import LiveFiles
 from penstock.spark.bound import Frame, zone_of
-from penstock.spark.cut import cut
 from penstock.spark.exchange import SPARK_SCHEMA
 from penstock.spark.order import quoted
-from penstock.spark.streaming.edges import require_folders
+from penstock.spark.split_plan import cut
 from penstock.spark.streaming.fold import Fold
+from penstock.spark.streaming.late_and_malformed import require_folders
 from penstock.spark.streaming.operator import OUTPUT, STATE, Unpack, WithState
-from penstock.spark.streaming.placing import labels
-from penstock.spark.streaming.scatter import FromFrame, Scatter, Sender
 from penstock.spark.streaming.shard import COUNTS, Shard
+from penstock.spark.streaming.shard_placement import labels
+from penstock.spark.streaming.shuffle_write import FromFrame, Scatter, Sender
 from penstock.spark.streaming.topology import Way, way_of, windows_of
-from penstock.spark.streaming.updating import APPEND, UPDATE, require_updatable
+from penstock.spark.streaming.update_mode import APPEND, UPDATE, require_updatable
 from penstock.spark.tasks import Named, Query
 from penstock.spark.types import never_null, spark_schema
 from penstock.types.windows import Unbounded

@@ -22,12 +22,12 @@ from pyspark.sql.streaming.datasource import (
 from penstock.sources.kafka import LiveTopic, Range, Topic
 from penstock.sources.kafka_values import Decoder
 from penstock.sources.malformed import Bad
-from penstock.spark.streaming.edges import write_bad
-from penstock.spark.streaming.scatter import Scatter
-from penstock.spark.streaming.source import ParcelSource, SplitReader
+from penstock.spark.streaming.late_and_malformed import write_bad
+from penstock.spark.streaming.shuffle_write import Scatter
+from penstock.spark.streaming.source import PayloadSource, SplitReader
 
 
-class KafkaSource(ParcelSource):
+class KafkaSource(PayloadSource):
     """The messages of a topic."""
 
     FORMAT = "penstock_kafka"

@@ -13,8 +13,8 @@ from penstock.plan.codec import decode
 from penstock.plan.schema import schema_of
 from penstock.runtime.state.packing import pack, unpack
 from penstock.runtime.state.state import State
-from penstock.spark.exchange import Parcel
-from penstock.spark.streaming.edges import log_late, write_late
+from penstock.spark.exchange import ShufflePayload
+from penstock.spark.streaming.late_and_malformed import log_late, write_late
 from penstock.spark.streaming.shard import COUNTS, Shard, Step
 from penstock.spark.tasks import Query, settle
 from penstock.spark.types import Deliver, deliverer, never_null
@@ -40,7 +40,7 @@ class WithState:
 
         saved = State.from_bytes(bytes(state.get[0]), WHERE) if state.exists else None
         now = state.getCurrentProcessingTimeMs() * 1000
-        step = self.shard.step(key[0], saved, parcels_of(frames), now)
+        step = self.shard.step(key[0], saved, payloads_of(frames), now)
         write_late(self.shard.compiled.plan, key[0], step.late)
         log_late(self.shard.compiled.plan, step.counts["late"], self.shard.query.text)
         whole = step.state.to_bytes()
@@ -50,10 +50,10 @@ class WithState:
         settle("shard")
 
 
-def parcels_of(frames: Iterable[Any]) -> list[Parcel]:
+def payloads_of(frames: Iterable[Any]) -> list[ShufflePayload]:
     """Read parcels from the data frames in which Spark hands them over."""
     return [
-        Parcel(*row)
+        ShufflePayload(*row)
         for frame in frames
         for row in zip(*(frame[name].tolist() for name in frame.columns), strict=True)
     ]

@@ -20,12 +20,12 @@ from penstock.runtime.stage import START_OF_TIME
 from penstock.runtime.state.merge import with_fresh
 from penstock.runtime.state.state import State
 from penstock.runtime.state.state_table import read_scalars, scalars
-from penstock.spark.exchange import Parcel
+from penstock.spark.exchange import ShufflePayload
 from penstock.spark.order import in_order, latest_first, ties
-from penstock.spark.streaming.counting import counted
-from penstock.spark.streaming.edges import Aside, Silence
-from penstock.spark.streaming.scatter import MARK, PANES, ROWS, Mark
-from penstock.spark.streaming.updating import changed, if_ended_now
+from penstock.spark.streaming.late_and_malformed import Aside, Silence
+from penstock.spark.streaming.pane_row_counts import counted
+from penstock.spark.streaming.shuffle_write import MARK, PANES, ROWS, Mark
+from penstock.spark.streaming.update_mode import changed, if_ended_now
 from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
@@ -72,11 +72,11 @@ class Shard:
         """What saved state, and offsets, must agree with to be taken up."""
         return {**_signature(self.query, self.windows), _SHARDS: str(self.shards)}
 
-    def step(self, label: int, saved: State | None, parcels: Iterable[Parcel], now: int = 0) -> Step:
+    def step(self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0) -> Step:
         """Run one batch of a shard, `now` being its time by the clock on the wall, in microseconds."""
         run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
         run.session.pace()
-        ordered = sorted(parcels, key=lambda each: each.place)
+        ordered = sorted(payloads, key=lambda each: each.place)
         tables = run.tables(saved)
         before = read_scalars(tables[METRICS])
         run.session.load(with_fresh(tables, _panes(ordered)))
@@ -94,13 +94,13 @@ class Shard:
         return Step(results, state, counts, run.session.watermark, aside.found)
 
 
-def _marks(parcels: Iterable[Parcel]) -> list[tuple[str, Mark]]:
-    found = ((each.name.removeprefix(MARK), each) for each in parcels if each.name.startswith(MARK))
+def _marks(payloads: Iterable[ShufflePayload]) -> list[tuple[str, Mark]]:
+    found = ((each.name.removeprefix(MARK), each) for each in payloads if each.name.startswith(MARK))
     return [(stream, Mark.decoded(each.payload)) for stream, each in found]
 
 
-def _panes(parcels: Iterable[Parcel]) -> Iterator[tuple[str, pa.Table]]:
-    return ((each.name.removeprefix(PANES), each.table) for each in parcels if each.name.startswith(PANES))
+def _panes(payloads: Iterable[ShufflePayload]) -> Iterator[tuple[str, pa.Table]]:
+    return ((each.name.removeprefix(PANES), each.table) for each in payloads if each.name.startswith(PANES))
 
 
 @lru_cache(maxsize=32)
@@ -143,11 +143,11 @@ class _Run:
         }
         return State.of(self.shard.identity, {**self.session.save(), **kept}, _WHOLE)
 
-    def push(self, parcels: Sequence[Parcel], aside: Aside) -> list[pa.RecordBatch]:
+    def push(self, payloads: Sequence[ShufflePayload], aside: Aside) -> list[pa.RecordBatch]:
         """Push the rows of every stream, judged by how far time had come before this batch."""
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
-            tables = [each.table for each in parcels if each.name == ROWS + source.name]
+            tables = [each.table for each in payloads if each.name == ROWS + source.name]
             if tables:
                 columns = self.compiled.columns[source.name]
                 results += aside.push(source, columns, self._rows(source, pa.concat_tables(tables)))

@@ -17,12 +17,12 @@ from penstock.errors import PenstockError, PlanError, StateError
 from penstock.runtime.state.differences import require_same
 from penstock.sources.malformed import Bad
 from penstock.spark.exchange import SPARK_SCHEMA, packed
-from penstock.spark.streaming.scatter import Scatter
 from penstock.spark.streaming.shard import unfit
+from penstock.spark.streaming.shuffle_write import Scatter
 from penstock.spark.tasks import settle
 
 
-class ParcelSource(DataSource, ABC):
+class PayloadSource(DataSource, ABC):
     """Rows of a stream, sent to shards. Options are data: no code is read from them."""
 
     FORMAT: ClassVar[str]
@@ -69,7 +69,7 @@ class SplitReader(ABC):
         bad: list[Bad] = []
         task, split = self.place(partition)
         rows = self.rows(partition, bad)
-        yield from packed(self._scatter.parcels(task, self._stream, split, rows, lambda: len(bad)))
+        yield from packed(self._scatter.payloads(task, self._stream, split, rows, lambda: len(bad)))
         settle("source")
 
     @abstractmethod

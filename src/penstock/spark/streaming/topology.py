@@ -10,7 +10,7 @@ from penstock.passes.choose_strategy import Possible, pane_obstacle, possible, s
 from penstock.passes.partition_keys import key_places
 from penstock.plan.codec import encode
 from penstock.plan.schema import sources_of
-from penstock.spark.streaming.counting import with_counts
+from penstock.spark.streaming.pane_row_counts import with_counts
 
 
 @dataclass(frozen=True, slots=True)

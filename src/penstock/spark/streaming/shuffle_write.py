@@ -17,11 +17,11 @@ from penstock.runtime.session import Session
 from penstock.runtime.state.merge import divided, shard_of
 from penstock.sources.conform import conformer
 from penstock.sources.malformed import Bad
-from penstock.spark.columns import in_one_piece
-from penstock.spark.exchange import PAYLOAD_ROWS, Parcel, packed
+from penstock.spark.decode_dictionaries import in_one_piece
+from penstock.spark.exchange import PAYLOAD_ROWS, ShufflePayload, packed
 from penstock.spark.rows import GROUP_ROWS
-from penstock.spark.streaming.edges import batch_id, write_bad
 from penstock.spark.streaming.fold import Fold
+from penstock.spark.streaming.late_and_malformed import batch_id, write_bad
 from penstock.spark.tasks import Query, settle
 from penstock.types.windows import Steps
 
@@ -94,14 +94,14 @@ class Scatter:
         """Tell how finely times of a stream are looked at here; rows that travel are judged by theirs in shards."""
         return None if self.fold is None else self.fold.compiled.coarse_times.get(stream)
 
-    def parcels(
+    def payloads(
         self,
         task: int,
         stream: str,
         split: str,
         batches: Iterable[pa.RecordBatch],
         lost: Callable[[], int] = lambda: 0,
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[ShufflePayload]:
         """Send the rows of a split; `lost` tells in the end how many more were none. Without either, nothing is said."""
         if self.fold is not None:
             yield from self._folded(self.fold, task, stream, split, batches, lost)
@@ -113,7 +113,7 @@ class Scatter:
         for group in grouped(batches, GROUP_ROWS):
             latest = _later(latest, group, time)
             for label, rows in self._divided(stream, session, group):
-                yield Parcel.of(label, task, number, ROWS + stream, rows)
+                yield ShufflePayload.of(label, task, number, ROWS + stream, rows)
                 number += 1
         malformed = session.metrics.malformed + lost()
         if session.metrics.read or malformed:
@@ -128,7 +128,7 @@ class Scatter:
         split: str,
         batches: Iterable[pa.RecordBatch],
         lost: Callable[[], int],
-    ) -> Iterator[Parcel]:
+    ) -> Iterator[ShufflePayload]:
         session = fold.open()
         time = self.source(stream).time.column
         latest: int | None = None
@@ -139,14 +139,14 @@ class Scatter:
         if session.metrics.read:
             number = 0
             for number, (shard, name, table) in enumerate(fold.shares(session, len(self.labels)), 1):
-                yield Parcel.of(self.labels[shard], task, number, PANES + name, table)
+                yield ShufflePayload.of(self.labels[shard], task, number, PANES + name, table)
             found = session.metrics
             mark = Mark(split, latest, found.filtered, found.malformed, found.accepted)
             yield from self._told(task, number + 1, stream, mark)
 
-    def _told(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[Parcel]:
+    def _told(self, task: int, number: int, stream: str, mark: Mark) -> Iterator[ShufflePayload]:
         for label in self.labels:
-            yield Parcel(label, task, number, MARK + stream, mark.encoded())
+            yield ShufflePayload(label, task, number, MARK + stream, mark.encoded())
 
     def _divided(
         self, stream: str, session: Session, batches: Sequence[pa.RecordBatch]
@@ -194,7 +194,7 @@ class FromFrame:
         task = 0 if context is None else context.partitionId()
         bad: list[Bad] = []
         rows = self._timed(self._conformed(batches), task, bad)
-        yield from packed(self.scatter.parcels(task, self.stream, "", rows, lambda: len(bad)))
+        yield from packed(self.scatter.payloads(task, self.stream, "", rows, lambda: len(bad)))
         settle("frame")
 
     def _timed(

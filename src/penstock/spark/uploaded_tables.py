@@ -16,8 +16,8 @@ from penstock.plan.schema import source_schema, sources_of
 from penstock.runtime.row_stages import implied_times
 from penstock.sources.bound import Bound
 from penstock.spark.bound import Frame, bound_for, zone_of
-from penstock.spark.cut import hidden_names, stored, with_sources
 from penstock.spark.order import in_order
+from penstock.spark.split_plan import hidden_names, stored, with_sources
 from penstock.spark.types import deliverer
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from penstock.compile import Compiled
 from penstock.errors import EngineError, UnsupportedError
 from penstock.ir.nodes import Grid, Input, Merge, Program, Reduce, Samples, sources_of
 from penstock.runtime.buffers import flags, indices
-from penstock.spark.columns import decoded
+from penstock.spark.decode_dictionaries import decoded
 from penstock.spark.tasks import ENGINE
 from penstock.types.windows import Calendar, Unbounded
 

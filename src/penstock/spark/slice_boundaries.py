@@ -19,9 +19,9 @@ from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.plan.nodes import WINDOW_START, Source
 from penstock.plan.schema import sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of
-from penstock.spark.carry import rows_with_carry
-from penstock.spark.chains import Chains, key_words
+from penstock.spark.asof_carry_in import rows_with_carry
 from penstock.spark.rows import Rows, rows_of_part
+from penstock.spark.session_tracking import Chains, key_words
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Neighbours, Part
 
 Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
