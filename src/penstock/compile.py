@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.analysis.coarse_times import coarse_times
+from penstock.analysis.order import sees_order
+from penstock.analysis.scan_predicates import scan_predicates
 from penstock.expr.nodes import Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
-from penstock.lower.plan_to_ir import to_ir
-from penstock.passes.coarse_times import coarse_times
-from penstock.passes.order import sees_order
 from penstock.passes.pipeline import optimise
-from penstock.passes.scan_predicates import scan_predicates
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
@@ -27,6 +26,7 @@ from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.engine import Engine
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import Context, Pipeline, Session
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.windows import Steps
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.lower.plan_to_ir import to_ir
 from penstock.programs.join_algorithms import EAGER
 from penstock.runtime.join_algorithms.eager import Eager
 from penstock.runtime.join_algorithms.progressive_merge import ProgressiveMerge
+from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, KEYS
 from tests.oracle.join_cases import streams as rows_of

@@ -11,7 +11,7 @@ import pytest
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.pairing import JOIN_KINDS
 
 Run = Callable[[Any, dict[str, pa.Table]], list[str]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows, to_table
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.join_cases import JOIN_KINDS, QUERIES, UNORDERED, Case, cases
 

@@ -16,7 +16,7 @@ import penstock as pk
 from penstock.compile import compile_plan
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from tests.oracle.effort import effort
 from tests.oracle.signal_cases import Case, cases, moved_cases, regular_cases
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
+from penstock.analysis.spread_rows import spreadable
 from penstock.api.execute import bind_all
-from penstock.passes.spread_rows import spreadable
 from penstock.spark.exchange import unpacked
 from penstock.spark.frame import Wiring
 from penstock.spark.planning import planned

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from penstock.analysis.boundaries import boundaries
 from penstock.explain.joins import join_reasons
 from penstock.explain.signals import signal_kernels, signal_reasons
 from penstock.expr import nodes as ex
@@ -24,7 +25,6 @@ from penstock.lower.split_results import fits_emission, split_results
 from penstock.lower.window_program import Window
 from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
 from penstock.passes.choose_strategy import described, possible
-from penstock.passes.resolve_boundaries import boundaries
 from penstock.plan.show import show as show_plan
 from penstock.programs.frame_reducers import FrameReducers, shape_of
 from penstock.programs.kernel_factory import KernelFactory

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.analysis.boundaries import CarryIn, Finite, Reach, signal_reach
 from penstock.expr.show import show as show_expr
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
@@ -11,7 +12,6 @@ from penstock.ir.signals.reach import MARGIN
 from penstock.loop.interpret import Interpreted
 from penstock.loop.nodes import Kernel
 from penstock.lower.signals.dense import dense, fits, why_not
-from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, signal_reach
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.signal_reductions import SampleReductions
 from penstock.programs.signals import SignalProgram, retention

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.analysis.predicates import conjuncts
 from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
 from penstock.lower.joins import own_column
-from penstock.passes.predicates import conjuncts
 from penstock.types.pairing import left_column, right_column
 
 _LOWER, _UPPER = frozenset({"gt", "ge", "eq"}), frozenset({"lt", "le", "eq"})

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.analysis.order import order_of_keys_is_seen
 from penstock.expr.aggregates import AggregateFunction, algebra_of
 from penstock.expr.custom import Definition
 from penstock.expr.typing import type_of
@@ -44,7 +45,6 @@ from penstock.ir.nodes import (
     Windowed,
 )
 from penstock.ir.scope import result_type
-from penstock.passes.order import order_of_keys_is_seen
 from penstock.types.arrow import kind_of, value_type
 from penstock.types.windows import Calendar, Count
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.analysis.boundaries import Finite, boundaries
+from penstock.analysis.carry_in import Carry, carry_in, without_carry
+from penstock.analysis.order import sees_order
+from penstock.analysis.partition_keys import Undivided, looks_up, partition_keys
+from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
 from penstock.errors import EngineError
 from penstock.expr.nodes import Expr
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Join, Table
-from penstock.passes.carry_in import Carry, carry_in, without_carry
 from penstock.passes.choose_aggregator import in_panes
-from penstock.passes.order import sees_order
-from penstock.passes.partition_keys import Undivided, looks_up, partition_keys
-from penstock.passes.resolve_boundaries import Finite, boundaries
-from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.types.pairing import Lookup
 from penstock.types.time import describe_reach
 

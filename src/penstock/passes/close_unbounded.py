@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.analysis.graph import redefine
+from penstock.analysis.order import order_of_keys_is_seen
 from penstock.expr.nodes import Call, Column, Expr, Field, Literal, Reduced, rewrite
 from penstock.expr.typing import type_of
 from penstock.ir.nodes import (
@@ -30,8 +32,6 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
-from penstock.passes.graph import redefine
-from penstock.passes.order import order_of_keys_is_seen
 from penstock.types.windows import Unbounded
 
 _BOUNDS = (WINDOW_START, WINDOW_END)

@@ -20,6 +20,10 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from penstock.analysis.graph import readers, redefine
+from penstock.analysis.order import order_of_keys_is_seen
+from penstock.analysis.predicates import conjuncts
+from penstock.analysis.totality import is_total
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, Literal, Reduced
 from penstock.expr.typing import type_of
@@ -27,10 +31,6 @@ from penstock.ir import nodes as ir
 from penstock.ir.joins import InWindow, Join
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
-from penstock.passes.graph import readers, redefine
-from penstock.passes.order import order_of_keys_is_seen
-from penstock.passes.predicates import conjuncts
-from penstock.passes.totality import is_total
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
 
 _BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)

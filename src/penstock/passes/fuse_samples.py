@@ -18,6 +18,16 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from penstock.analysis.graph import readers, redefine
+from penstock.analysis.predicates import then
+from penstock.analysis.substitution import (
+    Definitions,
+    definitions,
+    inlined,
+    inlined_fields,
+    inlined_reduction,
+)
+from penstock.analysis.totality import is_total
 from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, walk
 from penstock.ir.nodes import (
     WINDOW_END,
@@ -32,10 +42,6 @@ from penstock.ir.nodes import (
     Samples,
 )
 from penstock.ir.scope import result_scope, result_types
-from penstock.passes.graph import readers, redefine
-from penstock.passes.predicates import then
-from penstock.passes.substitution import Definitions, definitions, inlined, inlined_fields, inlined_reduction
-from penstock.passes.totality import is_total
 from penstock.types.time import Time
 
 GROWTH = 32

@@ -21,6 +21,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from penstock.analysis.graph import with_signals
+from penstock.analysis.substitution import opaque
 from penstock.expr import nodes as ex
 from penstock.expr.aggregates import AGGREGATES
 from penstock.ir import nodes as ir
@@ -40,8 +42,6 @@ from penstock.ir.signals.nodes import (
     sources_of,
 )
 from penstock.ir.signals.scope import Schemas
-from penstock.passes.graph import with_signals
-from penstock.passes.substitution import opaque
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
 

@@ -14,6 +14,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from penstock.analysis.graph import without_unread
+from penstock.analysis.order import sees_order
 from penstock.expr.nodes import Column, Expr, Field, columns_of
 from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
@@ -38,8 +40,6 @@ from penstock.ir.nodes import (
     sources_of,
 )
 from penstock.ir.signals.nodes import END, Sampled, read_columns
-from penstock.passes.graph import without_unread
-from penstock.passes.order import sees_order
 from penstock.passes.share_reductions import compact
 from penstock.types.pairing import left_column, right_column
 

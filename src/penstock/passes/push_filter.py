@@ -19,6 +19,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from penstock.analysis.graph import readers, redefine
+from penstock.analysis.predicates import conjunction, conjuncts, then
+from penstock.analysis.substitution import Definitions, definitions
+from penstock.analysis.totality import is_total
 from penstock.expr.nodes import (
     Call,
     Column,
@@ -43,10 +47,6 @@ from penstock.ir.nodes import (
     Reduce,
     Samples,
 )
-from penstock.passes.graph import readers, redefine
-from penstock.passes.predicates import conjunction, conjuncts, then
-from penstock.passes.substitution import Definitions, definitions
-from penstock.passes.totality import is_total
 from penstock.types.arrow import kind_of
 from penstock.types.windows import Unbounded
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.analysis.graph import with_signals
 from penstock.ir import nodes as ir
 from penstock.ir.signals.compose import composed
 from penstock.ir.signals.nodes import Body, Expression, Object, Program, renamed
 from penstock.passes.fuse_signals import without_unread
-from penstock.passes.graph import with_signals
 
 
 def share_signals(program: ir.Program) -> ir.Program:

@@ -8,6 +8,9 @@ from functools import partial
 
 import pyarrow as pa
 
+from penstock.analysis.order import order_of_keys_is_seen
+from penstock.analysis.row_counting import paths, streams_behind
+from penstock.analysis.time_readers import needs_arrival, read_by_time
 from penstock.expr.nodes import Column, Expr
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
@@ -15,16 +18,13 @@ from penstock.lower.sorted_windows import columns_kept, spell
 from penstock.lower.split_results import fits_emission, split_results
 from penstock.lower.window_program import BOUNDS, Window
 from penstock.passes.choose_aggregator import choices, in_panes, preferred
-from penstock.passes.order import order_of_keys_is_seen
 from penstock.plan.nodes import Source
-from penstock.programs.counting import paths, streams_behind
 from penstock.programs.dense_signals import dense_stage
 from penstock.programs.frame_reducers import sorter
 from penstock.programs.joins import JoinProgram
 from penstock.programs.kernel_factory import KernelFactory
 from penstock.programs.overflows import overflow_message
 from penstock.programs.pane_aggregate import CompiledWindow
-from penstock.programs.readers import needs_arrival, read_by_time
 from penstock.programs.rows import CompiledRows
 from penstock.programs.signals import SignalProgram
 from penstock.programs.sorted_windows import SortedWindowProgram, distinct_runs

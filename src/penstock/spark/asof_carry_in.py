@@ -13,9 +13,9 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
+from penstock.analysis.carry_in import Carry, carry_in
 from penstock.compile import Compiled, compile_plan
 from penstock.expr.nodes import Column, Expr, Field
-from penstock.passes.carry_in import Carry, carry_in
 from penstock.plan.nodes import Filter, Plan, Project, Source
 from penstock.plan.schema import sources_of
 from penstock.runtime.buffers import flags, indices

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
+from penstock.analysis.slice_boundaries import Counts
 from penstock.passes.choose_strategy import Halo
-from penstock.passes.slice_borders import Counts
 from penstock.plan.nodes import Source
 from penstock.sources import parquet_footers
 from penstock.sources.read_errors import reading

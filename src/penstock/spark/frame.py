@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from penstock.analysis.partition_keys import key_places
 from penstock.api.arguments import shown
 from penstock.api.execute import bind_all, named_bindings
 from penstock.api.stream import Stream
 from penstock.compile import Compiled
 from penstock.errors import BindingError, EngineError
 from penstock.expr.nodes import Column
-from penstock.passes.partition_keys import key_places
 from penstock.plan.nodes import Plan, Source
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.runtime.state.format import encode_table

@@ -13,8 +13,8 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
+from penstock.analysis.spread_rows import spreadable
 from penstock.compile import Compiled
-from penstock.passes.spread_rows import spreadable
 from penstock.runtime.buffers import indices
 from penstock.runtime.state.hashing import key_hashes
 from penstock.runtime.state.merge import divided

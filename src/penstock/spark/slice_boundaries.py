@@ -14,8 +14,8 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
 from penstock.compile import Compiled
-from penstock.passes.slice_borders import Counts, Sessions, slice_borders
 from penstock.plan.nodes import WINDOW_START, Source
 from penstock.plan.schema import sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of

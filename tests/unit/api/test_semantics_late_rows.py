@@ -9,7 +9,7 @@ import pytest
 
 import penstock as pk
 from penstock.ir.lateness import LATE, PARTLY_LATE, fates
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from tests.unit.expr.semantics import table
 
 CASES = table("window | times | late | partly late")

@@ -10,7 +10,7 @@ import pytest
 import penstock as pk
 from penstock.ir.interpret import interpret
 from penstock.ir.rows import to_rows
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from tests.unit.expr.semantics import table
 
 SIGNALS = table("signal | samples | intervals")

@@ -12,8 +12,8 @@ from penstock.errors import BindingError
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.nodes import Expr
 from penstock.ir.interpret import interpret
-from penstock.lower.plan_to_ir import to_ir
 from penstock.plan import nodes as pl
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
 from tests.unit.passes.cases import FLOAT, INT, agg, attach, call, col, lit, select, where, window
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from penstock.ir.show import show
-from penstock.lower.plan_to_ir import to_ir
 from penstock.plan import nodes as pl
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time, length_of
 from tests.unit.passes.cases import (
     EVENTS,

@@ -26,7 +26,7 @@ from penstock.ir.nodes import (
     Top,
 )
 from penstock.ir.verify import verify
-from penstock.lower.plan_to_ir import to_ir
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
 from tests.strategies import plans
 

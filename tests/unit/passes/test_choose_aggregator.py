@@ -17,7 +17,6 @@ from penstock.expr.typing import type_of
 from penstock.ir.nodes import Program, Reduce, Reduction
 from penstock.kernels.monoids import Monoid
 from penstock.lower.partials import monoid_of, partials_of
-from penstock.lower.plan_to_ir import to_ir
 from penstock.lower.slide import Shape, SlideSpec, slide_monoids
 from penstock.passes.choose_aggregator import (
     FEW_PANES,
@@ -29,6 +28,7 @@ from penstock.passes.choose_aggregator import (
 )
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
 from tests.unit.passes.cases import EVENTS, KIND, ORDERED, SECOND, F, V, agg, attach, fields, window
 

@@ -9,10 +9,10 @@ import pytest
 from penstock.ir.nodes import Program
 from penstock.ir.show import show
 from penstock.ir.verify import verify
-from penstock.lower.plan_to_ir import to_ir
 from penstock.passes.fuse_samples import fuse_samples
 from penstock.passes.fuse_signals import fuse_signals
 from penstock.passes.pipeline import PASSES, Pass
+from penstock.translate.plan_to_ir import to_ir
 from tests.unit.passes import cases
 
 RUN: dict[str, Pass] = dict(PASSES)

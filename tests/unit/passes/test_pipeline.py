@@ -8,9 +8,9 @@ import pytest
 
 from penstock.errors import VerificationError
 from penstock.ir.nodes import Program
-from penstock.lower.plan_to_ir import to_ir
 from penstock.passes import pipeline
 from penstock.passes.pipeline import PASSES, optimise
+from penstock.translate.plan_to_ir import to_ir
 from tests.unit.passes.cases import LARGE, TOTALS, where
 
 PROGRAM = to_ir(where(TOTALS, LARGE))

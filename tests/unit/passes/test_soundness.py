@@ -11,8 +11,8 @@ from penstock.errors import OverflowError as PenstockOverflow
 from penstock.ir.interpret import interpret
 from penstock.ir.nodes import Program
 from penstock.ir.verify import verify
-from penstock.lower.plan_to_ir import to_ir
 from penstock.passes.pipeline import PASSES, Pass, optimise
+from penstock.translate.plan_to_ir import to_ir
 from tests.strategies import plans, rows
 
 STAGES = [pytest.param(index, id=f"{index}-{name}") for index, (name, _) in enumerate(PASSES)]

@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import pyarrow as pa
 
+from penstock.analysis.time_readers import has_sessions
 from penstock.compile import Compiled
 from penstock.errors import StateError
 from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of
-from penstock.programs.readers import has_sessions
 from penstock.runtime.metrics import Metrics
 from penstock.runtime.session import METRICS, Session
 from penstock.runtime.stage import START_OF_TIME

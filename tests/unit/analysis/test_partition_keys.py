@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import penstock as pk
+from penstock.analysis.partition_keys import Undivided, key_places, partition_keys
 from penstock.compile import compile_plan
 from penstock.expr.show import show
-from penstock.passes.partition_keys import Undivided, key_places, partition_keys
 
 EVENTS = pk.stream("events", {"t": "int64", "a": "int64", "b": "string", "v": "int64"}, time="t")
 OTHERS = pk.stream("others", {"t": "int64", "a": "int64", "b": "string", "v": "int64"}, time="t")

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.analysis.predicates import conjunction, conjuncts, then
+from penstock.analysis.totality import is_total
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.expr.evaluate import evaluate
 from penstock.expr.nodes import Expr
-from penstock.passes.predicates import conjunction, conjuncts, then
-from penstock.passes.totality import is_total
 from tests.strategies import SCHEMA, rows, truth
 from tests.unit.passes.cases import K_IS_1, LARGE, RAISES, V_IS_POSITIVE, call
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 from penstock.expr import nodes as ex
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
-from penstock.lower.join_to_ir import join_body
 from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
+from penstock.translate.joins import join_body
 from penstock.types.time import Time
 
 

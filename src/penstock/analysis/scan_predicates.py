@@ -9,6 +9,7 @@ it must meet every row, to fail on the one it fails on. Implied times count rows
 
 from __future__ import annotations
 
+from penstock.analysis.totality import is_total
 from penstock.expr.nodes import Call, Column, Expr
 from penstock.ir.nodes import (
     Apply,
@@ -22,7 +23,6 @@ from penstock.ir.nodes import (
     Samples,
     sources_of,
 )
-from penstock.passes.totality import is_total
 
 
 def scan_predicates(program: Program) -> dict[str, Expr]:

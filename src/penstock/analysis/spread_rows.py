@@ -10,9 +10,9 @@ This is an analysis: the program stays as it is.
 
 from __future__ import annotations
 
+from penstock.analysis.partition_keys import looks_up
 from penstock.ir import nodes as ir
 from penstock.ir.joins import Asof, InWindow, Join, RollingJoin, Table
-from penstock.passes.partition_keys import looks_up
 from penstock.types.pairing import Lookup, Within
 from penstock.types.windows import Calendar
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from penstock.analysis.boundaries import CarryIn, Finite, Reach, Sequential, boundaries, lineage
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.ir.interpret import interpret, time_at
 from penstock.ir.nodes import Input, Program
-from penstock.lower.plan_to_ir import to_ir
 from penstock.passes.pipeline import optimise
-from penstock.passes.resolve_boundaries import CarryIn, Finite, Reach, Sequential, boundaries, lineage
 from penstock.plan import nodes as pl
+from penstock.translate.plan_to_ir import to_ir
 from tests.strategies import plans, rows
 from tests.unit.passes.cases import EVENTS, TOTALS, TS, VIEWS, agg, attach, call, col, lit, select, window
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.analysis.totality import is_total
 from penstock.expr.evaluate import evaluate
 from penstock.expr.nodes import Case, Cast, Expr, IsIn
-from penstock.passes.totality import is_total
 from tests.strategies import SCHEMA, real, rows, truth
 from tests.unit.passes.cases import FLOAT, INT, call, col, lit
 

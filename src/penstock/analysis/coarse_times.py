@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
+from penstock.analysis.order import sees_order
 from penstock.expr.nodes import Expr, columns_of
 from penstock.ir.nodes import Grid, Input, Object, Program, Reduce, sources_of
-from penstock.passes.order import sees_order
 from penstock.types.windows import Steps
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from penstock.analysis.predicates import then
+from penstock.analysis.substitution import Definitions, definitions, inlined
 from penstock.expr.nodes import Column, Expr
 from penstock.ir.joins import Asof
 from penstock.ir.nodes import Input, Program, Samples
-from penstock.passes.predicates import then
-from penstock.passes.substitution import Definitions, definitions, inlined
 from penstock.types.arrow import kind_of
 
 # Keys that are equal to Arrow when they are equal to us. Floats are not: -0.0 is 0.0 here.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.analysis.row_counting import streams_behind
 from penstock.ir import nodes as ir
-from penstock.programs.counting import streams_behind
 from penstock.types.windows import Session
 
 

@@ -10,9 +10,9 @@ import pytest
 from penstock.expr.nodes import Column, Field, Reduced
 from penstock.ir import nodes as ir
 from penstock.ir.verify import verify
-from penstock.lower.plan_to_ir import to_ir
 from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
+from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
 from tests.unit.passes.cases import (
     CLOCK,

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.analysis.partition_keys import partition_keys
 from penstock.expr.nodes import Column
 from penstock.ir import nodes as ir
-from penstock.passes.partition_keys import partition_keys
 from penstock.types.windows import Count, Session
 
 
