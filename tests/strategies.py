@@ -17,6 +17,7 @@ from penstock.plan import nodes as pl
 from penstock.plan.schema import carries_window, schema_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow, Window
 
 INT, FLOAT, TEXT, BOOL = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 INSTANT = pa.timestamp("us")
@@ -151,15 +152,15 @@ def projected(draw: Draw, plan: pl.Plan) -> pl.Plan:
     return pl.Project(plan, tuple(fields), name)
 
 
-def _window(draw: Draw, plan: pl.Plan) -> pl.Window:
+def _window(draw: Draw, plan: pl.Plan) -> Window:
     if carries_window(plan) and draw(st.booleans()):
-        return pl.CarriedWindow()
+        return CarriedWindow()
     size = draw(st.integers(1, 12))
-    return pl.TimeWindow(size, draw(st.sampled_from([size, *range(1, 9)])), draw(st.integers(-3, 3)))
+    return TimeWindow(size, draw(st.sampled_from([size, *range(1, 9)])), draw(st.integers(-3, 3)))
 
 
 def _keys(draw: Draw, plan: pl.Plan) -> tuple[str, ...]:
-    bounds = (pl.WINDOW_START, pl.WINDOW_END)
+    bounds = (WINDOW_START, WINDOW_END)
     names = [name for name in schema_of(plan).names if name not in bounds]
     return tuple(draw(st.lists(st.sampled_from(names), max_size=2, unique=True))) if names else ()
 
@@ -173,7 +174,7 @@ def windowed(draw: Draw, plan: pl.Plan) -> pl.Plan:
 
 def attached(draw: Draw, plan: pl.Plan) -> pl.Plan:
     schema = schema_of(plan)
-    bounds = {pl.WINDOW_START, pl.WINDOW_END}
+    bounds = {WINDOW_START, WINDOW_END}
     if (
         time_of(plan).column in bounds or len(bounds & {*schema.names}) == 1
     ):  # the new window's would take its place

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.ir.lateness import LATE, PARTLY_LATE, fates
-from penstock.ir.nodes import Domain, Grid
-from penstock.types.windows import Calendar
+from penstock.types.windows import Calendar, TimeWindow, Window
 from tests.oracle.effort import effort
 from tests.restarts import ENGINES
 
@@ -28,11 +27,11 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "with_columns": lambda window: window.with_columns(n=pk.count()),
     "apply": lambda window: window.apply(lambda rows: rows.select(["v"]), pa.schema({"v": pa.int64()})),
 }
-WINDOWS: dict[str, tuple[Callable[[], Any], Domain]] = {
-    "sliding": (lambda: pk.sliding("6h", every="2h"), Grid(6 * HOUR, 2 * HOUR)),
-    "uneven": (lambda: pk.sliding("7h", every="3h", offset="1h"), Grid(7 * HOUR, 3 * HOUR, HOUR)),
-    "tumbling": (lambda: pk.tumbling("5h"), Grid(5 * HOUR, 5 * HOUR)),
-    "with gaps": (lambda: pk.sliding("2h", every="5h"), Grid(2 * HOUR, 5 * HOUR)),
+WINDOWS: dict[str, tuple[Callable[[], Any], Window]] = {
+    "sliding": (lambda: pk.sliding("6h", every="2h"), TimeWindow(6 * HOUR, 2 * HOUR)),
+    "uneven": (lambda: pk.sliding("7h", every="3h", offset="1h"), TimeWindow(7 * HOUR, 3 * HOUR, HOUR)),
+    "tumbling": (lambda: pk.tumbling("5h"), TimeWindow(5 * HOUR, 5 * HOUR)),
+    "with gaps": (lambda: pk.sliding("2h", every="5h"), TimeWindow(2 * HOUR, 5 * HOUR)),
 }
 
 
@@ -45,7 +44,7 @@ def watermarks(rows: Rows, lateness: int) -> list[int]:
     return found
 
 
-def expected(domain: Domain, rows: Rows, lateness: int) -> tuple[int, int]:
+def expected(domain: Window, rows: Rows, lateness: int) -> tuple[int, int]:
     """How many of the rows that the filter lets through are partly late, and late."""
     arrivals = zip(rows, watermarks(rows, lateness), strict=True)
     found = fates(domain, [(time, None, mark) for (time, v), mark in arrivals if v > 0])

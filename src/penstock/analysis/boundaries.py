@@ -17,14 +17,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.expr.nodes import Column
-from penstock.ir.joins import Asof, InWindow, Join, RollingJoin
+from penstock.ir.joins import Asof, Join, RollingJoin
 from penstock.ir.nodes import (
-    WINDOW_END,
     Apply,
     Attach,
-    Carried,
     Distinct,
-    Grid,
     Input,
     Lookback,
     Object,
@@ -37,7 +34,8 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.reach import END_OF_TIME
-from penstock.types.pairing import Lookup, Within
+from penstock.types.pairing import InWindow, Lookup, Within
+from penstock.types.windows import WINDOW_END, CarriedWindow, TimeWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +88,17 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
         case Samples(fields=fields):
             clock = next((each.expr for each in fields if each.name == this.time.column), None)
             return Finite() if clock in {None, Column(source.time.column)} else Sequential()
-        case Reduce(domain=Grid(size=size)):
+        case Reduce(domain=TimeWindow(size=size)):
             return Finite(size - 1)  # a result's time is its window's last tick
-        case Attach(domain=Grid(size=size)):
+        case Attach(domain=TimeWindow(size=size)):
             return Finite(size - 1, size - 1)
         case Lookback(spans=spans) if all(span.size is not None for span in spans):
             return Finite(max((span.size or 0) + span.delay for span in spans))
         case Join() | Asof() | RollingJoin() as body:
             return _of_join(body)
-        case Reduce(domain=Carried()):
+        case Reduce(domain=CarriedWindow()):
             return _within_window(source, program, results=True)
-        case Attach(domain=Carried()) | Top():
+        case Attach(domain=CarriedWindow()) | Top():
             return _within_window(source, program, results=False)
         case Signals() as body:  # an interval goes on over any cut: what is open is carried over it
             return _worse(CarryIn(), signal_reach(body, source))
@@ -131,7 +129,7 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
         case Join(pairing=Within(lo=lo, hi=hi), how=how):
             far = max(-lo, hi, 0)
             return Finite(far, 0 if how == "inner" else far)
-        case Join(pairing=InWindow(left=Grid(size=one), right=Grid(size=other))):
+        case Join(pairing=InWindow(left=TimeWindow(size=one), right=TimeWindow(size=other))):
             return Finite(max(one, other) - 1, max(one, other) - 1)
         case Join(pairing=Lookup()):
             return Finite()
@@ -233,9 +231,9 @@ def _within_window(source: Object, program: Program, *, results: bool) -> Reach:
 def _carried_size(this: Object, program: Program) -> int | None:
     """Find the size of the windows that samples carry; None if they came in with them."""
     match this.body:
-        case Reduce(domain=Grid(size=size)) | Attach(domain=Grid(size=size)):
+        case Reduce(domain=TimeWindow(size=size)) | Attach(domain=TimeWindow(size=size)):
             return size
-        case Join(pairing=InWindow(left=Grid(size=one), right=Grid(size=other))):
+        case Join(pairing=InWindow(left=TimeWindow(size=one), right=TimeWindow(size=other))):
             return max(one, other)
         case body:
             sizes = [_carried_size(program[name], program) for name in sources_of(body)]

@@ -16,8 +16,8 @@ from math import gcd
 
 from penstock.analysis.order import sees_order
 from penstock.expr.nodes import Expr, columns_of
-from penstock.ir.nodes import Grid, Input, Object, Program, Reduce, sources_of
-from penstock.types.windows import Steps
+from penstock.ir.nodes import Input, Object, Program, Reduce, sources_of
+from penstock.types.windows import Steps, TimeWindow
 
 
 def coarse_times(program: Program) -> dict[str, Steps]:
@@ -35,7 +35,7 @@ def coarse_times(program: Program) -> dict[str, Steps]:
 def _steps(this: Object, program: Program) -> Steps | None:
     readers = [each.body for each in program.objects if this.name in sources_of(each.body)]
     match readers:
-        case [Reduce(domain=Grid(size=size, every=every, offset=offset)) as window] if not (
+        case [Reduce(domain=TimeWindow(size=size, every=every, offset=offset)) as window] if not (
             this.time.implied or sees_order(window) or this.time.column in _read(window)
         ):
             return Steps(this.time.column, gcd(size, every), offset)

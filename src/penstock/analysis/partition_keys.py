@@ -18,10 +18,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Column, Expr, Field, columns_of, has_aggregate, substitute, walk
 from penstock.expr.nodes import Reduced as ReducedExpr
-from penstock.ir.joins import Asof, InWindow, Join, RollingJoin, Table
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Apply,
     Attach,
     Body,
@@ -38,8 +36,8 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals.nodes import Sampled
 from penstock.types.arrow import kind_of, value_type
-from penstock.types.pairing import Lookup, left_column, right_column
-from penstock.types.windows import Unbounded
+from penstock.types.pairing import InWindow, Lookup, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START, Unbounded
 
 # For each input that an object's samples come from: what its columns are there.
 Origin = dict[str, dict[str, Expr]]

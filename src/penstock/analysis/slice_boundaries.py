@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from penstock.analysis.partition_keys import partition_keys
 from penstock.expr.nodes import Column
 from penstock.ir import nodes as ir
-from penstock.types.windows import Count, Session
+from penstock.types.windows import WINDOW_START, Count, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def slice_borders(program: ir.Program) -> Sessions | Counts | None:
         return None
     everything = output.body.where is None and _keeps_all(program, output.body.source)
     match output.body:
-        case ir.Reduce(domain=Session(gap=gap), keys=keys) if ir.WINDOW_START in output.schema.names:
+        case ir.Reduce(domain=Session(gap=gap), keys=keys) if WINDOW_START in output.schema.names:
             columns = _columns(program) if keys else ()
             return None if columns is None else Sessions(gap, columns, everything)
         case ir.Reduce(domain=Count(size=size, every=every), keys=(), having=None) if everything:

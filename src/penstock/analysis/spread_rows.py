@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from penstock.analysis.partition_keys import looks_up
 from penstock.ir import nodes as ir
-from penstock.ir.joins import Asof, InWindow, Join, RollingJoin, Table
-from penstock.types.pairing import Lookup, Within
-from penstock.types.windows import Calendar
+from penstock.ir.joins import Asof, Join, RollingJoin, Table
+from penstock.types.pairing import InWindow, Lookup, Within
+from penstock.types.windows import Calendar, TimeWindow
 
 
 def spreadable(program: ir.Program) -> tuple[str, ...]:
@@ -40,7 +40,9 @@ def _row_by_row(body: ir.Body) -> bool:
 def _left_rows_alone(body: Join | Asof | RollingJoin) -> bool:
     """Tell whether the answer for a left row depends on no other left row: sessions and bounds of all rows do."""
     match body:
-        case Join(pairing=InWindow(left=ir.Grid() | Calendar(), right=ir.Grid() | Calendar()) | Within()):
+        case Join(
+            pairing=InWindow(left=TimeWindow() | Calendar(), right=TimeWindow() | Calendar()) | Within()
+        ):
             return body.how in ("inner", "left", "semi", "anti")
         case Asof() | RollingJoin():
             return True

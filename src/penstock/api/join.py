@@ -29,19 +29,7 @@ from penstock.expr.nodes import Cast, Column, Field
 from penstock.expr.rules import type_of_both
 from penstock.expr.typing import column_type
 from penstock.plan.join_schema import pair_schema
-from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    AsofJoin,
-    Attach,
-    CarriedWindow,
-    InWindow,
-    Join,
-    Pairing,
-    Plan,
-    TimeWindow,
-    Window,
-)
+from penstock.plan.nodes import AsofJoin, Attach, Join, Plan
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, time_of
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, to_ticks
@@ -52,13 +40,24 @@ from penstock.types.pairing import (
     JOIN_TIME,
     LEFT_ROW_KINDS,
     TARGETS,
+    InWindow,
     Keys,
     Lookup,
+    Pairing,
     Within,
     left_column,
     right_column,
 )
-from penstock.types.windows import Calendar, Count, Session
+from penstock.types.windows import (
+    WINDOW_END,
+    WINDOW_START,
+    Calendar,
+    CarriedWindow,
+    Count,
+    Session,
+    TimeWindow,
+    Window,
+)
 
 
 def left(name: str) -> Expr:

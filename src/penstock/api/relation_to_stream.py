@@ -12,30 +12,32 @@ from penstock.errors import UnsupportedError, WindowError
 from penstock.expr.nodes import Aggregate as Reduction
 from penstock.expr.nodes import Call, Column, Field, Literal
 from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Aggregate,
     Apply,
     AsofJoin,
     Attach,
-    CarriedWindow,
     Distinct,
     Filter,
-    InWindow,
     Join,
     Lookback,
     Plan,
     Project,
     RollingJoin,
-    TimeWindow,
     TopK,
     Union,
-    Window,
 )
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import Lookup
-from penstock.types.windows import LookBack, Unbounded
+from penstock.types.pairing import InWindow, Lookup
+from penstock.types.windows import (
+    WINDOW_END,
+    WINDOW_START,
+    CarriedWindow,
+    LookBack,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 

@@ -13,12 +13,13 @@ from penstock.api.names import free_name
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Call, Column, Field
 from penstock.expr.typing import column_type
-from penstock.plan.nodes import WINDOW_END, WINDOW_START, Distinct, Filter, Plan, Project, TopK, Union
+from penstock.plan.nodes import Distinct, Filter, Plan, Project, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sequences_of, time_of
 from penstock.types.arrow import kind_of
 from penstock.types.choices import one_of
 from penstock.types.duration import Duration, is_whole, to_ticks
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 
 def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, object]) -> Plan:

@@ -10,25 +10,11 @@ from penstock.api.row_verbs import dropped
 from penstock.errors import WindowError
 from penstock.expr.nodes import Column
 from penstock.plan.join_schema import join_columns
-from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    Aggregate,
-    Apply,
-    Attach,
-    CarriedWindow,
-    Distinct,
-    Filter,
-    Join,
-    Plan,
-    Project,
-    TimeWindow,
-    TopK,
-    Window,
-)
+from penstock.plan.nodes import Aggregate, Apply, Attach, Distinct, Filter, Join, Plan, Project, TopK
 from penstock.plan.schema import side_of
 from penstock.types.choices import one_of
 from penstock.types.pairing import LEFT_ROW_KINDS, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow, Window
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 

@@ -17,20 +17,12 @@ from penstock.api.windows import AnyWindow, sliding, tumbling
 from penstock.errors import ExpressionTypeError, SchemaMismatchError, UnsupportedError, WindowError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type
-from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    Aggregate,
-    Apply,
-    Attach,
-    CarriedWindow,
-    Plan,
-    Window,
-)
+from penstock.plan.nodes import Aggregate, Apply, Attach, Plan
 from penstock.plan.schema import carries_window, schema_of, scope_of, time_of
 from penstock.plan.verify import outer_columns
 from penstock.types.arrow import as_schema, kind_of, without_unions
 from penstock.types.duration import Duration
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Window
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream

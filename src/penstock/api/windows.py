@@ -9,11 +9,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from penstock.errors import WindowError
-from penstock.plan.nodes import TimeWindow, Window
 from penstock.types.calendar import calendar_bounds, check_calendar
 from penstock.types.duration import Duration, calendar_step, is_whole, nanoseconds, to_ticks, week_begin
 from penstock.types.time import Time
-from penstock.types.windows import Calendar, CalendarStep, Count, Session, Unbounded
+from penstock.types.windows import Calendar, CalendarStep, Count, Session, TimeWindow, Unbounded, Window
 
 # A row alone in its windows has a result for each. Windows that count rows have one for every few rows, however
 # many overlap: more are let through, as many as have been measured.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.ir.joins import InWindow, Join
+from penstock.ir.joins import Join
 from penstock.programs.join_algorithms import join_chooser, joins_arriving, windows_overlap
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.adapt.tree import IN_ORDER
 from penstock.runtime.joins.algorithm_pairs import FEW_ROWS
-from penstock.types.pairing import LEFT_ROW_KINDS
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow
 from penstock.types.windows import Session
 
 EARLY = "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"

@@ -21,11 +21,8 @@ from penstock.expr.evaluate import evaluator
 from penstock.ir.interpret_joins import JoinSide, joined
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Apply,
     Attach,
-    Carried,
     Distinct,
     Input,
     Lookback,
@@ -44,6 +41,7 @@ from penstock.ir.scope import result_scope, result_types
 from penstock.ir.signal_rows import signal_rows
 from penstock.ir.windows import WindowBounds, behind, windows_of
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
 Inputs = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -223,7 +221,7 @@ def _lanes(
 
 def _moment(row: Row, body: Reduce | Attach | Lookback | Apply, time: Time) -> int | None:
     """Read a sample's time; where it belongs to the window it carries, its own may be missing."""
-    carried = not isinstance(body, Lookback) and isinstance(body.domain, Carried)
+    carried = not isinstance(body, Lookback) and isinstance(body.domain, CarriedWindow)
     if carried and row.get(time.column) is None:
         return 0
     return time_at(row, time)
@@ -267,7 +265,7 @@ def _apart(first: Sample, second: Sample, time: Time) -> int:
 
 def _top(body: Top, source: list[Sample], time: Time) -> list[Sample]:
     """Keep the k largest samples of each window, the largest first; NaN is largest, nulls come last."""
-    windows = windows_of(Carried(), {(): [(0, each) for each in _in_order(source, time)]})
+    windows = windows_of(CarriedWindow(), {(): [(0, each) for each in _in_order(source, time)]})
     return [
         each
         for members in windows.values()

@@ -9,13 +9,23 @@ from typing import Any
 
 from penstock.expr.evaluate import evaluator
 from penstock.ir.join_scope import pair_scope, rolling_types
-from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin
-from penstock.ir.nodes import WINDOW_END, WINDOW_START, Grid, Object
+from penstock.ir.joins import Asof, Join, Joined, RollingJoin
+from penstock.ir.nodes import Object
 from penstock.ir.order import Rank, ordering
 from penstock.ir.rows import Row
 from penstock.ir.samples import Sample, record, reduced_over, time_at
 from penstock.ir.windows import WindowBounds, windows_of
-from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, Keys, Lookup, Within, left_column, right_column
+from penstock.types.pairing import (
+    JOIN_TIME,
+    LEFT_ROW_KINDS,
+    InWindow,
+    Keys,
+    Lookup,
+    Within,
+    left_column,
+    right_column,
+)
+from penstock.types.windows import WINDOW_END, WINDOW_START, TimeWindow
 
 
 @dataclass(frozen=True)
@@ -174,7 +184,7 @@ def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Time
 def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
     """Pair windows of different grids that end at the same time; the earlier start counts."""
     one, other = pairing.left, pairing.right
-    assert isinstance(one, Grid) and isinstance(other, Grid)
+    assert isinstance(one, TimeWindow) and isinstance(other, TimeWindow)
     ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
     for side, (domain, timed) in enumerate(((one, left.timed), (other, right.timed))):
         for window, rows in windows_of(domain, {(): [(each.time, each) for each in timed]})[()]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 
 from penstock.ir.joins import RollingJoin
-from penstock.ir.nodes import WINDOW_END, WINDOW_START, Object
+from penstock.ir.nodes import Object
 from penstock.ir.scope import result_type
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 
 def pair_scope(this: Object, left: Object, right: Object) -> pa.Schema:

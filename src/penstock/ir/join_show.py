@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterable
 
 from penstock.expr.nodes import Column, Field
 from penstock.expr.show import show as show_expr
-from penstock.ir.joins import Asof, InWindow, Join, Joined, Pairing, RollingJoin
-from penstock.ir.nodes import Domain, Reduction
-from penstock.types.pairing import Keys, Lookup, Within
+from penstock.ir.joins import Asof, Join, Joined, RollingJoin
+from penstock.ir.nodes import Reduction
+from penstock.types.pairing import InWindow, Keys, Lookup, Pairing, Within
+from penstock.types.windows import Window
 
 
 def join_text(
     body: Joined,
-    domain: Callable[[Domain], str],
+    domain: Callable[[Window], str],
     ticks: Callable[[int], str],
     reduction: Callable[[Reduction, str], str],
 ) -> str:
@@ -41,7 +42,7 @@ def join_text(
 _NEAREST = {"backward": "last", "forward": "next", "nearest": "nearest"}
 
 
-def _pairing(pairing: Pairing, domain: Callable[[Domain], str], ticks: Callable[[int], str]) -> str:
+def _pairing(pairing: Pairing, domain: Callable[[Window], str], ticks: Callable[[int], str]) -> str:
     match pairing:
         case InWindow(left=left, right=right):
             return domain(left) if left == right else f"{domain(left)} / {domain(right)}"

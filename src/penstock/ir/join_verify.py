@@ -9,11 +9,11 @@ import pyarrow as pa
 from penstock.expr.nodes import Aggregate, Column, Reduced, columns_of, walk
 from penstock.expr.typing import column_type, type_of
 from penstock.ir.join_scope import pair_scope, rolling_types
-from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin
-from penstock.ir.nodes import Carried, Grid, Object
+from penstock.ir.joins import Asof, Join, Joined, RollingJoin
+from penstock.ir.nodes import Object
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import ALGORITHMS, DIRECTIONS, JOIN_KINDS, Lookup
-from penstock.types.windows import Count
+from penstock.types.pairing import ALGORITHMS, DIRECTIONS, JOIN_KINDS, InWindow, Lookup
+from penstock.types.windows import CarriedWindow, Count, TimeWindow
 
 
 def complaints(this: Object, body: Joined, sources: Sequence[Object]) -> Iterator[str]:
@@ -69,9 +69,9 @@ def _windows(pairing: InWindow) -> Iterator[str]:
     same = pairing.left == pairing.right
     if isinstance(pairing.left, Count) or isinstance(pairing.right, Count):
         yield "counts the rows of two objects together"
-    if not same and not (isinstance(pairing.left, Grid) and isinstance(pairing.right, Grid)):
+    if not same and not (isinstance(pairing.left, TimeWindow) and isinstance(pairing.right, TimeWindow)):
         yield "has different windows that do not lie on grids"
-    if isinstance(pairing.left, Carried) != isinstance(pairing.right, Carried):
+    if isinstance(pairing.left, CarriedWindow) != isinstance(pairing.right, CarriedWindow):
         yield "has a window on one side only"
 
 

@@ -8,8 +8,7 @@
               | RollingJoin(left, right, on, within, reductions, fields)
                                                           at every left sample: each reduction over the right
                                                           samples of its key in [t + lo, t + hi]
-    pairing ::= InWindow(left, right)                     both lie in windows, of these domains, that end together
-              | Within(lo, hi) | Lookup(table)            as `types/pairing.py` says
+    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
 
 The fields of Join and Asof are columns of a pair: left.x, right.y, join_time and the window's bounds. Keys of
 `on` are those of the sample that is there: in left.k, where the left one is missing, stands the right one's.
@@ -28,19 +27,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.expr.nodes import Expr, Field
-from penstock.types.pairing import Keys, Lookup, Within
+from penstock.types.pairing import Keys, Pairing, Within
 
 if TYPE_CHECKING:
-    from penstock.ir.nodes import Domain, Reduction
-
-
-@dataclass(frozen=True, slots=True)
-class InWindow:
-    left: Domain
-    right: Domain
-
-
-Pairing = InWindow | Within | Lookup
+    from penstock.ir.nodes import Reduction
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
-from penstock.ir.nodes import Domain, Grid
 from penstock.ir.windows import placed_windows, sessions_of
-from penstock.types.windows import Calendar, Session, Unbounded
+from penstock.types.windows import Calendar, Session, TimeWindow, Unbounded, Window
 
 Arrival = tuple[int, Hashable, int]
 
 ON_TIME, PARTLY_LATE, LATE = "on time", "partly late", "late"
 
 
-def fates(domain: Domain, arrivals: Iterable[Arrival], begin_earlier: bool = True) -> list[str]:
+def fates(domain: Window, arrivals: Iterable[Arrival], begin_earlier: bool = True) -> list[str]:
     """Say of each row whether it is on time, partly late or late.
 
     Without `begin_earlier` no row behind the watermark moves the beginning of a session: the rows of sessions are
     read on by their own times.
 
-    >>> fates(Grid(10, 5), [(22, "a", 0), (17, "a", 22), (9, "a", 22)])
+    >>> fates(TimeWindow(10, 5), [(22, "a", 0), (17, "a", 22), (9, "a", 22)])
     ['on time', 'partly late', 'late']
     >>> fates(Session(10), [(0, "a", 0), (9, "a", 0), (5, "a", 9), (-20, "a", 9)])
     ['on time', 'on time', 'on time', 'late']
@@ -33,11 +32,11 @@ def fates(domain: Domain, arrivals: Iterable[Arrival], begin_earlier: bool = Tru
     return [judge(*arrival) for arrival in arrivals]
 
 
-def _judge(domain: Domain, begin_earlier: bool) -> Callable[[int, Hashable, int], str]:
+def _judge(domain: Window, begin_earlier: bool) -> Callable[[int, Hashable, int], str]:
     match domain:
         case Session(gap=gap):
             return _Sessions(gap, gap if begin_earlier else 0)
-        case Grid() | Calendar():
+        case TimeWindow() | Calendar():
             return lambda time, key, watermark: _placed(domain, time, watermark)
         case Unbounded():
             return lambda time, key, watermark: ON_TIME
@@ -45,7 +44,7 @@ def _judge(domain: Domain, begin_earlier: bool) -> Callable[[int, Hashable, int]
             return lambda time, key, watermark: LATE if time < watermark else ON_TIME
 
 
-def _placed(domain: Grid | Calendar, time: int, watermark: int) -> str:
+def _placed(domain: TimeWindow | Calendar, time: int, watermark: int) -> str:
     """Compare the ends of the windows that hold a row with the watermark. A row in no window is not late."""
     emitted = [end <= watermark for _, end in placed_windows(domain, time)]
     if not any(emitted):

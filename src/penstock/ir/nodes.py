@@ -25,10 +25,7 @@
                                                       The column of ends is left out where nothing reads it
                  | Table | Join | Asof | RollingJoin  samples of two objects that meet (`join_nodes.py`)
     reduction  ::= function(args) [where predicate]   over one window's samples
-    domain     ::= Grid(size, every, offset)          t = offset + size + n * every, a window [t - size, t)
-                 | Carried()                          the window each sample already carries
-                 | Session(gap) | Count(size, every, partial) | Unbounded() | Calendar(size, every, offset, zone)
-                                                      as `types/windows.py` says; sessions and counts by key
+    domain     ::= a window type of `types/windows.py`; sessions and counts are by key
     span       ::= LookBack(size, rows, closed, delay)
 
 Every object has a schema and a time (`Object`). `fields` lists every column of the result, in order, the
@@ -54,25 +51,7 @@ from penstock.expr.nodes import Expr, Field, Options
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.signals import nodes as temporal
 from penstock.types.time import Time
-from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
-
-WINDOW_START = "window_start"
-WINDOW_END = "window_end"
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    size: int
-    every: int
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    pass
-
-
-Domain = Grid | Carried | Session | Count | Unbounded | Calendar
+from penstock.types.windows import LookBack, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +79,7 @@ class Samples:
 @dataclass(frozen=True, slots=True)
 class Reduce:
     source: str
-    domain: Domain
+    domain: Window
     keys: tuple[Field, ...]
     reductions: tuple[Reduction, ...]
     fields: tuple[Field, ...]
@@ -112,7 +91,7 @@ class Reduce:
 @dataclass(frozen=True, slots=True)
 class Attach:
     source: str
-    domain: Domain
+    domain: Window
     keys: tuple[Field, ...]
     reductions: tuple[Reduction, ...]
     fields: tuple[Field, ...]
@@ -134,7 +113,7 @@ class Apply:
     """The result's columns are the window's bounds, the keys, and those the function gives."""
 
     source: str
-    domain: Domain
+    domain: Window
     keys: tuple[Field, ...]
     function: Callable[[pa.Table], Any]
     where: Expr | None = None

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate
 from penstock.expr.typing import column_type, type_of
-from penstock.ir.nodes import WINDOW_END, WINDOW_START, Attach, Carried, Object, Reduce, Reduction, Windowed
+from penstock.ir.nodes import Attach, Object, Reduce, Reduction, Windowed
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
 
 def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
@@ -31,4 +32,4 @@ def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
 
 
 def _bound_type(name: str, body: Reduce | Attach, source: Object) -> pa.DataType:
-    return column_type(name, source.schema) if isinstance(body.domain, Carried) else source.time.type
+    return column_type(name, source.schema) if isinstance(body.domain, CarriedWindow) else source.time.type

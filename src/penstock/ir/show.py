@@ -23,10 +23,7 @@ from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
     Apply,
     Attach,
-    Carried,
     Distinct,
-    Domain,
-    Grid,
     Input,
     Lookback,
     Merge,
@@ -41,7 +38,17 @@ from penstock.ir.nodes import (
 from penstock.ir.signals.nodes import END
 from penstock.ir.signals.show import show_program
 from penstock.types.time import Time, length_of
-from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
+from penstock.types.windows import (
+    Calendar,
+    CalendarStep,
+    CarriedWindow,
+    Count,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 
 def show(program: Program) -> str:
@@ -138,13 +145,13 @@ def _braced(head: str, lines: Iterable[str]) -> str:
     return "\n".join([f"{head} = {{", *(f"  {line}" for line in lines), "}"])
 
 
-def domain_text(domain: Domain, unit: str | None) -> str:
+def domain_text(domain: Window, unit: str | None) -> str:
     """Print which windows there are."""
     match domain:
-        case Grid(size=size, every=every, offset=offset):
+        case TimeWindow(size=size, every=every, offset=offset):
             shifted = f" offset {length_of(offset, unit)}" if offset else ""
             return f"size {length_of(size, unit)} every {length_of(every, unit)}{shifted}"
-        case Carried():
+        case CarriedWindow():
             return "its window"
         case Session(gap=gap):
             return f"sessions with a gap of {length_of(gap, unit)}"
@@ -157,9 +164,9 @@ def domain_text(domain: Domain, unit: str | None) -> str:
             return f"size {_step(size, unit)} every {_step(every, unit)}{shifted} in {_quoted(zone)}"
 
 
-def _span(domain: Domain, unit: str | None) -> str:
+def _span(domain: Window, unit: str | None) -> str:
     match domain:
-        case Grid(size=size):
+        case TimeWindow(size=size):
             return f"t - {length_of(size, unit)} : t"
         case _:
             return "window"

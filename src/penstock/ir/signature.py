@@ -14,13 +14,12 @@ from dataclasses import fields, is_dataclass
 from penstock.expr import nodes as ex
 from penstock.expr.show import show
 from penstock.ir import nodes as ir
-from penstock.ir.joins import InWindow
 from penstock.ir.nodes import Input, Object, Program
 from penstock.ir.show import domain_text, look_text, schema_line
 from penstock.ir.signals import nodes as temporal
-from penstock.types.pairing import Within
+from penstock.types.pairing import InWindow, Within
 from penstock.types.time import describe_length
-from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+from penstock.types.windows import Calendar, CarriedWindow, Count, LookBack, Session, TimeWindow, Unbounded
 
 _PARTS = {
     "domain": "window", "pairing": "window", "where": "filter", "fields": "results", "on": "keys",
@@ -109,7 +108,7 @@ def _printed(value: object, unit: str | None, reductions: tuple[ex.Aggregate, ..
             return f"the last {rows} samples"
         case temporal.Rolling() | temporal.Window() | temporal.Per() | temporal.At() | temporal.Hold():
             return _record(value, unit)
-        case ir.Grid() | ir.Carried() | Session() | Count() | Unbounded() | Calendar():
+        case TimeWindow() | CarriedWindow() | Session() | Count() | Unbounded() | Calendar():
             return domain_text(value, unit)
         case LookBack():
             return look_text(value, unit)

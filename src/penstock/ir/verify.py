@@ -12,14 +12,9 @@ from penstock.expr.typing import type_of
 from penstock.ir.join_verify import complaints
 from penstock.ir.joins import Asof, Join, RollingJoin, Table
 from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Apply,
     Attach,
-    Carried,
     Distinct,
-    Domain,
-    Grid,
     Input,
     Lookback,
     Merge,
@@ -37,7 +32,7 @@ from penstock.ir.signals.nodes import END
 from penstock.ir.signals.verify import misplaced
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.types.arrow import kind_of, value_type
-from penstock.types.windows import Count, Session
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, Session, TimeWindow, Window
 
 
 def verify(program: Program) -> None:
@@ -170,12 +165,12 @@ def _verify_lookback(this: Object, body: Lookback, source: Object) -> None:
     _verify_fields(this, body.fields, source.schema, result_types(body, source))
 
 
-def _verify_domain(this: Object, domain: Domain, source: Object) -> None:
+def _verify_domain(this: Object, domain: Window, source: Object) -> None:
     match domain:
-        case Grid(size=size, every=every):
+        case TimeWindow(size=size, every=every):
             _require(size > 0 and every > 0, this, f"has windows of size {size} every {every}: not positive")
             _has_time(this, source)
-        case Carried():
+        case CarriedWindow():
             _has_columns(this, source.schema, (WINDOW_START, WINDOW_END))
         case Session(gap=gap):
             _require(gap > 0, this, f"has sessions with a gap of {gap}: not positive")

@@ -8,9 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.ir.nodes import WINDOW_END, WINDOW_START, Carried, Domain, Grid
 from penstock.types.calendar import calendar_windows
-from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+from penstock.types.windows import (
+    WINDOW_END,
+    WINDOW_START,
+    Calendar,
+    CarriedWindow,
+    Count,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 WindowBounds = tuple[int, int]
 Timed = tuple[int, Any]
@@ -19,7 +29,7 @@ _Key = TypeVar("_Key", bound=Hashable)
 Members = list[tuple[WindowBounds, list[Timed]]]
 
 
-def windows_of(domain: Domain, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
+def windows_of(domain: Window, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
     """List the windows of each key that hold a sample, with those samples, which come in order.
 
     >>> windows_of(Session(5), {"a": [(1, "x"), (6, "y"), (20, "z")]})
@@ -42,7 +52,7 @@ def _each(
     return {key: cut(rows) for key, rows in groups.items()}
 
 
-def _placed(rows: Sequence[Timed], domain: Domain) -> Members:
+def _placed(rows: Sequence[Timed], domain: Window) -> Members:
     """Windows that a sample's time, or the window it carries, tells by itself."""
     found: dict[WindowBounds, list[Timed]] = {}
     for time, each in rows:
@@ -51,14 +61,14 @@ def _placed(rows: Sequence[Timed], domain: Domain) -> Members:
     return sorted(found.items(), key=lambda item: (item[0][1], item[0][0]))
 
 
-def _covering(domain: Domain, at: int, sample: Any) -> list[WindowBounds]:
+def _covering(domain: Window, at: int, sample: Any) -> list[WindowBounds]:
     match domain:
-        case Grid(size=size, every=every, offset=offset):
+        case TimeWindow(size=size, every=every, offset=offset):
             latest = at - (at - offset) % every
             return [(start, start + size) for start in range(latest, at - size, -every)]
         case Calendar():
             return [each for each in calendar_windows(domain, at, at) if each[0] <= at < each[1]]
-        case Carried():
+        case CarriedWindow():
             start, end = sample.row[WINDOW_START], sample.row[WINDOW_END]
             return [] if start is None or end is None else [(start, end)]
         case _:
@@ -84,10 +94,10 @@ def sessions_of(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
     return [(run[0][0], run[-1][0]) for _, run in _sessions([(time, None) for time in times], gap)]
 
 
-def placed_windows(domain: Grid | Calendar, time: int) -> list[WindowBounds]:
+def placed_windows(domain: TimeWindow | Calendar, time: int) -> list[WindowBounds]:
     """List the windows that hold a time, where the time alone decides.
 
-    >>> sorted(placed_windows(Grid(10, 5), 7))
+    >>> sorted(placed_windows(TimeWindow(10, 5), 7))
     [(0, 10), (5, 15)]
     """
     return _covering(domain, time, None)

@@ -20,8 +20,9 @@ from penstock.lower.hidden_names import hidden_name
 from penstock.lower.sorted_windows import FrameReduction, lane_rows
 from penstock.lower.split_results import read_from_columns
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
-_ORIGINS = {ir.WINDOW_START: "start", ir.WINDOW_END: "end", JOIN_TIME: "time"}
+_ORIGINS = {WINDOW_START: "start", WINDOW_END: "end", JOIN_TIME: "time"}
 _SIDES = (left_column(""), right_column(""))
 
 

@@ -21,8 +21,9 @@ from penstock.lower.hidden_names import hidden_name
 from penstock.lower.machine import is_text
 from penstock.lower.split_results import read_from_columns
 from penstock.types.arrow import kind_of
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
-BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
+BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def _key_names(body: ir.Reduce, made: Spelled) -> list[str]:
 
 
 def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: Spelled) -> pa.DataType:
-    carried = isinstance(body.domain, ir.Carried)
+    carried = isinstance(body.domain, CarriedWindow)
     found: pa.DataType = made.ready.schema.field(name).type if carried else made.ready.time.type
     return found
 
@@ -166,7 +167,7 @@ def behind_rows(
     this: ir.Object, body: ir.Attach | ir.Lookback, made: Spelled
 ) -> tuple[ir.Object, ir.Samples]:
     """Rows beside their aggregates as an object, and the fields over its columns."""
-    adds = isinstance(body, ir.Attach) and not isinstance(body.domain, ir.Carried)
+    adds = isinstance(body, ir.Attach) and not isinstance(body.domain, CarriedWindow)
     bounds = [pa.field(name, made.ready.time.type) for name in BOUNDS] if adds else []
     kept = [each for each in made.ready.schema if each.name not in {field.name for field in bounds}]
     plain = ir.Object(
@@ -184,12 +185,12 @@ def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
     match body:
         case ir.Apply():
             return list(source.schema.names)
-        case ir.Reduce(domain=ir.Carried()):
+        case ir.Reduce(domain=CarriedWindow()):
             return [*dict.fromkeys([*time, *BOUNDS])]
         case ir.Attach(fields=fields) | ir.Lookback(fields=fields):
             read = {name for each in fields for name in ex.columns_of(each.expr)}
             if isinstance(body, ir.Attach):  # bounds are the window's own, unless rows carry them
-                read = read | set(BOUNDS) if isinstance(body.domain, ir.Carried) else read - set(BOUNDS)
+                read = read | set(BOUNDS) if isinstance(body.domain, CarriedWindow) else read - set(BOUNDS)
             return [name for name in source.schema.names if name in read or name in time]
         case _:
             return time

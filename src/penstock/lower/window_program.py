@@ -23,6 +23,7 @@ from penstock.lower.merge_fragments import build_absorb, build_blend
 from penstock.lower.nullability import may_be_null
 from penstock.lower.partials import Partial, monoid_of, origin, partials_of
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow, TimeWindow
 
 BOUNDS = ("window_start", "window_end")
 
@@ -62,7 +63,7 @@ class Window:
 
     @property
     def carried(self) -> bool:
-        return isinstance(self.body.domain, ir.Carried)
+        return isinstance(self.body.domain, CarriedWindow)
 
     def _carried_bounds(self) -> tuple[ex.Field, ...]:
         return tuple(ex.Field(name, ex.Column(name)) for name in BOUNDS) if self.carried else ()
@@ -87,7 +88,7 @@ class Window:
     def grid(self) -> tuple[int, int, int]:
         """Size, slide and offset of the windows."""
         match self.body.domain:
-            case ir.Grid(size=size, every=every, offset=offset):
+            case TimeWindow(size=size, every=every, offset=offset):
                 return size, every, offset
             case _:
                 return 1, 1, 0

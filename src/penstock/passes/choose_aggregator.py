@@ -31,22 +31,10 @@ from penstock.expr.aggregates import AggregateFunction, algebra_of
 from penstock.expr.custom import Definition
 from penstock.expr.typing import type_of
 from penstock.ir.joins import RollingJoin
-from penstock.ir.nodes import (
-    Attach,
-    Carried,
-    Domain,
-    Grid,
-    Input,
-    Lookback,
-    Program,
-    Reduce,
-    Reduction,
-    Samples,
-    Windowed,
-)
+from penstock.ir.nodes import Attach, Input, Lookback, Program, Reduce, Reduction, Samples, Windowed
 from penstock.ir.scope import result_type
 from penstock.types.arrow import kind_of, value_type
-from penstock.types.windows import Calendar, Count
+from penstock.types.windows import Calendar, CarriedWindow, Count, TimeWindow, Window
 
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
 PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
@@ -95,11 +83,11 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
 
 def in_panes(body: Reduce, program: Program) -> bool:
     """Tell whether rows can be folded into panes: windows lie on a grid, and states of a fixed size merge."""
-    if not isinstance(body.domain, Grid | Carried) or order_of_keys_is_seen(body, program):
+    if not isinstance(body.domain, TimeWindow | CarriedWindow) or order_of_keys_is_seen(body, program):
         return False  # panes give the keys of a window in the order they lie in
     schema = program[body.source].schema
     # In a window they carry, samples are folded by its end: their own times are not looked at.
-    by_place = isinstance(body.domain, Grid) and _ordered_by_place(body.source, program)
+    by_place = isinstance(body.domain, TimeWindow) and _ordered_by_place(body.source, program)
     return all(_Facts(each, schema).fits_panes(by_place) for each in body.reductions)
 
 
@@ -114,9 +102,9 @@ def _ordered_by_place(name: str, program: Program) -> bool:
             return False
 
 
-def panes_per_window(domain: Domain) -> int:
+def panes_per_window(domain: Window) -> int:
     """Count the panes of a window: its stretches between the bounds of all windows."""
-    if not isinstance(domain, Grid):
+    if not isinstance(domain, TimeWindow):
         return 1
     whole, rest = divmod(domain.size, domain.every)
     return 2 * whole + 1 if rest else whole
@@ -127,7 +115,7 @@ def overlaps(body: Windowed | RollingJoin) -> bool:
     if isinstance(body, Lookback | RollingJoin):
         return True
     match body.domain:
-        case Grid(size=size, every=every) | Count(size=size, every=every):
+        case TimeWindow(size=size, every=every) | Count(size=size, every=every):
             return size > every
         case Calendar(size=step, every=every):
             return step != every
@@ -201,7 +189,7 @@ def _any_float(types: Iterable[pa.DataType]) -> bool:
     return any(kind_of(each) == "float" for each in types)
 
 
-def preferred(domain: Domain, force: str | None = None) -> str:
+def preferred(domain: Window, force: str | None = None) -> str:
     """Name how panes of these windows are merged, where an aggregate does not forbid it."""
     panes = panes_per_window(domain)
     if panes == 1:
@@ -209,7 +197,7 @@ def preferred(domain: Domain, force: str | None = None) -> str:
     return force or (RECOMPUTE if panes <= FEW_PANES else SUBTRACT)
 
 
-def _in_panes(facts: _Facts, domain: Domain, force: str | None) -> Choice:
+def _in_panes(facts: _Facts, domain: Window, force: str | None) -> Choice:
     panes, wanted = panes_per_window(domain), preferred(domain, force)
     if wanted == ONE_PANE:
         return Choice(ONE_PANE, "panes", "each window is one pane, read where it lies")

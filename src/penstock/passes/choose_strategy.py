@@ -27,6 +27,7 @@ from penstock.ir.joins import Join, Table
 from penstock.passes.choose_aggregator import in_panes
 from penstock.types.pairing import Lookup
 from penstock.types.time import describe_reach
+from penstock.types.windows import TimeWindow
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
 # How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
@@ -234,7 +235,7 @@ def _halo(program: ir.Program) -> Halo | str:
 def _grid(program: ir.Program) -> tuple[int, int]:
     """Give the step of the windows that are all a program gathers, and a time at which one ends; (1, 0) if there are others."""
     match [each.body for each in program.objects if _gathers(each.body)]:
-        case [ir.Reduce(domain=ir.Grid(size=size, every=every, offset=offset))]:
+        case [ir.Reduce(domain=TimeWindow(size=size, every=every, offset=offset))]:
             return every, (offset + size) % every
         case _:
             return 1, 0

@@ -19,20 +19,10 @@ from penstock.analysis.graph import redefine
 from penstock.analysis.order import order_of_keys_is_seen
 from penstock.expr.nodes import Call, Column, Expr, Field, Literal, Reduced, rewrite
 from penstock.expr.typing import type_of
-from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    Attach,
-    Carried,
-    Object,
-    Program,
-    Reduce,
-    Reduction,
-    Samples,
-)
+from penstock.ir.nodes import Attach, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
-from penstock.types.windows import Unbounded
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 
@@ -57,7 +47,7 @@ def _closes(body: Reduce, program: Program) -> bool:
         and plain
         and not carries
         and source.time.shift == 0
-        and in_panes(replace(body, domain=Carried()), program)
+        and in_panes(replace(body, domain=CarriedWindow()), program)
     )
 
 
@@ -95,7 +85,7 @@ class _Closing:
             *(Field(f"part{place}", Reduced(place)) for place in range(len(reductions))),
         )
         rows = self._rows()
-        body = Reduce(rows.name, Carried(), self.body.keys, reductions, fields, self.body.where)
+        body = Reduce(rows.name, CarriedWindow(), self.body.keys, reductions, fields, self.body.where)
         scope, types = result_scope(body, rows), result_types(body, rows)
         schema = pa.schema([pa.field(each.name, type_of(each.expr, scope, types)) for each in fields])
         return Object(self._named("parts"), body, schema, self.this.time)
@@ -108,7 +98,7 @@ class _Closing:
         fields += [Field(name, Reduced(place)) for place, name in enumerate(("first", "last"))]
         dtype = self.source.time.type
         schema = pa.schema([*parts.schema, pa.field("first", dtype), pa.field("last", dtype)])
-        body = Attach(parts.name, Carried(), (), spans, tuple(fields))
+        body = Attach(parts.name, CarriedWindow(), (), spans, tuple(fields))
         return Object(self._named("whole"), body, schema, self.this.time)
 
     def _result(self) -> Object:

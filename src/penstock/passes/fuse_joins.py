@@ -28,12 +28,13 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, Literal, Reduced
 from penstock.expr.typing import type_of
 from penstock.ir import nodes as ir
-from penstock.ir.joins import InWindow, Join
+from penstock.ir.joins import Join
 from penstock.ir.scope import result_scope, result_types
 from penstock.passes.choose_aggregator import in_panes
-from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, InWindow, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow, Window
 
-_BOUNDS = (ir.WINDOW_START, ir.WINDOW_END)
+_BOUNDS = (WINDOW_START, WINDOW_END)
 _HALF = 1 << 32
 _PASSED = ("min", "max", "any", "all")  # the same over rows as over pairs of them
 _INT64 = pa.int64()
@@ -57,10 +58,10 @@ def fuse_joins(program: ir.Program) -> ir.Program:
 
 def _may_fuse(body: ir.Reduce, join: Join, program: ir.Program) -> bool:
     pairing = join.pairing
-    if not (isinstance(pairing, InWindow) and isinstance(pairing.left, ir.Grid)):
+    if not (isinstance(pairing, InWindow) and isinstance(pairing.left, TimeWindow)):
         return False
     grid = pairing.left
-    same_window = body.domain in (ir.Carried(), grid)
+    same_window = body.domain in (CarriedWindow(), grid)
     apart = pairing.right == grid and grid.size <= grid.every
     plain = join.how == "inner" and join.where is None and bool(join.on) and join.algorithm == "auto"
     return same_window and apart and plain and not order_of_keys_is_seen(body, program)
@@ -99,7 +100,7 @@ class _Side:
     def count(self) -> Column:
         return self.part(ir.Reduction("count", ()))
 
-    def object(self, this: ir.Object, domain: ir.Domain) -> ir.Object:
+    def object(self, this: ir.Object, domain: Window) -> ir.Object:
         keys = tuple(Field(self.key(name), Column(name)) for name in self.keys)
         fields = (
             *(Field(name, Column(name)) for name in (*_BOUNDS, *(each.name for each in keys))),
@@ -281,7 +282,7 @@ class _Fusion:
                 pa.field(JOIN_TIME, join.schema.field(join.time.column).type),
             ]
         )
-        pairing = InWindow(ir.Carried(), ir.Carried())
+        pairing = InWindow(CarriedWindow(), CarriedWindow())
         body = Join(left.name, right.name, on, pairing, "inner", None, fields)
         return ir.Object(f"{self.this.name}.met", body, schema, join.time)
 
@@ -321,7 +322,7 @@ class _Fusion:
         fields = tuple(Field(each.name, ex.rewrite(each.expr, rule)) for each in self.body.fields)
         having = None if self.body.having is None else ex.rewrite(self.body.having, rule)
         groups, reductions = tuple(self.groups), tuple(self.reductions)
-        body = ir.Reduce(met.name, ir.Carried(), groups, reductions, fields, None, having)
+        body = ir.Reduce(met.name, CarriedWindow(), groups, reductions, fields, None, having)
         return replace(self.this, body=body)
 
 

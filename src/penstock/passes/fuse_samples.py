@@ -29,20 +29,10 @@ from penstock.analysis.substitution import (
 )
 from penstock.analysis.totality import is_total
 from penstock.expr.nodes import Column, Expr, Field, Literal, columns_of, walk
-from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    Attach,
-    Carried,
-    Merge,
-    Object,
-    Program,
-    Reduce,
-    Reduction,
-    Samples,
-)
+from penstock.ir.nodes import Attach, Merge, Object, Program, Reduce, Reduction, Samples
 from penstock.ir.scope import result_scope, result_types
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
 GROWTH = 32
 
@@ -196,7 +186,7 @@ def _same_time(this: Object, body: Samples, before: Object) -> bool:
 
 def _same_windows(body: Reduce | Attach, known: Definitions) -> bool:
     """Tell whether the names of the window's bounds still mean the same in front of the projection."""
-    if isinstance(body.domain, Carried):
+    if isinstance(body.domain, CarriedWindow):
         return all(known.get(name) == Column(name) for name in (WINDOW_START, WINDOW_END))
     # On a grid the bounds are the window's: a field must not come to name a column of theirs by accident.
     named = (
@@ -213,7 +203,7 @@ def _is_bound(name: str) -> bool:
 
 
 def _carried(body: Reduce | Attach) -> bool:
-    return isinstance(body.domain, Carried)
+    return isinstance(body.domain, CarriedWindow)
 
 
 # --- when they are worth it -------------------------------------------------------------------------

@@ -17,14 +17,11 @@ import pyarrow as pa
 from penstock.analysis.graph import without_unread
 from penstock.analysis.order import sees_order
 from penstock.expr.nodes import Column, Expr, Field, columns_of
-from penstock.ir.joins import Asof, InWindow, Join, Joined, RollingJoin, Table
+from penstock.ir.joins import Asof, Join, Joined, RollingJoin, Table
 from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Apply,
     Attach,
     Body,
-    Carried,
     Distinct,
     Input,
     Lookback,
@@ -41,7 +38,8 @@ from penstock.ir.nodes import (
 )
 from penstock.ir.signals.nodes import END, Sampled, read_columns
 from penstock.passes.share_reductions import compact
-from penstock.types.pairing import left_column, right_column
+from penstock.types.pairing import InWindow, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 _NONE: frozenset[str] = frozenset()
@@ -166,7 +164,7 @@ def _side_needs(body: Joined, side: int, prefix: str) -> frozenset[str]:
     if isinstance(body, RollingJoin):
         return _NONE.union(*(_reduction_needs(each) for each in body.reductions)) if side else fields
     where = _read(body.where) if isinstance(body, Join) else _NONE
-    carried = isinstance(body, Join) and body.pairing == InWindow(Carried(), Carried())
+    carried = isinstance(body, Join) and body.pairing == InWindow(CarriedWindow(), CarriedWindow())
     own = {name.removeprefix(prefix) for name in fields | where if name.startswith(prefix)}
     return frozenset(own) | (_BOUNDS if carried else _NONE)
 
@@ -187,7 +185,7 @@ def _order_needs(body: Windowed, source: Object) -> frozenset[str]:
 
 
 def _carried(body: Windowed) -> bool:
-    return not isinstance(body, Lookback) and isinstance(body.domain, Carried)
+    return not isinstance(body, Lookback) and isinstance(body.domain, CarriedWindow)
 
 
 def _read(*exprs: Expr | None) -> frozenset[str]:

@@ -36,19 +36,9 @@ from penstock.expr.nodes import (
     walk,
 )
 from penstock.expr.typing import column_type
-from penstock.ir.nodes import (
-    WINDOW_END,
-    WINDOW_START,
-    Attach,
-    Carried,
-    Distinct,
-    Object,
-    Program,
-    Reduce,
-    Samples,
-)
+from penstock.ir.nodes import Attach, Distinct, Object, Program, Reduce, Samples
 from penstock.types.arrow import kind_of
-from penstock.types.windows import Unbounded
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Unbounded
 
 _BLIND = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "is_null", "is_not_null", "is_nan"})
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
@@ -149,7 +139,7 @@ def _keys(body: Reduce | Attach) -> Definitions:
     if isinstance(body.domain, Unbounded):
         return {}  # the bounds of the one window are those of all rows, whatever their key
     keys = definitions(body.keys)
-    if isinstance(body.domain, Carried):
+    if isinstance(body.domain, CarriedWindow):
         keys |= {name: Column(name) for name in (WINDOW_START, WINDOW_END)}
     return keys
 
@@ -160,7 +150,9 @@ def _visible(body: Reduce | Attach) -> Definitions:
     if isinstance(body, Attach):  # its fields name columns of the source, of which some are keys
         keys = {expr.name: expr for expr in keys.values() if isinstance(expr, Column)}
         keys = (
-            keys if isinstance(body.domain, Carried) else {n: e for n, e in keys.items() if n not in _BOUNDS}
+            keys
+            if isinstance(body.domain, CarriedWindow)
+            else {n: e for n, e in keys.items() if n not in _BOUNDS}
         )
     found = {each.name: keys.get(each.expr.name) for each in body.fields if isinstance(each.expr, Column)}
     return {name: expr for name, expr in found.items() if expr is not None}

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from penstock.expr.typing import type_of
-from penstock.plan.nodes import AsofJoin, InWindow, Join, RollingJoin
+from penstock.plan.nodes import AsofJoin, Join, RollingJoin
 from penstock.plan.rolling import split_aggregates
-from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, Lookup, left_column, right_column
+from penstock.types.pairing import JOIN_TIME, LEFT_ROW_KINDS, InWindow, Lookup, left_column, right_column
 from penstock.types.time import Time
 
 _BOUNDS = ("window_start", "window_end")

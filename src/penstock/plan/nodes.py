@@ -15,11 +15,8 @@
            | Join(left, right, on, pairing, how, where, …)   pairs of rows that meet
            | AsofJoin(left, right, on, direction, …)   every left row, with the nearest right one
            | RollingJoin(left, right, on, within, fields)   every left row, with aggregates over right ones
-    pairing ::= InWindow(left, right)             both lie in windows that end together
-              | Within(lo, hi) | Lookup(table)    as `types/pairing.py` says
-    window ::= TimeWindow(size, every, offset)    [start, start + size), start = offset + n * every
-             | CarriedWindow()                    the window a windowed result already carries
-             | Session | Count | Unbounded | Calendar   as `types/windows.py` says
+    window  ::= a window type of `types/windows.py`
+    pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
 
 Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
 to a stream. `schema.py` gives the columns and the time of any node's result.
@@ -35,27 +32,9 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Expr, Field
 from penstock.ir.signals.nodes import Program
-from penstock.types.pairing import Keys, Lookup, Within
+from penstock.types.pairing import Keys, Pairing, Within
 from penstock.types.time import Time
-from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
-
-WINDOW_START = "window_start"
-WINDOW_END = "window_end"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
-    size: int
-    every: int
-    offset: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedWindow:
-    pass
-
-
-Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
+from penstock.types.windows import LookBack, Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +152,6 @@ class Intervals:
 
     inputs: tuple[Plan, ...]
     program: Program
-
-
-@dataclass(frozen=True, slots=True)
-class InWindow:
-    """The windows of each side; rows meet in windows with the same end."""
-
-    left: Window
-    right: Window
-
-
-Pairing = InWindow | Within | Lookup
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,6 @@ from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import column_type, type_of
 from penstock.plan.join_schema import Side, join_schema, join_time
 from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Aggregate,
     Apply,
     AsofJoin,
@@ -22,7 +20,6 @@ from penstock.plan.nodes import (
     Distinct,
     Filter,
     Intervals,
-    InWindow,
     Join,
     Lookback,
     Plan,
@@ -35,8 +32,9 @@ from penstock.plan.nodes import (
     inputs,
 )
 from penstock.types.arrow import value_type
-from penstock.types.pairing import LEFT_ROW_KINDS, Lookup
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 N = TypeVar("N", Source, Table)
 TIMELESS = Time("", pa.int64(), None)  # a table's rows: no column has this name

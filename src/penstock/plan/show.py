@@ -10,29 +10,34 @@ from penstock.plan.nodes import (
     Apply,
     AsofJoin,
     Attach,
-    CarriedWindow,
     Distinct,
     Filter,
     Intervals,
-    InWindow,
     Join,
     Lookback,
-    Pairing,
     Plan,
     Project,
     RollingJoin,
     Source,
     Table,
-    TimeWindow,
     TopK,
     Union,
-    Window,
     inputs,
 )
 from penstock.plan.schema import time_of
-from penstock.types.pairing import Keys, Lookup, Within
+from penstock.types.pairing import InWindow, Keys, Lookup, Pairing, Within
 from penstock.types.time import Time, describe_length, length_of
-from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
+from penstock.types.windows import (
+    Calendar,
+    CalendarStep,
+    CarriedWindow,
+    Count,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 
 def show(plan: Plan) -> str:

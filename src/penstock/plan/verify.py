@@ -13,17 +13,13 @@ from penstock.expr.typing import type_of
 from penstock.ir.signals.verify import verify as verify_signals
 from penstock.plan.join_schema import pair_schema
 from penstock.plan.nodes import (
-    WINDOW_END,
-    WINDOW_START,
     Aggregate,
     Apply,
     AsofJoin,
     Attach,
-    CarriedWindow,
     Distinct,
     Filter,
     Intervals,
-    InWindow,
     Join,
     Lookback,
     Plan,
@@ -31,16 +27,14 @@ from penstock.plan.nodes import (
     RollingJoin,
     Source,
     Table,
-    TimeWindow,
     TopK,
     Union,
-    Window,
     inputs,
 )
 from penstock.plan.schema import carries_window, schema_of, side_of, sources_of, tables_of, time_of
 from penstock.types.arrow import kind_of
-from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, Lookup
-from penstock.types.windows import Count
+from penstock.types.pairing import DIRECTIONS, JOIN_KINDS, InWindow, Lookup
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Count, TimeWindow, Window
 
 
 def verify(plan: Plan) -> Plan:

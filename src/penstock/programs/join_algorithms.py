@@ -26,7 +26,8 @@ from penstock.runtime.joins.joiner import EagerJoiner, Joiner, LazyJoiner
 from penstock.runtime.joins.ordered_output import Ordered, PutInOrder
 from penstock.runtime.joins.partitions import Kernels as LaneKernels
 from penstock.runtime.programs import Call
-from penstock.types.windows import Calendar
+from penstock.types.pairing import InWindow
+from penstock.types.windows import Calendar, TimeWindow
 
 LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
     "npj": NoPartitioning,
@@ -45,17 +46,17 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
 def joins_arriving(body: ir.Body) -> bool:
     """Whether a join of rows that still arrive gives pairs at once: an eager algorithm, or a target it is best for."""
     match body:
-        case jn.Join(pairing=jn.InWindow(left=ir.Grid() as left, right=right)) if body.on and left == right:
+        case jn.Join(pairing=InWindow(left=TimeWindow() as left, right=right)) if body.on and left == right:
             asked = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
             return asked and left.size <= left.every
         case _:
             return False
 
 
-def windows_overlap(pairing: jn.InWindow) -> bool:
+def windows_overlap(pairing: InWindow) -> bool:
     """Whether a row may lie in several windows of a join."""
     match pairing.left, pairing.right:
-        case ir.Grid() as left, ir.Grid() as right:
+        case TimeWindow() as left, TimeWindow() as right:
             return left != right or left.size > left.every
         case Calendar(size=size, every=every), _:
             return size != every

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.ir import joins as jn
-from penstock.ir import nodes as ir
 from penstock.programs.join_algorithms import windows_overlap
 from penstock.runtime.joins.partitions import Kernels
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
@@ -19,15 +17,25 @@ from penstock.runtime.joins.windows import (
 )
 from penstock.runtime.programs import Grid
 from penstock.types.calendar import calendar_bounds
-from penstock.types.windows import Calendar, Session, Unbounded
+from penstock.types.pairing import InWindow
+from penstock.types.windows import (
+    WINDOW_END,
+    WINDOW_START,
+    Calendar,
+    CarriedWindow,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 
-def overlapping_windows(pairing: jn.InWindow) -> Overlapping | None:
+def overlapping_windows(pairing: InWindow) -> Overlapping | None:
     """The windows of a join, where a row may lie in several."""
     if not windows_overlap(pairing):
         return None
     match pairing.left, pairing.right:
-        case ir.Grid() as left, ir.Grid() as right:
+        case TimeWindow() as left, TimeWindow() as right:
             return CommonEnds.of(grid_of(left), grid_of(right))
         case Calendar() as calendar, _:
             return CalendarOverlap(partial(calendar_bounds, calendar))
@@ -35,20 +43,20 @@ def overlapping_windows(pairing: jn.InWindow) -> Overlapping | None:
             return None
 
 
-def grid_of(grid: ir.Grid) -> Grid:
+def grid_of(grid: TimeWindow) -> Grid:
     """A grid as it is at run time."""
     return Grid(grid.size, grid.every, grid.offset)
 
 
-def windows_apart(domain: ir.Domain, kernels: Kernels) -> Windows:
+def windows_apart(domain: Window, kernels: Kernels) -> Windows:
     """The windows of a join, where no row lies in several."""
     match domain:
-        case ir.Grid():
+        case TimeWindow():
             return GridWindows(grid_of(domain))
         case Session(gap=gap):
             return SessionWindows(gap, kernels)
-        case ir.Carried():
-            return CarriedWindows(ir.WINDOW_START, ir.WINDOW_END)
+        case CarriedWindow():
+            return CarriedWindows(WINDOW_START, WINDOW_END)
         case Unbounded():
             return WholeWindow()
         case Calendar():

@@ -67,7 +67,8 @@ from penstock.runtime.session import Context, StageSpec
 from penstock.runtime.sorted_partitions.results import Reductions
 from penstock.runtime.sorted_partitions.rows import no_rows
 from penstock.runtime.stage import Stage, TimedBatch
-from penstock.types.pairing import LEFT_ROW_KINDS, Lookup, Within
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
+from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, TimeWindow
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,9 @@ class JoinProgram:
     def _arriving(self, ports: tuple[Port, Port], kernels: Kernels, context: Context) -> EagerJoinStage:
         """Pairs as rows arrive."""
         body = self.this.body
-        assert isinstance(body, jn.Join) and isinstance(body.pairing, jn.InWindow)
+        assert isinstance(body, jn.Join) and isinstance(body.pairing, InWindow)
         grid = body.pairing.left
-        assert isinstance(grid, ir.Grid)
+        assert isinstance(grid, TimeWindow)
         parts = Parts(
             eager(body.algorithm, self.kernel_factory, body.optimise),
             body.how,
@@ -197,21 +198,21 @@ class JoinProgram:
                 return lambda kernels, context, arrivals: IntervalMatcher(
                     lo, hi, body.how, self._keys, self._residual(body.where, context), self._shape, kernels
                 )
-            case jn.Join(pairing=jn.InWindow() as pairing):
+            case jn.Join(pairing=InWindow() as pairing):
                 return partial(self._windowed, body, pairing)
         raise AssertionError(f"{body} has no matcher")
 
     def _windowed(
         self,
         body: jn.Join,
-        pairing: jn.InWindow,
+        pairing: InWindow,
         kernels: Kernels,
         context: Context,
         arrivals: Arrivals | None,
     ) -> Matcher:
         residual = self._residual(body.where, context)
-        carried = isinstance(pairing.left, ir.Carried)
-        bounds = (ir.WINDOW_START, ir.WINDOW_END) if carried else ()
+        carried = isinstance(pairing.left, CarriedWindow)
+        bounds = (WINDOW_START, WINDOW_END) if carried else ()
         keys = (*self._keys[0], *bounds), (*self._keys[1], *bounds)
         lanes = LanePairing(residual, carried, kernels)
         watch = Watch(partial(self._note, context.metrics))

@@ -16,9 +16,9 @@ from penstock.expr.typing import type_of
 from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signals import nodes as temporal
-from penstock.plan.nodes import WINDOW_END, WINDOW_START
 from penstock.types.arrow import kind_of
 from penstock.types.pairing import JOIN_TIME, left_column, right_column
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 _OPERATORS = {"add", "sub", "mul", "neg", "abs", "floordiv", "mod", "quotient", "remainder"}
 _SUMS = {"sum", "product", "custom"}

@@ -53,7 +53,16 @@ from penstock.runtime.sorted_partitions.session_stage import SessionStage
 from penstock.runtime.sorted_partitions.stage import SortedWindowStage
 from penstock.types.calendar import calendar_bounds
 from penstock.types.time import Time
-from penstock.types.windows import Calendar, Count, LookBack, Session, Unbounded
+from penstock.types.windows import (
+    Calendar,
+    CarriedWindow,
+    Count,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +128,7 @@ class SortedWindowProgram:
     @property
     def _carried(self) -> bool:
         body = self.this.body
-        return isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, ir.Carried)
+        return isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, CarriedWindow)
 
     @property
     def _implied(self) -> bool:
@@ -176,7 +185,7 @@ class SortedWindowProgram:
                 columns = tuple(self.source.schema.names)
                 return framing, AppliedResults(framing, applied, columns, made.keys, schema, sort)
 
-    def _framing(self, domain: ir.Domain, layout: Layout) -> Framing:
+    def _framing(self, domain: Window, layout: Layout) -> Framing:
         match domain:
             case Session(gap=gap):
                 count = self.kernel_factory.call("count_sessions", count_sessions)
@@ -186,12 +195,12 @@ class SortedWindowProgram:
                 return CountFraming(size, every, tail)
             case Unbounded():
                 return UnboundedFraming()
-            case ir.Carried():
+            case CarriedWindow():
                 return CarriedFraming(*BOUNDS)
             case Calendar():
                 listed = self.kernel_factory.call("listed_frames", listed_frames)
                 return CalendarFraming(partial(calendar_bounds, domain), listed)
-            case ir.Grid(size=size, every=every, offset=offset):
+            case TimeWindow(size=size, every=every, offset=offset):
                 grid = Windows(Grid(size, every, offset))
                 return GridFraming(grid, self.kernel_factory.call("grid_frames", grid_frames))
 

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from penstock.analysis.slice_boundaries import Counts, Sessions, slice_borders
 from penstock.compile import Compiled
-from penstock.plan.nodes import WINDOW_START, Source
+from penstock.plan.nodes import Source
 from penstock.plan.schema import sources_of, time_of
 from penstock.runtime.buffers import flags, ticks_of
 from penstock.spark.asof_carry_in import rows_with_carry
 from penstock.spark.rows import Rows, rows_of_part
 from penstock.spark.session_tracking import Chains, key_words
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Neighbours, Part
+from penstock.types.windows import WINDOW_START
 
 Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from penstock.errors import OverflowError as PenstockOverflow
 from penstock.errors import UnsupportedError
-from penstock.plan.nodes import WINDOW_END, WINDOW_START, Aggregate, Apply, Attach, Plan
+from penstock.plan.nodes import Aggregate, Apply, Attach, Plan
 from penstock.types.arrow import plain_type, value_type
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from penstock.expr import nodes as ex
 from penstock.ir import joins as ir
-from penstock.ir.nodes import Domain, Reduction
+from penstock.ir.nodes import Reduction
 from penstock.plan import nodes as pl
 from penstock.plan.join_schema import join_columns
-from penstock.plan.nodes import Window
 from penstock.plan.rolling import split_aggregates
 from penstock.plan.schema import schema_of, side_of
 
 
-def join_body(plan: pl.Joined, left: str, right: str, domain: Callable[[Window], Domain]) -> ir.Joined:
-    """Define a join over the objects that stand for its inputs; `domain` translates windows."""
+def join_body(plan: pl.Joined, left: str, right: str) -> ir.Joined:
+    """Define a join over the objects that stand for its inputs."""
     match plan:
         case pl.Join():
-            pairing = _pairing(plan.pairing, domain)
             return ir.Join(
                 left,
                 right,
                 plan.on,
-                pairing,
+                plan.pairing,
                 plan.how,
                 plan.where,
                 _fields(plan),
@@ -34,12 +30,6 @@ def join_body(plan: pl.Joined, left: str, right: str, domain: Callable[[Window],
             return ir.Asof(left, right, plan.on, plan.direction, plan.tolerance, plan.exact, _fields(plan))
         case pl.RollingJoin():
             return _rolling(plan, left, right)
-
-
-def _pairing(pairing: pl.Pairing, domain: Callable[[Window], Domain]) -> ir.Pairing:
-    if isinstance(pairing, pl.InWindow):
-        return ir.InWindow(domain(pairing.left), domain(pairing.right))
-    return pairing
 
 
 def _fields(plan: pl.Join | pl.AsofJoin) -> tuple[ex.Field, ...]:

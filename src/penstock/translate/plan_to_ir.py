@@ -55,7 +55,7 @@ class _Translation:
             case pl.Table(name=name):
                 body = jn.Table(name)
             case pl.Join() | pl.AsofJoin() | pl.RollingJoin():
-                body = join_body(plan, self.name_of(plan.left), self.name_of(plan.right), _domain)
+                body = join_body(plan, self.name_of(plan.left), self.name_of(plan.right))
             case _:
                 body = _body(plan, self.name_of(plan.input), schema)
         return self._define(body, schema, time_of(plan))
@@ -115,7 +115,7 @@ def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
         case pl.Lookback():
             return _lookback(plan, source, schema)
         case pl.Apply(window=window, by=by, function=function):
-            return ir.Apply(source, _domain(window), _keys(by), function)
+            return ir.Apply(source, window, _keys(by), function)
         case _:
             raise AssertionError(f"{type(plan).__name__} has no single input")
 
@@ -126,7 +126,7 @@ def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) ->
     defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
     made = ir.Reduce if isinstance(plan, pl.Aggregate) else ir.Attach
-    return made(source, _domain(plan.window), _keys(plan.by), tuple(reductions), fields)
+    return made(source, plan.window, _keys(plan.by), tuple(reductions), fields)
 
 
 def _lookback(plan: pl.Lookback, source: str, schema: pa.Schema) -> ir.Body:
@@ -156,16 +156,6 @@ def _reduced(expr: ex.Expr, reductions: list[ir.Reduction], span: int = 0) -> ex
         return ex.Reduced(reductions.index(found))
 
     return ex.rewrite(expr, rule)
-
-
-def _domain(window: pl.Window) -> ir.Domain:
-    match window:
-        case pl.TimeWindow(size=size, every=every, offset=offset):
-            return ir.Grid(size, every, offset)
-        case pl.CarriedWindow():
-            return ir.Carried()
-        case _:
-            return window
 
 
 def _columns(schema: pa.Schema) -> tuple[ex.Field, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.types.windows import Window
+
 JOIN_TIME = "join_time"
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 DIRECTIONS = ("backward", "forward", "nearest")
@@ -27,6 +29,17 @@ class Lookup:
     """One side is a table without time: all of it meets every row of the other. `table` is 0 (left) or 1."""
 
     table: int
+
+
+@dataclass(frozen=True, slots=True)
+class InWindow:
+    """Both rows lie in windows that end together."""
+
+    left: Window
+    right: Window
+
+
+Pairing = InWindow | Within | Lookup
 
 
 def left_column(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Shapes of windows beyond the regular grid, shared by the logical plan and the time-centric IR.
+"""Window types, shared by the logical plan, the time-centric IR and the physical plan.
 
 Lengths are ticks of the stream's time; counts are rows.
 """
@@ -6,6 +6,23 @@ Lengths are ticks of the stream's time; counts are rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+WINDOW_START = "window_start"
+WINDOW_END = "window_end"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Windows [start, start + size) on a grid: start = offset + n * every."""
+
+    size: int
+    every: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedWindow:
+    """The window that each row already carries, in `window_start` and `window_end`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,9 @@ class Calendar:
     offset: int
     zone: str
     unit: str
+
+
+Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,13 @@ from penstock.ir.nodes import Input, Program
 from penstock.passes.pipeline import optimise
 from penstock.plan import nodes as pl
 from penstock.translate.plan_to_ir import to_ir
+from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.strategies import plans, rows
 from tests.unit.passes.cases import EVENTS, TOTALS, TS, VIEWS, agg, attach, call, col, lit, select, window
 
-FIVE = pl.TimeWindow(5, 5)
-SLOW = pl.TimeWindow(7, 2)
-CARRIED = pl.CarriedWindow()
+FIVE = TimeWindow(5, 5)
+SLOW = TimeWindow(7, 2)
+CARRIED = CarriedWindow()
 FIRST = pl.Distinct(EVENTS, ("k",), "first")
 LAST = pl.Distinct(EVENTS, ("k",), "last")
 MOVED = select(EVENTS, "k", ts=call("add", TS, lit(1, pa.duration("us"))))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import penstock as pk
 from penstock.expr.nodes import Call, Column, Literal
-from penstock.plan.nodes import CarriedWindow, Filter, Source, TimeWindow
+from penstock.plan.nodes import Filter, Source
 from penstock.plan.schema import time_of
 from penstock.plan.verify import verify
+from penstock.types.windows import CarriedWindow, TimeWindow
 
 SCHEMA = {"ts": "timestamp[us]", "k": "string", "v": "int64", "x": "float64", "raw": pa.list_(pa.int8())}
 EVENTS = pk.stream("events", SCHEMA, time="ts")

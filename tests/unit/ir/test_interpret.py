@@ -15,6 +15,7 @@ from penstock.ir.interpret import interpret
 from penstock.plan import nodes as pl
 from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow, TimeWindow, Window
 from tests.unit.passes.cases import FLOAT, INT, agg, attach, call, col, lit, select, where, window
 
 CLOCK = Time("t", INT, None)
@@ -38,11 +39,11 @@ def run(plan: pl.Plan, rows: list[Any], **others: list[Any]) -> Rows:
     return [tuple(each.values()) for each in result]
 
 
-def tumbling(size: int, offset: int = 0) -> pl.Window:
-    return pl.TimeWindow(size, size, offset)
+def tumbling(size: int, offset: int = 0) -> Window:
+    return TimeWindow(size, size, offset)
 
 
-def count(*by: str, span: pl.Window, plan: pl.Plan = EVENTS, **more: Expr) -> pl.Plan:
+def count(*by: str, span: Window, plan: pl.Plan = EVENTS, **more: Expr) -> pl.Plan:
     return window(plan, *by, span=span, n=agg("count"), **more)
 
 
@@ -52,17 +53,15 @@ def count(*by: str, span: pl.Window, plan: pl.Plan = EVENTS, **more: Expr) -> pl
         (tumbling(10), [0, 9, 10], [(0, 10, 2), (10, 20, 1)]),
         (tumbling(10), [-1], [(-10, 0, 1)]),
         (tumbling(10, offset=3), [2, 3], [(-7, 3, 1), (3, 13, 1)]),
-        (pl.TimeWindow(10, 5), [7], [(0, 10, 1), (5, 15, 1)]),
-        (pl.TimeWindow(10, 4), [7], [(0, 10, 1), (4, 14, 1)]),
-        (pl.TimeWindow(2, 5), [1, 2, 5], [(0, 2, 1), (5, 7, 1)]),
-        (pl.TimeWindow(3, 1), [0], [(-2, 1, 1), (-1, 2, 1), (0, 3, 1)]),
+        (TimeWindow(10, 5), [7], [(0, 10, 1), (5, 15, 1)]),
+        (TimeWindow(10, 4), [7], [(0, 10, 1), (4, 14, 1)]),
+        (TimeWindow(2, 5), [1, 2, 5], [(0, 2, 1), (5, 7, 1)]),
+        (TimeWindow(3, 1), [0], [(-2, 1, 1), (-1, 2, 1), (0, 3, 1)]),
         (tumbling(10), [5, None], [(0, 10, 1)]),
         (tumbling(10), [], []),
     ],
 )
-def test_windows_are_half_open_aligned_and_hold_a_row(
-    span: pl.Window, times: list[Any], expected: Rows
-) -> None:
+def test_windows_are_half_open_aligned_and_hold_a_row(span: Window, times: list[Any], expected: Rows) -> None:
     assert run(count(span=span), [row(t) for t in times]) == expected
 
 
@@ -115,14 +114,14 @@ def test_a_window_result_has_the_time_of_its_last_tick() -> None:
 
 
 def test_a_carried_window_regroups_results_by_their_window() -> None:
-    inner = count("k", span=pl.TimeWindow(10, 5))
-    outer = window(inner, span=pl.CarriedWindow(), most=agg("max", col("n")))
+    inner = count("k", span=TimeWindow(10, 5))
+    outer = window(inner, span=CarriedWindow(), most=agg("max", col("n")))
     rows = [row(6, "a"), row(7, "b"), row(8, "b")]
     assert run(outer, rows) == [(0, 10, 2), (5, 15, 2)]
 
 
 def test_attach_repeats_a_row_for_every_window_in_order_of_windows_then_arrival() -> None:
-    plan = attach(EVENTS, "k", span=pl.TimeWindow(4, 2), total=agg("sum", V))
+    plan = attach(EVENTS, "k", span=TimeWindow(4, 2), total=agg("sum", V))
     found = [
         (t, start, total)
         for t, _, _, _, _, start, _, total in run(plan, [row(3, "a", 1), row(2, "a", 2), row(2, "b", 4)])

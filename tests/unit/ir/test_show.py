@@ -11,6 +11,7 @@ from penstock.ir.show import show
 from penstock.plan import nodes as pl
 from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time, length_of
+from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.unit.passes.cases import (
     EVENTS,
     FLOAT,
@@ -35,12 +36,12 @@ SHOWN = {
     "every row with its windows": attach(
         VIEWS, "k", span=SLIDING, share=call("div", col("v"), agg("sum", col("v")))
     ),
-    "a window of windows": window(TOTALS, span=pl.CarriedWindow(), most=agg("max", col("total"))),
+    "a window of windows": window(TOTALS, span=CarriedWindow(), most=agg("max", col("total"))),
     "chosen samples": pl.TopK(TOTALS, 3, "total", "all"),
     "distinct samples of a union": pl.Distinct(pl.Union((EVENTS, VIEWS)), ("k", "kind"), "last"),
-    "implied time": window(REGULAR, span=pl.TimeWindow(1000, 1000), top=agg("max", col("mv"))),
+    "implied time": window(REGULAR, span=TimeWindow(1000, 1000), top=agg("max", col("mv"))),
     "hostile names are quoted": window(
-        ODD, HOSTILE, span=pl.TimeWindow(7, 7), n=agg("count", where=call("is_null", col(HOSTILE)))
+        ODD, HOSTILE, span=TimeWindow(7, 7), n=agg("count", where=call("is_null", col(HOSTILE)))
     ),
 }
 

@@ -13,9 +13,7 @@ from penstock.expr.nodes import Aggregate, Call, Column, Expr, Field, Literal, R
 from penstock.ir.nodes import (
     Attach,
     Body,
-    Carried,
     Distinct,
-    Grid,
     Input,
     Merge,
     Object,
@@ -28,6 +26,7 @@ from penstock.ir.nodes import (
 from penstock.ir.verify import verify
 from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow, TimeWindow
 from tests.strategies import plans
 
 TICKS = pa.timestamp("us")
@@ -39,7 +38,7 @@ TOTAL = Field("total", Reduced(0))
 BOUNDS = (Field("window_start", Column("window_start")), Field("window_end", Column("window_end")))
 KEY = Field("k", Column("k"))
 WINDOWS = pa.schema({"window_start": TICKS, "window_end": TICKS, "k": pa.int64(), "total": pa.int64()})
-REDUCE = Reduce("in0", Grid(10, 5), (KEY,), (SUM,), (*BOUNDS, KEY, TOTAL))
+REDUCE = Reduce("in0", TimeWindow(10, 5), (KEY,), (SUM,), (*BOUNDS, KEY, TOTAL))
 SAME = tuple(Field(name, Column(name)) for name in SCHEMA.names)
 LAST = Time("window_end", TICKS, "us", shift=-1)
 
@@ -67,10 +66,10 @@ GOOD = {
     "windows": reduce(),
     "having": reduce(having=Call("gt", (Reduced(0), Column("k")))),
     "attached": program(
-        Attach("in0", Grid(10, 5), (KEY,), (SUM,), (*SAME, TOTAL)), SCHEMA.append(WINDOWS.field(3))
+        Attach("in0", TimeWindow(10, 5), (KEY,), (SUM,), (*SAME, TOTAL)), SCHEMA.append(WINDOWS.field(3))
     ),
     "carried": over_windows(
-        Reduce("w", Carried(), (), (Reduction("max", (Column("total"),)),), (*BOUNDS, TOTAL)),
+        Reduce("w", CarriedWindow(), (), (Reduction("max", (Column("total"),)),), (*BOUNDS, TOTAL)),
         pa.schema([WINDOWS.field(i) for i in (0, 1, 3)]),
     ),
     "merged": program(Merge(("in0", "in0"))),
@@ -96,12 +95,12 @@ BAD = {
     ),
     "reads reduction #0 of 0": samples(fields=(*SAME[:2], Field("v", Reduced(0)))),
     "reads reduction #3 of 1": reduce(fields=(*BOUNDS, KEY, Field("total", Reduced(3)))),
-    "size 0 every 5": reduce(domain=Grid(0, 5)),
-    "size 5 every -1": reduce(domain=Grid(5, -1)),
+    "size 0 every 5": reduce(domain=TimeWindow(0, 5)),
+    "size 5 every -1": reduce(domain=TimeWindow(5, -1)),
     "two keys named 'k'": reduce(keys=(KEY, KEY)),
     "name of a window bound": reduce(keys=(KEY, Field("window_end", Column("v")))),
     "no column 'v'": reduce(having=Call("is_null", (Column("v"),))),
-    "not there: 'window_end', 'window_start'": reduce(domain=Carried()),
+    "not there: 'window_end', 'window_start'": reduce(domain=CarriedWindow()),
     "not there: 'at'": Program((replace(EVENTS, time=Time("at", TICKS, "us")),), "in0"),
     "not there: 'order'": Program((replace(EVENTS, body=Input("events", "order")),), "in0"),
     "does not advance": Program((replace(EVENTS, time=Time("ts", TICKS, "us", period=0)),), "in0"),

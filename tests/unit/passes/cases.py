@@ -8,7 +8,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Case, Cast, Column, Expr, Field, IsIn, Literal
 from penstock.plan import nodes as pl
 from penstock.types.time import Time
-from penstock.types.windows import Unbounded
+from penstock.types.windows import CarriedWindow, TimeWindow, Unbounded, Window
 from tests.unit.passes.join_cases import FUSE_JOINS
 from tests.unit.passes.signal_cases import FUSE_SIGNALS, PRUNE_SIGNALS, SHARE_SIGNALS
 
@@ -18,8 +18,8 @@ SCHEMA = pa.schema({"ts": pa.timestamp("us"), "k": INT, "f": FLOAT, "kind": TEXT
 EVENTS = pl.Source("events", SCHEMA, CLOCK)
 ORDERED = pl.Source("events", SCHEMA, CLOCK, sequence="u")
 SECOND = 1_000_000
-TEN = pl.TimeWindow(10 * SECOND, 10 * SECOND)
-SLIDING = pl.TimeWindow(10 * SECOND, 2 * SECOND, SECOND)
+TEN = TimeWindow(10 * SECOND, 10 * SECOND)
+SLIDING = TimeWindow(10 * SECOND, 2 * SECOND, SECOND)
 
 Fields = dict[str, Expr]
 
@@ -52,11 +52,11 @@ def select(plan: pl.Plan, *names: str, time: str = "ts", **computed: Expr) -> pl
     return pl.Project(plan, fields({name: col(name) for name in names} | computed), time)
 
 
-def window(plan: pl.Plan, *by: str, span: pl.Window = TEN, **computed: Expr) -> pl.Plan:
+def window(plan: pl.Plan, *by: str, span: Window = TEN, **computed: Expr) -> pl.Plan:
     return pl.Aggregate(plan, span, by, fields(computed))
 
 
-def attach(plan: pl.Plan, *by: str, span: pl.Window = TEN, **computed: Expr) -> pl.Plan:
+def attach(plan: pl.Plan, *by: str, span: Window = TEN, **computed: Expr) -> pl.Plan:
     return pl.Attach(plan, span, by, fields(computed))
 
 
@@ -118,7 +118,7 @@ FUSE_SAMPLES = {
     "before an attached window": attach(VIEWS, "k", span=SLIDING, share=call("div", V, agg("sum", V))),
     "behind an attached window": select(attach(VIEWS, "k", total=agg("sum", V)), "ts", "total"),
     "a filter behind an attached window stays": where(attach(EVENTS, "k", total=agg("sum", V)), LARGE),
-    "a carried window": window(where(TOTALS, LARGE), span=pl.CarriedWindow(), most=agg("max", col("total"))),
+    "a carried window": window(where(TOTALS, LARGE), span=CarriedWindow(), most=agg("max", col("total"))),
     "into the branches of a union": where(pl.Union((EVENTS, VIEWS)), V_IS_POSITIVE),
     "past a union into the window": window(where(pl.Union((EVENTS, EVENTS)), V_IS_POSITIVE), n=agg("count")),
     "a shared cheap filter is repeated": pl.Union(
@@ -147,7 +147,7 @@ PUSH_FILTER = {
     "below an attached window": where(attach(EVENTS, "k", total=agg("sum", V)), call("and", K_IS_1, LARGE)),
     "below distinct": where(pl.Distinct(EVENTS, ("k", "kind"), "first"), call("and", K_IS_1, V_IS_POSITIVE)),
     "the bounds of a carried window": where(
-        window(TOTALS, span=pl.CarriedWindow(), most=agg("max", col("total"))),
+        window(TOTALS, span=CarriedWindow(), most=agg("max", col("total"))),
         call("lt", col("window_end"), lit(5, pa.timestamp("us"))),
     ),
 }

@@ -8,18 +8,20 @@ import pyarrow as pa
 
 from penstock.expr.nodes import Aggregate, Call, Column, Expr, Field, Literal
 from penstock.plan import nodes as pl
+from penstock.types.pairing import InWindow
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow, TimeWindow
 
 _SCHEMA = pa.schema({"t": pa.int64(), "k": pa.int64(), "v": pa.int64(), "f": pa.float64()})
 _CLOCK = Time("t", pa.int64(), None)
 _LEFT, _RIGHT = pl.Source("a", _SCHEMA, _CLOCK), pl.Source("b", _SCHEMA, _CLOCK)
-_TEN = pl.TimeWindow(10, 10)
-_JOIN = pl.Join(_LEFT, _RIGHT, (("k", "k"),), pl.InWindow(_TEN, _TEN), "inner", None, "_right")
+_TEN = TimeWindow(10, 10)
+_JOIN = pl.Join(_LEFT, _RIGHT, (("k", "k"),), InWindow(_TEN, _TEN), "inner", None, "_right")
 
 
 def _total(plan: pl.Plan, by: tuple[str, ...], **named: Expr) -> pl.Plan:
     fields = tuple(Field(name, expr) for name, expr in named.items())
-    return pl.Aggregate(plan, pl.CarriedWindow(), by, fields)
+    return pl.Aggregate(plan, CarriedWindow(), by, fields)
 
 
 def _of(function: str, *names: str) -> Expr:

@@ -29,10 +29,20 @@ from penstock.passes.choose_aggregator import (
 from penstock.plan import nodes as pl
 from penstock.runtime.engine import AGGREGATORS
 from penstock.translate.plan_to_ir import to_ir
-from penstock.types.windows import Calendar, CalendarStep, Count, LookBack, Session, Unbounded
+from penstock.types.windows import (
+    Calendar,
+    CalendarStep,
+    CarriedWindow,
+    Count,
+    LookBack,
+    Session,
+    TimeWindow,
+    Unbounded,
+    Window,
+)
 from tests.unit.passes.cases import EVENTS, KIND, ORDERED, SECOND, F, V, agg, attach, fields, window
 
-WIDE = pl.TimeWindow(1000 * SECOND, SECOND)
+WIDE = TimeWindow(1000 * SECOND, SECOND)
 DAY = CalendarStep(ticks=86_400 * SECOND)
 WEEK = CalendarStep(ticks=7 * 86_400 * SECOND)
 
@@ -71,16 +81,16 @@ def look_back(**computed: Expr) -> pl.Plan:
 
 CASES: dict[str, tuple[pl.Plan, str | None]] = {
     "tumbling": (window(EVENTS, **ALL), None),
-    "a slide longer than the size": (window(EVENTS, span=pl.TimeWindow(3, 7), n=agg("sum", V)), None),
-    "little overlap": (window(EVENTS, span=pl.TimeWindow(4, 1), **ALL), None),
-    "a slide that does not divide the size": (window(EVENTS, span=pl.TimeWindow(10, 7), **ALL), None),
+    "a slide longer than the size": (window(EVENTS, span=TimeWindow(3, 7), n=agg("sum", V)), None),
+    "little overlap": (window(EVENTS, span=TimeWindow(4, 1), **ALL), None),
+    "a slide that does not divide the size": (window(EVENTS, span=TimeWindow(10, 7), **ALL), None),
     "much overlap": (window(EVENTS, span=WIDE, **ALL), None),
     "a median beside them": (window(EVENTS, span=WIDE, **ALL, **IN_LANES), None),
     "first, by time alone": (window(EVENTS, span=WIDE, n=agg("first", V)), None),
     "first, by a sequence": (window(ORDERED, span=WIDE, n=agg("first", V)), None),
     "first, of texts": (window(EVENTS, span=WIDE, n=agg("first", KIND)), None),
     "beside each row": (attach(EVENTS, span=WIDE, **ALL), None),
-    "windows that rows carry": (window(window(EVENTS, v=agg("sum", V)), span=pl.CarriedWindow(), m=agg("max", V)), None),
+    "windows that rows carry": (window(window(EVENTS, v=agg("sum", V)), span=CarriedWindow(), m=agg("max", V)), None),
     "sessions": (window(EVENTS, span=Session(5), **ALL, **IN_LANES), None),
     "counts one after the other": (window(EVENTS, span=Count(5, 5), m=agg("max", V)), None),
     "counts that overlap": (window(EVENTS, span=Count(5, 2), **ALL, **IN_LANES), None),
@@ -89,8 +99,8 @@ CASES: dict[str, tuple[pl.Plan, str | None]] = {
     "a week every day": (window(EVENTS, span=Calendar(WEEK, DAY, 0, "Europe/Berlin", "us"), m=agg("max", V)), None),
     "look-backs": (look_back(**ALL, **IN_LANES), None),
     "panes, forced to recompute": (window(EVENTS, span=WIDE, **ALL), "recompute"),
-    "panes, forced to two-stacks": (window(EVENTS, span=pl.TimeWindow(4, 1), **ALL), "two-stacks"),
-    "panes, forced to subtract-on-evict": (window(EVENTS, span=pl.TimeWindow(4, 1), **ALL), "subtract-on-evict"),
+    "panes, forced to two-stacks": (window(EVENTS, span=TimeWindow(4, 1), **ALL), "two-stacks"),
+    "panes, forced to subtract-on-evict": (window(EVENTS, span=TimeWindow(4, 1), **ALL), "subtract-on-evict"),
     "one pane, forced to two-stacks": (window(EVENTS, **ALL), "two-stacks"),
     "lanes, forced to recompute": (look_back(**ALL, **IN_LANES), "recompute"),
     "lanes, forced to two-stacks": (look_back(**ALL, **IN_LANES), "two-stacks"),
@@ -148,7 +158,7 @@ def typed(custom: CustomAggregate) -> Expr:
     return Aggregate("custom", node.args, None, (("definition", definition.typed([pa.int64()])),))
 
 
-def program_of(expr: Expr, span: pl.Window) -> Program:
+def program_of(expr: Expr, span: Window) -> Program:
     return to_ir(window(SOURCE, span=span, x=expr))
 
 
@@ -201,7 +211,7 @@ def test_what_is_forced_is_done_or_the_reason_says_that_it_is_not(expr: Expr, fo
     ],
 )
 def test_windows_of_few_panes_are_merged_anew(size: int, every: int, panes: int, algorithm: str) -> None:
-    body = to_ir(window(EVENTS, span=pl.TimeWindow(size, every), n=agg("count")))
+    body = to_ir(window(EVENTS, span=TimeWindow(size, every), n=agg("count")))
     domain: Any = body[body.output].body
     assert panes_per_window(domain.domain) == panes
     assert preferred(domain.domain) == algorithm

@@ -8,22 +8,12 @@ import pytest
 from penstock.errors import VerificationError
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Call, Column, Field, Literal
-from penstock.plan.nodes import (
-    Aggregate,
-    Attach,
-    CarriedWindow,
-    Distinct,
-    Filter,
-    Project,
-    Source,
-    TimeWindow,
-    TopK,
-    Union,
-)
+from penstock.plan.nodes import Aggregate, Attach, Distinct, Filter, Project, Source, TopK, Union
 from penstock.plan.schema import carries_window, schema_of, sources_of, time_of
 from penstock.plan.show import show
 from penstock.plan.verify import verify
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow, TimeWindow
 
 TS = pa.timestamp("us")
 SCHEMA = pa.schema({"ts": TS, "k": pa.string(), "v": pa.int8()})

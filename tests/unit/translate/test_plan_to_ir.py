@@ -14,6 +14,7 @@ from penstock.plan import nodes as pl
 from penstock.plan.schema import schema_of, time_of
 from penstock.translate.plan_to_ir import to_ir
 from penstock.types.time import Time
+from penstock.types.windows import CarriedWindow
 from tests.unit.passes.cases import (
     CLOCK,
     EVENTS,
@@ -31,7 +32,7 @@ from tests.unit.passes.cases import (
     window,
 )
 
-CARRIED = window(TOTALS, span=pl.CarriedWindow(), most=agg("max", col("total")))
+CARRIED = window(TOTALS, span=CarriedWindow(), most=agg("max", col("total")))
 
 NODES: dict[str, tuple[pl.Plan, type[ir.Body]]] = {
     "source": (EVENTS, ir.Input),

@@ -20,7 +20,7 @@ from penstock.api.stream import Stream
 from penstock.api.windows import unbounded
 from penstock.expr import nodes as ex
 from penstock.expr.nodes import Column
-from penstock.plan.nodes import WINDOW_END, WINDOW_START
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 WINDOWS = ("tumble", "hop", "session", "window", "session_window")
 EDGES = {

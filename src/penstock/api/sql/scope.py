@@ -19,10 +19,10 @@ from penstock.api.stream import Stream
 from penstock.errors import PenstockError, SqlError, UnknownColumnError
 from penstock.expr.nodes import Column, Field
 from penstock.expr.typing import listed, type_of
-from penstock.plan.nodes import WINDOW_END, WINDOW_START
 from penstock.plan.schema import bounds, carries_window, schema_of, sources_of, time_of
 from penstock.types.pairing import JOIN_TIME
 from penstock.types.time import Time
+from penstock.types.windows import WINDOW_END, WINDOW_START
 
 BOUNDS = (WINDOW_START, WINDOW_END)
 TIMESTAMP = "timestamp"  # what SABER calls the time of every stream

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from penstock.compile import Compiled
 from penstock.errors import EngineError, UnsupportedError
-from penstock.ir.nodes import Grid, Input, Merge, Program, Reduce, Samples, sources_of
+from penstock.ir.nodes import Input, Merge, Program, Reduce, Samples, sources_of
 from penstock.runtime.buffers import flags, indices
 from penstock.spark.decode_dictionaries import decoded
 from penstock.spark.tasks import ENGINE
-from penstock.types.windows import Calendar, Unbounded
+from penstock.types.windows import Calendar, TimeWindow, Unbounded
 
 MODES = APPEND, UPDATE = ("append", "update")
 _SIDE = 1
@@ -43,7 +43,7 @@ def _obstacle(program: Program, schema: pa.Schema) -> str | None:
     while isinstance(this.body, Samples) and this.body.where is None:
         this = program[this.body.source]
     body = this.body
-    if not isinstance(body, Reduce) or not isinstance(body.domain, Grid | Calendar | Unbounded):
+    if not isinstance(body, Reduce) or not isinstance(body.domain, TimeWindow | Calendar | Unbounded):
         return (
             f"~{this.name} is no window of a fixed place, so that a result can vanish when further rows come"
         )

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import penstock as pk
-from penstock.plan.nodes import Aggregate, Attach, Join, Plan, TimeWindow, inputs
-from penstock.types.windows import Count, Session, Unbounded
+from penstock.plan.nodes import Aggregate, Attach, Join, Plan, inputs
+from penstock.types.windows import Count, Session, TimeWindow, Unbounded
 from tests.unit.api.sql.rows import query, rows, streams
 
 ROWS = {
