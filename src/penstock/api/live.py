@@ -43,9 +43,10 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
 
     @wraps(method)
     def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        result = self._step.run(method.__name__, lambda: method(self, *args, **kwargs))
-        self._warn_of_dropped_rows()  # behind the call: where warnings are errors, it has completed
-        return result
+        # Warnings come behind the call: where they are errors, it has completed.
+        return self._step.run(
+            method.__name__, lambda: method(self, *args, **kwargs), self._warn_of_dropped_rows
+        )
 
     return call
 

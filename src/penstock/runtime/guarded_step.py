@@ -61,8 +61,8 @@ class SharedStep(Step):
         super().__init__(mark)
         self._lock = RLock()
 
-    def run(self, name: str, work: Callable[[], T]) -> T:
-        """Do the work of a call."""
+    def run(self, name: str, work: Callable[[], T], after: Callable[[], None] | None = None) -> T:
+        """Do the work of a call; then `after`, whose errors leave the query as the call left it."""
         entered = False
         try:
             with self._lock:
@@ -70,7 +70,10 @@ class SharedStep(Step):
                 self.check()
                 entered = True
                 with self:
-                    return work()
+                    result = work()
+            if after is not None:
+                after()
+            return result  # noqa: TRY300 - an interrupt on this line loses the results
         except BaseException as error:
             # An interrupt may come behind the step, while the lock is released: then results are lost, too.
             if entered and not isinstance(error, Exception):
