@@ -48,7 +48,7 @@ class LocalStream:
     def stepped(self, sent: Mapping[int, Sequence[ShufflePayload]], now: int = 0) -> list[pa.RecordBatch]:
         """Run one batch of what tasks sent to the shards."""
         steps = {
-            label: self.shard.step(label, self._saved(label), parcels, now) for label, parcels in sent.items()
+            label: self.shard.step(label, self._saved(label), payloads, now) for label, payloads in sent.items()
         }
         self.states |= {label: step.state.chunks() for label, step in steps.items()}
         self.steps += steps.values()
@@ -64,8 +64,8 @@ class LocalStream:
         sent: dict[int, list[ShufflePayload]] = {}
         for task, table in enumerate(tasks):
             rows = table.select(columns).combine_chunks().to_batches()
-            parcels = self.scatter.parcels(task, stream, "", rows)
-            for parcel in unpacked(packed(parcels)):
+            payloads = self.scatter.payloads(task, stream, "", rows)
+            for parcel in unpacked(packed(payloads)):
                 sent.setdefault(parcel.shard, []).append(parcel)
         return sent
 

@@ -84,9 +84,9 @@ def test_times_of_one_pane_stay_in_the_file_and_the_latest_is_told_all_the_same(
 
     monkeypatch.setattr("penstock.sources.prefetch.decode", noted)
     scatter, files = scattered(str(tmp_path), aggregate)
-    parcels = sent(scatter, files, scatter.steps("events"))
+    payloads = sent(scatter, files, scatter.steps("events"))
     assert asked == [sorted(columns) for columns in read]
-    marks = [Mark.decoded(each.payload) for each in parcels if each.name.startswith(MARK)]
+    marks = [Mark.decoded(each.payload) for each in payloads if each.name.startswith(MARK)]
     assert {mark.latest for mark in marks} == {21}
 
 

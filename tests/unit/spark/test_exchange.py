@@ -11,7 +11,7 @@ from penstock.spark.exchange import ShufflePayload, packed, unpacked
 MEGABYTE = 1 << 20
 
 
-def parcels(sizes: list[int]) -> list[ShufflePayload]:
+def payloads(sizes: list[int]) -> list[ShufflePayload]:
     return [ShufflePayload(0, 1, number, f"rows/{number}", bytes(size)) for number, size in enumerate(sizes)]
 
 
@@ -26,7 +26,7 @@ def parcels(sizes: list[int]) -> list[ShufflePayload]:
     ],
 )
 def test_small_parcels_share_a_batch(sizes: list[int], batches: list[int]) -> None:
-    given = parcels(sizes)
+    given = payloads(sizes)
     made = list(packed(given))
     assert [batch.num_rows for batch in made] == batches
     assert list(unpacked(made)) == given
@@ -36,7 +36,7 @@ def test_a_large_parcel_does_not_wait_for_the_next() -> None:
     taken: list[int] = []
 
     def one_by_one() -> Iterator[ShufflePayload]:
-        for each in parcels([MEGABYTE, MEGABYTE]):
+        for each in payloads([MEGABYTE, MEGABYTE]):
             taken.append(each.part)
             yield each
 
