@@ -17,6 +17,9 @@ from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.ir.signature import signature
 from penstock.passes.pipeline import optimise
+from penstock.physical import nodes as ph
+from penstock.physical.build import physical
+from penstock.physical.settings import Settings
 from penstock.plan.nodes import Plan
 from penstock.plan.schema import schema_of, sources_of, tables_of
 from penstock.plan.verify import verify as verify_plan
@@ -113,6 +116,10 @@ class Compiled:
     def signature(self) -> dict[str, str]:
         """What saved state must agree with to be taken up by this query."""
         return signature(self.program)
+
+    def physical(self, mode: ph.Mode, aggregator: str | None = None) -> ph.Plan:
+        """The generic physical plan, complete before any row."""
+        return physical(self.program, sources_of(self.plan), mode, Settings(aggregator, self.off))
 
     def open(self, engine: Engine, bounded: bool = True) -> Session:
         """Start a run."""

@@ -16,7 +16,7 @@ from penstock.types.choices import one_of
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
 
-STAGES = ("plan", "ir", "passes", "loop", "llvm", "asm", "spark")
+STAGES = ("plan", "ir", "passes", "physical", "loop", "llvm", "asm", "spark")
 
 
 class Explanation(str):

@@ -29,6 +29,7 @@ class Stage(StrEnum):
     PLAN = "plan"
     IR = "ir"
     PASSES = "passes"
+    PHYSICAL = "physical"
     LOOP = "loop"
     LLVM = "llvm"
     ASM = "asm"

@@ -25,6 +25,7 @@ from penstock.lower.split_results import fits_emission, split_results
 from penstock.lower.window_program import Window
 from penstock.passes.choose_aggregator import Choice, choices, in_panes, panes_per_window, preferred
 from penstock.passes.choose_strategy import described, possible
+from penstock.physical.show import show as show_physical
 from penstock.plan.show import show as show_plan
 from penstock.programs.frame_reducers import FrameReducers, shape_of
 from penstock.programs.kernel_factory import KernelFactory
@@ -41,7 +42,7 @@ WAITING_BYTES = 9  # a row waits with its time in ticks, and whether a window ha
 
 
 def explain(compiled: Compiled, stage: str | None) -> str:
-    """Show one stage: plan, ir, passes, loop, llvm or asm; without one, an overview with reasons."""
+    """Show one stage: plan, ir, passes, physical, loop, llvm or asm; without one, an overview with reasons."""
     match stage:
         case "plan":
             return show_plan(compiled.plan)
@@ -49,6 +50,8 @@ def explain(compiled: Compiled, stage: str | None) -> str:
             return show_ir(compiled.program)
         case "passes":
             return _passes(compiled)
+        case "physical":
+            return show_physical(compiled.physical("unbounded"))
         case "loop":
             return _texts(show_loop(kernel) for kernel in kernels(compiled.program))
         case "llvm" | "asm":

@@ -83,12 +83,22 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
 
 def in_panes(body: Reduce, program: Program) -> bool:
     """Tell whether rows can be folded into panes: windows lie on a grid, and states of a fixed size merge."""
-    if not isinstance(body.domain, TimeWindow | CarriedWindow) or order_of_keys_is_seen(body, program):
-        return False  # panes give the keys of a window in the order they lie in
+    return pane_obstacle(body, program) is None
+
+
+def pane_obstacle(body: Reduce, program: Program) -> str | None:
+    """Say why rows cannot be folded into panes; None if they can."""
+    if not isinstance(body.domain, TimeWindow | CarriedWindow):
+        return f"{type(body.domain).__name__.lower()} windows do not lie on one grid of time"
+    if order_of_keys_is_seen(body, program):
+        return "a later operator depends on the order of keys in a window, which panes do not keep"
     schema = program[body.source].schema
     # In a window they carry, samples are folded by its end: their own times are not looked at.
     by_place = isinstance(body.domain, TimeWindow) and _ordered_by_place(body.source, program)
-    return all(_Facts(each, schema).fits_panes(by_place) for each in body.reductions)
+    facts = (_Facts(each, schema) for each in body.reductions)
+    return next(
+        (f"{_name(each)} {each.why_not_merged}" for each in facts if not each.fits_panes(by_place)), None
+    )
 
 
 def _ordered_by_place(name: str, program: Program) -> bool:
@@ -164,6 +174,15 @@ class _Facts:
             return algebra.commutative
         plain = all(kind_of(each) in PLAIN and each == value_type(each) for each in self.types)
         return plain and (algebra.commutative or by_place)
+
+    @property
+    def why_not_merged(self) -> str:
+        """Say why states of panes cannot be merged into the answer, if they cannot."""
+        if self.algebra.holistic:
+            return "needs all values of a window"
+        if not self.algebra.associative:
+            return "has no merge"
+        return "depends on the order of rows, or keeps values that are not machine numbers"
 
     @property
     def is_ends(self) -> bool:

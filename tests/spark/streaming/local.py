@@ -48,7 +48,8 @@ class LocalStream:
     def stepped(self, sent: Mapping[int, Sequence[ShufflePayload]], now: int = 0) -> list[pa.RecordBatch]:
         """Run one batch of what tasks sent to the shards."""
         steps = {
-            label: self.shard.step(label, self._saved(label), payloads, now) for label, payloads in sent.items()
+            label: self.shard.step(label, self._saved(label), payloads, now)
+            for label, payloads in sent.items()
         }
         self.states |= {label: step.state.chunks() for label, step in steps.items()}
         self.steps += steps.values()

@@ -1,0 +1,88 @@
+"""Choose how a join finds its pairs: eager or lazy, by which algorithm, and whether conditions are searched."""
+
+from __future__ import annotations
+
+from penstock.ir import joins as jn
+from penstock.ir import nodes as ir
+from penstock.lower.band_conditions import band_of
+from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
+from penstock.types.windows import Calendar, CarriedWindow, TimeWindow
+
+EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
+
+
+def is_eager(body: ir.Body) -> bool:
+    """Whether a join over unbounded input gives pairs as rows arrive: an eager algorithm, or a target it is best for."""
+    match body:
+        case jn.Join(pairing=InWindow(left=TimeWindow() as left, right=right)) if body.on and left == right:
+            wanted = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
+            return wanted and left.size <= left.every
+        case _:
+            return False
+
+
+def windows_overlap(pairing: InWindow) -> bool:
+    """Whether a row may lie in several windows of a join."""
+    match pairing.left, pairing.right:
+        case TimeWindow() as left, TimeWindow() as right:
+            return left != right or left.size > left.every
+        case Calendar(size=size, every=every), _:
+            return size != every
+        case _:
+            return False
+
+
+def join_choices(body: jn.Join, left: ir.Object, right: ir.Object, mode: Mode) -> tuple[Choice, ...]:
+    """List the choices of a join: when pairs leave, how they are found, and by which algorithm."""
+    match body.pairing:
+        case Lookup():
+            return (Choice("matching", "lookup", "one side is a table: each row meets it as it arrives"),)
+        case Within():
+            return (
+                Choice(
+                    "matching",
+                    "interval ranges",
+                    "right rows within the interval are a range of the key's rows",
+                ),
+            )
+        case InWindow() as pairing:
+            eager = is_eager(body) and mode == "unbounded"
+            return (
+                _emission(body, mode),
+                *(() if eager else (_matching(body, pairing, left, right),)),
+                _algorithm(body),
+            )
+
+
+def _emission(body: jn.Join, mode: Mode) -> Choice:
+    if not is_eager(body):
+        return Choice("emission", "lazy", "pairs of a window are found when it is complete")
+    if mode == "bounded":
+        reason = "bounded input is complete: no pair leaves earlier than its window"
+        return Choice("emission", "lazy", reason, (Rejected("eager", reason),))
+    return Choice("emission", "eager", "pairs leave as rows arrive, by the algorithm or target asked for")
+
+
+def _matching(body: jn.Join, pairing: InWindow, left: ir.Object, right: ir.Object) -> Choice:
+    """How the pairs of small windows are found; large ones are handed to the algorithm."""
+    band = None if body.where is None else band_of(body.where, left, right)
+    if windows_overlap(pairing):
+        reason = "windows overlap: each pair is found once and given for every window that holds both rows"
+        return Choice("matching", "sliding ranges", reason)
+    if band is not None and not body.on and not isinstance(pairing.left, CarriedWindow):
+        return Choice(
+            "matching", "band search", "the condition bounds a right column, which is sorted and searched"
+        )
+    if body.on:
+        return Choice("matching", "sorted partitions", "pairs of a key are ranges of its sorted rows")
+    return Choice("matching", "nested loops", "nothing but the window restricts the pairs")
+
+
+def _algorithm(body: jn.Join) -> Choice:
+    if body.how in LEFT_ROW_KINDS and body.algorithm == "auto":
+        return Choice("algorithm", "existence", f"a {body.how} join gives left rows: one partner decides")
+    if body.algorithm != "auto":
+        return Choice("algorithm", body.algorithm, "asked for")
+    tree = Assumption("the decision tree knows windows of this kind", "the tree decides for each window anew")
+    return Choice("algorithm", "auto", "chosen for each large window by a decision tree", (), (tree,))

@@ -1,0 +1,73 @@
+"""Choose how a windowed object runs: in panes or over sorted rows, and its key table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from penstock.expr import nodes as ex
+from penstock.expr.typing import type_of
+from penstock.ir import nodes as ir
+from penstock.lower.machine import is_text
+from penstock.passes.choose_aggregator import Choice as AlgorithmChoice
+from penstock.physical.nodes import Assumption, Choice, Reduction, Rejected
+from penstock.types.arrow import kind_of
+
+
+def key_table(keys: tuple[ex.Field, ...], schema: pa.Schema) -> Choice:
+    """Choose the first key table: dense wherever a key's range may turn out to be small."""
+    if not keys:
+        return Choice("key table", "none", "the window has no keys: states stay in registers")
+    if all(_may_be_dense(key.expr, schema) for key in keys):
+        small = Assumption("the range of keys is small for the rows seen", "an open-addressing hash table")
+        return Choice(
+            "key table", "dense", "keys are whole columns: an array index finds a group", (), (small,)
+        )
+    reason = "a key is computed or a float"
+    return Choice("key table", "hash", reason, (Rejected("dense", f"{reason}, so its range is not known"),))
+
+
+def _may_be_dense(expr: ex.Expr, schema: pa.Schema) -> bool:
+    dtype = type_of(expr, schema)
+    return isinstance(expr, ex.Column) and (is_text(dtype) or kind_of(dtype) != "float")
+
+
+def state_layout(reductions: tuple[ir.Reduction, ...]) -> Choice:
+    """Choose the layout of states: narrow and without null flags until data asks for more."""
+    taken = "64-bit sums, no null flags" if reductions else "presence alone"
+    return Choice(
+        "state layout",
+        taken,
+        "the narrowest states that may hold",
+        (),
+        (
+            Assumption("no column that is read holds nulls", "states with null flags"),
+            Assumption("sums fit 64 bits", "128-bit sums from the first that does not"),
+        )
+        if reductions
+        else (),
+    )
+
+
+def grouping(obstacle: str | None) -> Choice:
+    """Choose between panes and sorted rows: `obstacle` says why panes cannot hold what the object needs."""
+    if obstacle is None:
+        return Choice("grouping", "panes", "states of a fixed size merge in any order, on one grid of time")
+    reason = "rows of each key are sorted by time; a window is a range of them"
+    return Choice("grouping", "sorted partitions", reason, (Rejected("panes", obstacle),))
+
+
+def algorithms(chosen: tuple[AlgorithmChoice, ...]) -> tuple[Choice, ...]:
+    """The algorithm of each reduction, as choices of the node."""
+    return tuple(
+        Choice(f"reduction #{number}", each.algorithm, each.reason) for number, each in enumerate(chosen)
+    )
+
+
+def reductions_of(
+    reductions: tuple[ir.Reduction, ...], chosen: tuple[AlgorithmChoice, ...]
+) -> tuple[Reduction, ...]:
+    """The reductions of an object with their algorithms."""
+    return tuple(
+        Reduction(each.function, each.args, each.where, each.options, choice.algorithm, each.span)
+        for each, choice in zip(reductions, chosen, strict=True)
+    )

@@ -1,0 +1,86 @@
+"""The physical plan of every operator: as text in tests/fixtures/physical/plans.txt, and equal to what is wired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+
+from penstock.api.stream import Stream
+from penstock.compile import Compiled, compile_plan
+from penstock.physical import nodes as ph
+from penstock.physical.show import show
+from penstock.plan import nodes as pl
+from penstock.runtime.distinct_and_top_k import DistinctStage, TopKStage
+from penstock.runtime.engine import Engine
+from penstock.runtime.joins.eager import EagerJoinStage
+from penstock.runtime.joins.lookup import LookupStage, TableStage
+from penstock.runtime.joins.stage import JoinStage
+from penstock.runtime.metrics import Metrics
+from penstock.runtime.row_stages import MergeStage, RowsStage, SourceStage
+from penstock.runtime.session import Context
+from penstock.runtime.signals.dense_stage import DenseStage
+from penstock.runtime.signals.stage import SignalStage
+from penstock.runtime.sorted_partitions.session_stage import SessionStage
+from penstock.runtime.sorted_partitions.stage import SortedWindowStage
+from penstock.runtime.window_stage import WindowStage
+from penstock.types.pairing import Lookup
+from penstock.types.windows import Session
+from tests.strategies import plans
+from tests.unit.physical.cases import CASES
+
+
+def stage_type(op: ph.Op) -> type:
+    """The driver that runs an operator."""
+    match op:
+        case ph.Join(pairing=Lookup()):
+            return LookupStage
+        case ph.Join(eager=True):
+            return EagerJoinStage
+        case ph.Signals(evaluation="positional"):
+            return DenseStage
+        case ph.SortedWindows(window=Session()):
+            return SessionStage
+        case ph.Distinct(within=within):
+            return DistinctStage if within is None else SortedWindowStage
+        case _:
+            return {
+                ph.Scan: SourceStage,
+                ph.TableInput: TableStage,
+                ph.Rows: RowsStage,
+                ph.PaneAggregate: WindowStage,
+                ph.SortedWindows: SortedWindowStage,
+                ph.LookBack: SortedWindowStage,
+                ph.Join: JoinStage,
+                ph.Signals: SignalStage,
+                ph.TopK: TopKStage,
+                ph.Union: MergeStage,
+            }[type(op)]
+
+
+def assert_wired(compiled: Compiled, mode: ph.Mode) -> None:
+    plan = compiled.physical(mode)
+    context = Context(Engine(threads=1), Metrics(), mode == "bounded")
+    specs = compiled.wired("interpret").specs
+    wired = [(spec.name, spec.inputs, type(spec.make(context))) for spec in specs]
+    assert [(node.id, node.inputs, stage_type(node.op)) for node in plan.nodes] == wired
+
+
+def test_the_physical_plans_of_all_operators(golden: Callable[[str, str], None]) -> None:
+    sections = [
+        f"-- {name}\n{show(compile_plan(query.plan).physical('unbounded'))}" for name, query in CASES.items()
+    ]
+    golden("physical/plans.txt", "\n\n".join(sections) + "\n")
+
+
+@pytest.mark.parametrize("mode", ["bounded", "unbounded"])
+@pytest.mark.parametrize("query", CASES.values(), ids=CASES)
+def test_each_node_is_the_stage_that_is_wired(query: Stream, mode: ph.Mode) -> None:
+    assert_wired(compile_plan(query.plan), mode)
+
+
+@given(plans())
+def test_the_nodes_of_any_plan_are_the_stages_that_are_wired(plan: pl.Plan) -> None:
+    for mode in ("bounded", "unbounded"):
+        assert_wired(compile_plan(plan), mode)
