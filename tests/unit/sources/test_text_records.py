@@ -272,3 +272,11 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text("x" * 2000)
     with pytest.raises(SourceError, match=r"a\.json' cannot be read: a line is longer"):
         list(TextReader("json", pa.schema({"t": pa.int64()}), None, 100)(str(path)))
+
+
+def test_a_record_of_which_no_column_can_be_read_is_not_blamed_on_its_first_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(b'{"t": 1, "k": "a"}\n{"t": 2, "k": "\\ud800"}\n')
+    schema = pa.schema({"t": pa.int64(), "k": pa.string()})
+    _, malformed = all_of(path, "json", schema, 1 << 20)
+    assert [reason for _, _, reason in malformed] == ["line 2: it does not fit its format"]
