@@ -224,13 +224,15 @@ def named_bindings(sources: Mapping[str, Source], data: Any, bindings: Mapping[s
 
 def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError:
     among = f"(streams: {', '.join(map(repr, sources))})"
+    if not isinstance(name, str):
+        return BindingError(f"this query reads no stream {name!r} {among}")
     owner = next((each for each, source in sources.items() if name in source.schema.names), None)
     if owner is not None:
         return BindingError(
             f"data is given by the name of its stream {among}, and {name!r} is a column of {owner!r}: write "
             "pa.Table.from_pylist([row]) for rows, or pa.table(columns) for columns"
         )
-    near = get_close_matches(name, tuple(sources), n=1) if isinstance(name, str) else []
+    near = get_close_matches(name, tuple(sources), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return BindingError(f"this query reads no stream {name!r}{hint} {among}")
 
