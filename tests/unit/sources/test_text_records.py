@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from penstock.errors import SchemaMismatchError, SourceError
-from penstock.sources import text, text_formats
+from penstock.sources import readers, text, text_formats
 from penstock.sources.bad import FAILURES
 from penstock.sources.csv_records import UNCLOSED, Record, dialect
 from penstock.sources.text import TextReader
@@ -280,3 +280,15 @@ def test_a_record_of_which_no_column_can_be_read_is_not_blamed_on_its_first_colu
     schema = pa.schema({"t": pa.int64(), "k": pa.string()})
     _, malformed = all_of(path, "json", schema, 1 << 20)
     assert [reason for _, _, reason in malformed] == ["line 2: it does not fit its format"]
+
+
+def test_types_of_csv_are_learned_past_records_that_are_not_utf_8(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"t,k\n1,a\n2\xff,b\n3,\xfe\n\xff,d,e\n5,e\n")
+    schema = readers.stored_schema(str(path), "csv", None)
+    assert schema == pa.schema({"t": pa.int64(), "k": pa.string()})
+    rows, malformed = all_of(path, "csv", schema, 1 << 20)
+    assert ([row["t"] for row in rows], len(malformed)) == ([1, 5], 3)
+    assert capfd.readouterr().err == ""
