@@ -149,10 +149,12 @@ class _Search:
 
     def _fault(self, record: Record) -> str:
         """Find the column that cannot be read. Where none can, the record is at fault."""
-        failing = [field for field in self.schema if not self._reads(field, record)]
-        if failing and (len(failing) < len(self.schema) or len(failing) == 1):
-            return not_a(failing[0].name, failing[0].type)
-        return "it does not fit its format"
+        first, *others = self.schema
+        if self._reads(first, record):
+            failing = next((field for field in others if not self._reads(field, record)), None)
+        else:
+            failing = first if not others or any(self._reads(field, record) for field in others) else None
+        return "it does not fit its format" if failing is None else not_a(failing.name, failing.type)
 
     def _reads(self, field: pa.Field, record: Record) -> bool:
         try:

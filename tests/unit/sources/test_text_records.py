@@ -78,8 +78,19 @@ def accepted(format: Any, text: bytes) -> bool:
         return False
 
 
+NEARLY_TIMES = st.tuples(
+    st.sampled_from(
+        ["2026-01-31", "2026-02-30", "0000-02-29", "2026-1-1", "20260101", "1767225600", "9999-12-31", ""]
+    ),
+    st.sampled_from(["", "T", " ", "t"]),
+    st.sampled_from(["", "10", "10:20", "1020", "24:00", "10:20:30", "10:20:60"]),
+    st.sampled_from(["", ".", ".5", ".123", ".1234", ".123456", ".1234567", ".123456789"]),
+    st.sampled_from(["", "Z", "z", "+01", "-0100", "+01:00", "+25:00", " "]),
+).map("".join)
+
+
 @pytest.mark.parametrize("name", TYPES)
-@given(value=TEXTS)
+@given(value=TEXTS | NEARLY_TIMES)
 def test_a_field_that_arrow_reads_is_never_called_malformed(name: str, value: str) -> None:
     if value == "" or any(each in value for each in '"\\'):
         return
@@ -90,7 +101,7 @@ def test_a_field_that_arrow_reads_is_never_called_malformed(name: str, value: st
 
 @pytest.mark.parametrize("name", [each for each in TYPES if each != "duration"])
 @given(
-    value=TEXTS.map(json.dumps)
+    value=(TEXTS | NEARLY_TIMES).map(json.dumps)
     | TEXTS
     | st.sampled_from(["null", "true", "{}", "[]", "[1]", '{"a": 1}', "1e3", '"\\ud800"', "01", "1.0", "-"])
 )
@@ -107,6 +118,10 @@ def test_values_that_arrow_does_not_read_are_told_without_asking_it() -> None:
         b"2026-01-01,1": None,
         b"2026-01-01,300": "column 'v': not a valid int8",
         b"soon,1": "column 't': not a valid timestamp[us]",
+        b"2026-02-30,1": "column 't': not a valid timestamp[us]",
+        b"1767225600,1": "column 't': not a valid timestamp[us]",
+        b"2026-01-01 10:20:30.1234567,1": "column 't': not a valid timestamp[us]",
+        b"2026-01-01 10:20:30Z,1": "column 't': not a valid timestamp[us]",
         b"1": "expected 2 columns, found 1",
         b"\xff,1": "column 't': it is not valid UTF-8",
     }.items():
