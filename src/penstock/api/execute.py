@@ -179,7 +179,7 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
     if data is None and not bindings and stream.bound is not None:
         return stream.bound
     sources = {source.name: source for source in stream.named.sources}
-    known, passed = stream.data, named_bindings(tuple(sources), data, bindings)
+    known, passed = stream.data, named_bindings(sources, data, bindings)
     given = {**known, **{name: following(known.get(name), each) for name, each in passed.items()}}
     missing = [name for name in sources if name not in given]
     if missing:
@@ -201,8 +201,9 @@ def following(known: Any, given: Any) -> Any:
     return known.followed_by(as_bound(given)) if hasattr(known, "followed_by") else given
 
 
-def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:
+def named_bindings(sources: Mapping[str, Source], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:
     """Read what was passed by position and by name as one mapping."""
+    names = tuple(sources)
     if data is None:
         placed: Mapping[str, Any] = {}
     elif isinstance(data, Mapping):
@@ -213,7 +214,7 @@ def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any])
         raise BindingError(f"this query reads several streams; pass their data by name: {', '.join(names)}")
     for name in (*placed, *bindings):
         if not isinstance(name, str) or name not in names:
-            raise _no_such_stream(name, names)
+            raise _no_such_stream(name, sources)
         if name in placed and name in bindings:
             raise BindingError(
                 f"the stream {name!r} is given data twice, by position and by name; give it once"
@@ -221,10 +222,19 @@ def named_bindings(names: Sequence[str], data: Any, bindings: Mapping[str, Any])
     return {**placed, **bindings}
 
 
-def _no_such_stream(name: object, names: Sequence[str]) -> BindingError:
-    near = get_close_matches(name, names, n=1) if isinstance(name, str) else []
+def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError:
+    among = f"(streams: {', '.join(map(repr, sources))})"
+    if not isinstance(name, str):
+        return BindingError(f"this query reads no stream {name!r} {among}")
+    owner = next((each for each, source in sources.items() if name in source.schema.names), None)
+    if owner is not None:
+        return BindingError(
+            f"data is given by the name of its stream {among}, and {name!r} is a column of {owner!r}: write "
+            "pa.Table.from_pylist([row]) for rows, or pa.table(columns) for columns"
+        )
+    near = get_close_matches(name, tuple(sources), n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return BindingError(f"this query reads no stream {name!r}{hint} (streams: {', '.join(map(repr, names))})")
+    return BindingError(f"this query reads no stream {name!r}{hint} {among}")
 
 
 def _bound_to(source: Source, data: Any) -> Bound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from os import PathLike
 from types import TracebackType
@@ -31,7 +31,6 @@ from penstock.sources.malformed import Arrived
 
 if TYPE_CHECKING:
     from penstock.api.stream import Stream
-    from penstock.plan.nodes import Source
     from penstock.runtime.metrics import Metrics
 
 P = ParamSpec("P")
@@ -100,8 +99,7 @@ class Live:
     @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
         """Push a batch of the sole stream, or one of each stream by name."""
-        _refuse_columns(batch, tuple(self._sources.values()))
-        given = named_bindings(tuple(self._sources), batch, batches)
+        given = named_bindings(self._sources, batch, batches)
         if not given:
             raise BindingError(
                 f"push takes a batch by the name of its stream ({', '.join(self._sources)}), and was given none"
@@ -286,7 +284,8 @@ def run(
     final: bool,
 ) -> Run:
     """Start an incremental run over iterables of batches, or over the data bound to the streams."""
-    given = _behind_history(stream, named_bindings(stream.names, batches, sources))
+    named = {source.name: source for source in stream.named.sources}
+    given = _behind_history(stream, named_bindings(named, batches, sources))
     lazy = {name: _lazily(each) for name, each in given.items()}
     live = Live(stream, engine, state, _clock_of(stream, given))
     inputs = {name: each for name, each in lazy.items() if each is not None}
@@ -351,19 +350,6 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
             f"{shown(data)} is neither Arrow data nor an iterable of record batches; give a pyarrow table or reader, or a list of batches"
         )
     return (part for each in data for part in _parts(each))
-
-
-def _refuse_columns(given: object, sources: Sequence[Source]) -> None:
-    """Refuse a row, or columns, as a dict: the keys of a mapping are names of streams."""
-    if not isinstance(given, Mapping) or not given or len(sources) != 1 or sources[0].name in given:
-        return
-    column = next((name for name in given if name in sources[0].schema.names), None)
-    if column is not None:
-        raise BindingError(
-            f"push takes a record batch, a table or a data frame; the keys of a dict name streams, and {column!r} is a column "
-            f"of {str(sources[0].name)!r}: write push(pa.RecordBatch.from_pylist([row])) for a row, "
-            "or push(pa.table(columns)) for columns"
-        )
 
 
 def _parts(data: Any) -> Iterable[pa.RecordBatch]:

@@ -41,8 +41,9 @@ def scan_stream(
     it, never. `to_spark` gives a streaming DataFrame, whose tasks read the files themselves, at most `max_files=` in
     a batch. `collect` reads what is there. Before the first file has come, give `schema=` and `format=`.
 
-    Lines that are no rows, and files that cannot be read, are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error with
-    on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine" (`_quarantine` beside the files, if not said).
+    Lines that are no rows are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error with
+    on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine" (`_quarantine` beside the files, if not said). A file
+    that cannot be read is an error, or with on_bad="quarantine" one malformed record.
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:

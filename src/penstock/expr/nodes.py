@@ -20,6 +20,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.types.arrow import require_name
+
 Options = tuple[tuple[str, object], ...]
 
 
@@ -90,6 +92,10 @@ class Field:
 
     name: str
     expr: Expr
+
+    def __post_init__(self) -> None:
+        """Refuse a name that Arrow cannot store."""
+        require_name(self.name)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import ref
 
 import numpy as np
@@ -36,7 +37,8 @@ def views_of(batch: pa.RecordBatch) -> Views:
     place = id(batch)
     found = _VIEWS.get(place)
     if found is None or found.batch() is not batch:
-        found = _VIEWS[place] = Views(ref(batch, lambda _: _VIEWS.pop(place, None)))
+        # Not a function of Python: an interrupt that is raised in the callback of a reference is lost.
+        found = _VIEWS[place] = Views(ref(batch, partial(_VIEWS.pop, place)))
     return found
 
 

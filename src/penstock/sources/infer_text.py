@@ -32,14 +32,22 @@ def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
 
 
 def _csv_types(text: bytes, marks: Dialect, names: tuple[str, ...], ended: bool) -> pa.Schema:
-    """Infer types from records with the right number of fields and closed quotes."""
+    """Infer types from records with the right number of fields, closed quotes and valid UTF-8."""
     whole = text if ended and marks.is_closed(text) else text[: marks.complete(text)]
-    if not whole or (ended and len(whole) < len(text)):
-        found = marks.records(text, 0, 0, len(names))
-        whole = b"\n".join(each.text for each in found if each.reason is None)
+    if not whole or (ended and len(whole) < len(text)) or not _is_utf8(whole):
+        found = marks.records(text if ended else whole or text, 0, 0, len(names))
+        whole = b"\n".join(each.text for each in found if each.reason is None and _is_utf8(each.text))
     if not whole.strip(b"\r\n"):
         return pa.schema([pa.field(name, pa.null()) for name in names])
     return read_csv(whole, marks, names, {}, list(names), lenient=True).schema
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:

@@ -145,8 +145,8 @@ def live_files(
     """Watch a glob or a folder; the schema is that of the first file unless it is declared."""
     where = os.fspath(path)
     if schema is None or format is None:
-        known = _first(where, format)
-        schema, format = schema or known.schema, format or known.format
+        known = _first(where, format, schema)
+        schema, format = known.schema, known.format
     if not one_of(format, FORMATS):
         raise SourceError(
             f"there is no format {format!r} of files that appear; there are {', '.join(FORMATS)}"
@@ -154,9 +154,9 @@ def live_files(
     return LiveFiles(where, format, checked(schema), poll, stop_after, most_files, clock or Clock())
 
 
-def _first(path: str, format: str | None) -> Files:
+def _first(path: str, format: str | None, schema: pa.Schema | None) -> Files:
     try:
-        return open_files(path, format)
+        return open_files(path, format, schema)
     except SourceError as error:
         if not isinstance(error, NoFilesError):
             raise

@@ -18,6 +18,7 @@ from penstock.sources.arrow import one_batch
 from penstock.sources.conform import check, conformer
 from penstock.sources.csv_records import Record, ends, last_end, lines
 from penstock.sources.malformed import FAILURES, NO_TIME, Bad, good_and_bad
+from penstock.sources.text_checks import not_a
 from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
 
 BLOCK = 1 << 22  # bytes of text that are decoded at a time
@@ -147,13 +148,20 @@ class _Search:
         return batch
 
     def _fault(self, record: Record) -> str:
-        """Find the column that cannot be read."""
-        for field in self.schema:
-            try:
-                self.format.only(field).decode(record.text)
-            except FAILURES:
-                return f"column {field.name!r}: not a valid {field.type}"
-        return "it does not fit its format"
+        """Find the column that cannot be read. Where none can, the record is at fault."""
+        first, *others = self.schema
+        if self._reads(first, record):
+            failing = next((field for field in others if not self._reads(field, record)), None)
+        else:
+            failing = first if not others or any(self._reads(field, record) for field in others) else None
+        return "it does not fit its format" if failing is None else not_a(failing.name, failing.type)
+
+    def _reads(self, field: pa.Field, record: Record) -> bool:
+        try:
+            self.format.only(field).decode(record.text)
+        except FAILURES:
+            return False
+        return True
 
     def _decoded(self, text: bytes) -> pa.RecordBatch:
         where, names = f"the file {self.path!r}", self.schema.names

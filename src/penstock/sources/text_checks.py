@@ -7,6 +7,7 @@ passes is tried (`bad.good_and_bad`). Reasons name columns and types, never valu
 
 from __future__ import annotations
 
+import calendar
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -21,10 +22,14 @@ NOT_UTF8 = "it is not valid UTF-8"
 NOT_OBJECT = "it is not one JSON object"
 _INTEGER = re.compile(r"\s*(?:(-?[0-9]+)|0[xX][0-9a-fA-F]+)\s*")
 _NUMBER = re.compile(
-    r"\s*[-+]?(?:[0-9.]+(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan(?:\(\w*\))?)\s*", re.IGNORECASE | re.ASCII
+    r"\s*[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan(?:\(\w*\))?)\s*",
+    re.IGNORECASE | re.ASCII,
 )
 _TRUTH = re.compile(r"\s*(?:0|1|true|false)\s*", re.IGNORECASE)
-_TEMPORAL = re.compile(r"\s*[-+]?[0-9][-0-9:.+TtZz\s]*")
+_DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+_HOUR, _SIXTY = r"(?:[01][0-9]|2[0-3])", r":[0-5][0-9]"
+_ZONE = r"(?:[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)"
+_FRACTION = {"s": "", "ms": r"(?:\.[0-9]{1,3})?", "us": r"(?:\.[0-9]{1,6})?", "ns": r"(?:\.[0-9]{1,9})?"}
 _MOST_DIGITS = 4000  # Python reads no longer integers
 _NULLS = frozenset(csv.ConvertOptions().null_values)
 
@@ -55,7 +60,10 @@ def json_check(dtype: pa.DataType) -> ValueCheck | None:
     if types.is_boolean(dtype):
         return lambda value: isinstance(value, bool)
     if types.is_timestamp(dtype):
-        return lambda value: _is_text(value) and _TEMPORAL.fullmatch(str(value)) is not None
+        written = _temporal_check(dtype, f"(?:{_ZONE})?")
+        return lambda value: _is_text(value) and written(str(value))
+    if types.is_date(dtype) or types.is_time(dtype):
+        return lambda value: not _is_text(value)
     if any(test(dtype) for test in (types.is_string, types.is_large_string, types.is_binary)):
         return _is_text
     return None
@@ -105,12 +113,37 @@ def _text_check(dtype: pa.DataType) -> Check | None:
     if types.is_boolean(dtype):
         return _matches(_TRUTH)
     if types.is_timestamp(dtype) or types.is_date(dtype) or types.is_time(dtype):
-        return _matches(_TEMPORAL)
+        return _temporal_check(dtype, _ZONE if getattr(dtype, "tz", None) else "")
     return None
 
 
 def _matches(pattern: re.Pattern[str]) -> Check:
     return lambda text: pattern.fullmatch(text) is not None
+
+
+def _temporal_check(dtype: pa.DataType, zone: str) -> Check:
+    """Make the check of a date, time or timestamp in the forms of ISO 8601 that Arrow reads."""
+    pattern = re.compile(rf"\s*{_temporal_form(dtype, zone)}\s*")
+
+    def check(text: str) -> bool:
+        found = pattern.fullmatch(text)
+        return found is not None and ("day" not in pattern.groupindex or _is_day(found))
+
+    return check
+
+
+def _temporal_form(dtype: pa.DataType, zone: str) -> str:
+    if pa.types.is_date(dtype):
+        return _DATE
+    seconds = f"(?:{_SIXTY}{_FRACTION[dtype.unit]})?"
+    if pa.types.is_time(dtype):
+        return f"{_HOUR}{_SIXTY}{seconds}"
+    return f"{_DATE}(?:[ Tt]{_HOUR}(?:{_SIXTY}{seconds})?)?{zone}"
+
+
+def _is_day(found: re.Match[str]) -> bool:
+    year, month, day = (int(found[part]) for part in ("year", "month", "day"))
+    return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
 
 
 def _integer_check(dtype: pa.DataType) -> Check:

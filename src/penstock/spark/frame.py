@@ -129,7 +129,7 @@ def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
 def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
     """Find the data of every stream."""
     sources = {source.name: source for source in sources_of(stream.plan)}
-    given = named_bindings(tuple(sources), _sole(sources, data) if is_frame(data) else data, bindings)
+    given = named_bindings(sources, _sole(sources, data) if is_frame(data) else data, bindings)
     frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
     found = bind_all(stream, None, {**given, **frames})
     for name, each in found.items():

@@ -125,7 +125,7 @@ def _field(pair: object) -> pa.Field:
         case pa.Field():
             return pair
         case (str(name), dtype):
-            return pa.field(name, as_type(dtype))
+            return pa.field(require_name(name), as_type(dtype))
     raise SchemaMismatchError(f"{pair!r} is not a column; write a mapping such as {SCHEMA_EXAMPLE}")
 
 
@@ -154,6 +154,17 @@ def names_of(schema: pa.Schema, where: str) -> list[str]:
         raise SchemaMismatchError(
             f"{where} has a column name that is not valid UTF-8; rename the column"
         ) from None
+
+
+def require_name(name: str) -> str:
+    """Refuse a name of a column that cannot be written in UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise SchemaMismatchError(
+            f"the name {name!r:.60} of a column holds half a character (a lone surrogate); rename the column"
+        ) from None
+    return name
 
 
 def _read_names(dtype: pa.DataType) -> None:

@@ -17,6 +17,7 @@ from penstock.expr.nodes import Aggregate, Call, Case, Cast, Column, IsIn, Liter
 
 A, B = pk.col("a"), pk.col("b")
 ONE = Literal(1, pa.int64())
+EVENTS = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
 
 
 @pytest.mark.parametrize(
@@ -201,3 +202,19 @@ def test_a_date_beyond_all_dates_is_an_error() -> None:
     stream = pk.from_arrow(pa.table({"t": [0], "a": pa.array([2**31 - 1], pa.date32())}), time="t")
     with pytest.raises(pk.OverflowError):
         stream.select(z=pk.col("a") + dt.timedelta(days=1)).collect()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: pk.stream("e", {"t": "int64", name: "int64"}, time="t"),
+        lambda name: EVENTS.with_columns(**{name: pk.col("t")}),
+        lambda name: EVENTS.select(pk.col("t").alias(name)),
+        lambda name: EVENTS.rename({"v": name}),
+        lambda name: EVENTS.window(10).agg(**{name: pk.count()}),
+        lambda name: EVENTS.signal("v").to_stream(name),
+    ],
+)
+def test_a_name_of_a_column_that_utf_8_cannot_write_is_refused(make: Callable[[str], object]) -> None:
+    with pytest.raises(pk.SchemaMismatchError, match="half a character"):
+        make("\ud800")

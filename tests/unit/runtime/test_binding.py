@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import numpy as np
 import pyarrow as pa
 
 import penstock as pk
 from penstock.runtime import binding
-from penstock.runtime.binding import BatchArguments
+from penstock.runtime.binding import BatchArguments, views_of
 
 
 def test_views_of_a_batch_are_made_once_and_let_go_with_it() -> None:
@@ -46,3 +47,15 @@ def test_keys_written_over_between_two_runs_are_found() -> None:
     assert query.collect()["k"].to_pylist() == list(range(-5_000, -4_993))
     keys[500:] = 1 << 40
     assert set(query.collect()["k"].to_pylist()) == {*range(-5_000, -4_993), 1 << 40}
+
+
+def test_no_python_runs_when_a_batch_is_let_go_in_which_an_interrupt_could_be_lost() -> None:
+    batch = pa.record_batch({"v": [1]})
+    views_of(batch)
+    ran: list[str] = []
+    sys.setprofile(lambda frame, event, _: ran.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        del batch
+    finally:
+        sys.setprofile(None)
+    assert ran == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -90,6 +91,12 @@ def test_the_file_is_named_in_errors_and_its_rows_are_not(tmp_path) -> None:
     path.write_bytes(saved()[:-1])
     assert "events.state" in refused(lambda: pk.State.load(path))
     assert "a folder" in refused(lambda: pk.State.load(tmp_path / "a folder"))
+
+
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a regular file" in refused(lambda: pk.State.load(tmp_path / "pipe"))
+    assert "not a regular file" in refused(lambda: pk.State.load(tmp_path))
 
 
 # --- chunks ---------------------------------------------------------------------------------------------------

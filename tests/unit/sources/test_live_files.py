@@ -179,3 +179,9 @@ def test_a_compressed_file_that_breaks_off_is_an_error_that_names_it(tmp_path: P
         )
         with pytest.raises(pk.SourceError, match=r"a\.csv\.gz"):
             list(stream.run())
+
+
+def test_an_empty_file_is_not_read_for_a_schema_that_is_declared(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").touch()
+    events = pk.scan_stream(tmp_path, time="t", schema=SCHEMA, poll="1ms", stop_after="1ms")
+    assert list(events.run()) == []

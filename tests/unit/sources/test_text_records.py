@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from penstock.errors import SchemaMismatchError, SourceError
-from penstock.sources import text, text_formats
+from penstock.sources import readers, text, text_formats
 from penstock.sources.csv_records import UNCLOSED, Record, dialect
 from penstock.sources.malformed import FAILURES
 from penstock.sources.text import TextReader
@@ -78,8 +78,19 @@ def accepted(format: Any, text: bytes) -> bool:
         return False
 
 
+NEARLY_TIMES = st.tuples(
+    st.sampled_from(
+        ["2026-01-31", "2026-02-30", "0000-02-29", "2026-1-1", "20260101", "1767225600", "9999-12-31", ""]
+    ),
+    st.sampled_from(["", "T", " ", "t"]),
+    st.sampled_from(["", "10", "10:20", "1020", "24:00", "10:20:30", "10:20:60"]),
+    st.sampled_from(["", ".", ".5", ".123", ".1234", ".123456", ".1234567", ".123456789"]),
+    st.sampled_from(["", "Z", "z", "+01", "-0100", "+01:00", "+25:00", " "]),
+).map("".join)
+
+
 @pytest.mark.parametrize("name", TYPES)
-@given(value=TEXTS)
+@given(value=TEXTS | NEARLY_TIMES)
 def test_a_field_that_arrow_reads_is_never_called_malformed(name: str, value: str) -> None:
     if value == "" or any(each in value for each in '"\\'):
         return
@@ -90,7 +101,7 @@ def test_a_field_that_arrow_reads_is_never_called_malformed(name: str, value: st
 
 @pytest.mark.parametrize("name", [each for each in TYPES if each != "duration"])
 @given(
-    value=TEXTS.map(json.dumps)
+    value=(TEXTS | NEARLY_TIMES).map(json.dumps)
     | TEXTS
     | st.sampled_from(["null", "true", "{}", "[]", "[1]", '{"a": 1}', "1e3", '"\\ud800"', "01", "1.0", "-"])
 )
@@ -107,6 +118,10 @@ def test_values_that_arrow_does_not_read_are_told_without_asking_it() -> None:
         b"2026-01-01,1": None,
         b"2026-01-01,300": "column 'v': not a valid int8",
         b"soon,1": "column 't': not a valid timestamp[us]",
+        b"2026-02-30,1": "column 't': not a valid timestamp[us]",
+        b"1767225600,1": "column 't': not a valid timestamp[us]",
+        b"2026-01-01 10:20:30.1234567,1": "column 't': not a valid timestamp[us]",
+        b"2026-01-01 10:20:30Z,1": "column 't': not a valid timestamp[us]",
         b"1": "expected 2 columns, found 1",
         b"\xff,1": "column 't': it is not valid UTF-8",
     }.items():
@@ -272,3 +287,23 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     path.write_text("x" * 2000)
     with pytest.raises(SourceError, match=r"a\.json' cannot be read: a line is longer"):
         list(TextReader("json", pa.schema({"t": pa.int64()}), None, 100)(str(path)))
+
+
+def test_a_record_of_which_no_column_can_be_read_is_not_blamed_on_its_first_column(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    path.write_bytes(b'{"t": 1, "k": "a"}\n{"t": 2, "k": "\\ud800"}\n')
+    schema = pa.schema({"t": pa.int64(), "k": pa.string()})
+    _, malformed = all_of(path, "json", schema, 1 << 20)
+    assert [reason for _, _, reason in malformed] == ["line 2: it does not fit its format"]
+
+
+def test_types_of_csv_are_learned_past_records_that_are_not_utf_8(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"t,k\n1,a\n2\xff,b\n3,\xfe\n\xff,d,e\n5,e\n")
+    schema = readers.stored_schema(str(path), "csv", None)
+    assert schema == pa.schema({"t": pa.int64(), "k": pa.string()})
+    rows, malformed = all_of(path, "csv", schema, 1 << 20)
+    assert ([row["t"] for row in rows], len(malformed)) == ([1, 5], 3)
+    assert capfd.readouterr().err == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,8 +107,10 @@ class State:
     @staticmethod
     def load(path: str | os.PathLike[str]) -> State:
         """Read a file that `save` wrote."""
+        source = _named(path)
         try:
-            data = _named(path).read_bytes()
+            _require_file(source)
+            data = source.read_bytes()
         except (OSError, ValueError) as error:
             raise StateError(f"cannot read a state from {str(path)!r}: {_reason(error)}") from None
         return State.from_bytes(data, f"the state in {str(path)!r}")
@@ -171,6 +174,12 @@ def _named(path: object) -> Path:
             f"a state is kept in a file named by a string or path, not by a {type(path).__name__}"
         )
     return Path(path)
+
+
+def _require_file(path: Path) -> None:
+    """Refuse what is no regular file before it is opened: reading a pipe or a device may never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError("it is not a regular file")
 
 
 def _reason(error: OSError | ValueError) -> str:
