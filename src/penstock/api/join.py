@@ -47,11 +47,11 @@ from penstock.types.pairing import (
     Within,
     left_column,
     right_column,
+    windows_overlap,
 )
 from penstock.types.windows import (
     WINDOW_END,
     WINDOW_START,
-    Calendar,
     CarriedWindow,
     Count,
     Session,
@@ -316,19 +316,11 @@ def _check_algorithm(options: Options, pairing: Pairing, keys: Keys) -> None:
             f"algorithm={options.algorithm!r}: a session has rows of one key, which all meet, so there is nothing "
             "to choose; leave it out here"
         )
-    if options.how in LEFT_ROW_KINDS and _overlap(pairing):
+    if options.how in LEFT_ROW_KINDS and windows_overlap(pairing):
         raise UnsupportedError(
             f"algorithm={options.algorithm!r} gives pairs of one window, and how={options.how!r} looks at all windows "
             "that hold a row together; leave it out here, or use windows that do not overlap"
         )
-
-
-def _overlap(pairing: InWindow) -> bool:
-    one = pairing.left
-    return pairing.left != pairing.right or (
-        (isinstance(one, TimeWindow) and one.size > one.every)
-        or (isinstance(one, Calendar) and one.size != one.every)
-    )
 
 
 # --- tables -----------------------------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.ir.joins import Join
-from penstock.programs.join_algorithms import join_chooser, joins_arriving, windows_overlap
+from penstock.physical.choose_join import is_eager
+from penstock.programs.join_algorithms import join_chooser
 from penstock.runtime.adapt.choose_join import JoinChooser
 from penstock.runtime.adapt.join_metrics import JoinReport
 from penstock.runtime.adapt.tree import IN_ORDER
 from penstock.runtime.joins.algorithm_pairs import FEW_ROWS
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, windows_overlap
 from penstock.types.windows import Session
 
 EARLY = "in run and open: pairs as rows arrive, in no order; rows without a partner when their window ends"
@@ -24,7 +25,7 @@ def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = No
         return [
             "fused: counts and sums of both sides multiply, no pair is made; keys meet once for each window"
         ]
-    early = [EARLY] if joins_arriving(body) else []
+    early = [EARLY] if is_eager(body) else []
     if body.algorithm != "auto":
         return [f"pairs by {body.algorithm}, as asked for, one window at a time", *early]
     if windows_overlap(body.pairing):
@@ -45,7 +46,7 @@ def join_reasons(body: Join, fused: bool = False, report: JoinReport | None = No
 def _choices(body: Join, chooser: JoinChooser, report: JoinReport | None) -> Iterator[str]:
     """The trees that are asked, with the path that the last window took."""
     seen = None if report is None or report.chosen is None else report.chosen.seen
-    if joins_arriving(body):
+    if is_eager(body):
         yield "there, a tree picks for each window by what was seen of the one before,"
         yield f"for {body.optimise} ({chooser.origin}):"
         yield from chooser.show(body.optimise, seen).splitlines()
@@ -55,4 +56,4 @@ def _choices(body: Join, chooser: JoinChooser, report: JoinReport | None) -> Ite
         yield "larger ones by npj, one at a time: who meets anybody is a search, no pair is made"
         return
     yield f"larger ones one at a time, by what a tree picks for each of what is seen of it ({chooser.origin}):"
-    yield from chooser.show(IN_ORDER, None if joins_arriving(body) else seen).splitlines()
+    yield from chooser.show(IN_ORDER, None if is_eager(body) else seen).splitlines()

@@ -14,7 +14,7 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import BOOL, I64, U8, U64, Bitcast, Kernel, Value, Var, maximum, minimum
 
 ACCEPTED, LATE, CUT = 0, 1, 2
-NEVER, END_OF_TIME = -(1 << 63), (1 << 63) - 1
+START_OF_TIME, END_OF_TIME = -(1 << 63), (1 << 63) - 1
 
 
 def session_lateness(begin_earlier: bool) -> Kernel:
@@ -110,7 +110,7 @@ class _Lateness:
         with k.while_(empty):
             with k.if_(first <= last):
                 k.store(self.low, first, END_OF_TIME)
-                k.store(self.high, first, NEVER)
+                k.store(self.high, first, START_OF_TIME)
             k.set(empty, self.low[first] > self.high[first])
             with k.if_(empty):
                 k.set(first, first + 1)
@@ -119,19 +119,19 @@ class _Lateness:
     def _forget(self, key: Value, stop: Value, mark: Value) -> None:
         k = self.k
         end, first = k.var("end", self.ended[key]), k.var("first", self.front[key])
-        with k.if_((end > NEVER) & (end <= self.most)):
+        with k.if_((end > START_OF_TIME) & (end <= self.most)):
             limit = k.var("limit", end + self.twice)
             here = (first < stop) & (self.low[minimum(first, stop - 1)] <= limit)
             opened = k.var("opened", here | (self.earliest[key] <= limit))
             with k.if_((mark > limit) & ~opened):
-                k.store(self.ended, key, NEVER)
+                k.store(self.ended, key, START_OF_TIME)
 
     def _judge(self, fate: Var, key: Value, pair: Value, time: Value, stop: Value) -> None:
         k = self.k
-        emitted = (self.ended[key] > NEVER) & (time <= self.ended[key])
+        emitted = (self.ended[key] > START_OF_TIME) & (time <= self.ended[key])
         with k.if_(emitted | ~self._near(key, pair, time, stop)):
             k.set(fate, LATE)
-        with k.else_(), k.if_((self.upto[key] > NEVER) & (time <= self.upto[key])):
+        with k.else_(), k.if_((self.upto[key] > START_OF_TIME) & (time <= self.upto[key])):
             k.set(fate, CUT)
 
     def _near(self, key: Value, pair: Value, time: Value, stop: Value) -> Value:

@@ -6,8 +6,8 @@ from penstock.ir import joins as jn
 from penstock.ir import nodes as ir
 from penstock.lower.band_conditions import band_of
 from penstock.physical.nodes import Assumption, Choice, Mode, Rejected
-from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within
-from penstock.types.windows import Calendar, CarriedWindow, TimeWindow
+from penstock.types.pairing import LEFT_ROW_KINDS, InWindow, Lookup, Within, windows_overlap
+from penstock.types.windows import CarriedWindow, TimeWindow
 
 EAGER = ("shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 
@@ -18,17 +18,6 @@ def is_eager(body: ir.Body) -> bool:
         case jn.Join(pairing=InWindow(left=TimeWindow() as left, right=right)) if body.on and left == right:
             wanted = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
             return wanted and left.size <= left.every
-        case _:
-            return False
-
-
-def windows_overlap(pairing: InWindow) -> bool:
-    """Whether a row may lie in several windows of a join."""
-    match pairing.left, pairing.right:
-        case TimeWindow() as left, TimeWindow() as right:
-            return left != right or left.size > left.every
-        case Calendar(size=size, every=every), _:
-            return size != every
         case _:
             return False
 

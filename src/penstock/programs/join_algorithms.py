@@ -6,8 +6,6 @@ import os
 from collections.abc import Callable
 
 from penstock.codegen.cache import default_directory
-from penstock.ir import joins as jn
-from penstock.ir import nodes as ir
 from penstock.kernels.joins import build
 from penstock.loop.join_abi import JoinSpec
 from penstock.programs.kernel_factory import KernelFactory
@@ -26,8 +24,6 @@ from penstock.runtime.joins.joiner import EagerJoiner, Joiner, LazyJoiner
 from penstock.runtime.joins.ordered_output import Ordered, PutInOrder
 from penstock.runtime.joins.partitions import Kernels as LaneKernels
 from penstock.runtime.programs import Call
-from penstock.types.pairing import InWindow
-from penstock.types.windows import Calendar, TimeWindow
 
 LAZY: dict[str, Callable[[Kernels], LazyJoiner]] = {
     "npj": NoPartitioning,
@@ -41,27 +37,6 @@ EAGER: dict[str, Callable[[Kernels], EagerJoiner]] = {
     "pmj_jm": lambda kernels: Eager("pmj_jm", kernels, ProgressiveMerge, biclique=False),
     "pmj_jb": lambda kernels: Eager("pmj_jb", kernels, ProgressiveMerge, biclique=True),
 }
-
-
-def joins_arriving(body: ir.Body) -> bool:
-    """Whether a join of rows that still arrive gives pairs at once: an eager algorithm, or a target it is best for."""
-    match body:
-        case jn.Join(pairing=InWindow(left=TimeWindow() as left, right=right)) if body.on and left == right:
-            asked = body.algorithm in EAGER or (body.algorithm == "auto" and body.optimise != "throughput")
-            return asked and left.size <= left.every
-        case _:
-            return False
-
-
-def windows_overlap(pairing: InWindow) -> bool:
-    """Whether a row may lie in several windows of a join."""
-    match pairing.left, pairing.right:
-        case TimeWindow() as left, TimeWindow() as right:
-            return left != right or left.size > left.every
-        case Calendar(size=size, every=every), _:
-            return size != every
-        case _:
-            return False
 
 
 def machine_name() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from penstock.programs.join_algorithms import windows_overlap
 from penstock.runtime.joins.partitions import Kernels
 from penstock.runtime.joins.sliding import CalendarOverlap, CommonEnds, Overlapping
 from penstock.runtime.joins.windows import (
@@ -17,7 +16,7 @@ from penstock.runtime.joins.windows import (
 )
 from penstock.runtime.programs import Grid
 from penstock.types.calendar import calendar_bounds
-from penstock.types.pairing import InWindow
+from penstock.types.pairing import InWindow, windows_overlap
 from penstock.types.windows import (
     WINDOW_END,
     WINDOW_START,

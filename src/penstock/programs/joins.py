@@ -26,12 +26,12 @@ from penstock.lower.joins import (
     spell_rolling,
 )
 from penstock.lower.slide import Shape as FrameShape
+from penstock.physical.choose_join import is_eager
 from penstock.programs.frame_reducers import FrameReducers, sorter
 from penstock.programs.join_algorithms import (
     auto_in_order,
     eager,
     in_order,
-    joins_arriving,
     lazy_joiner,
 )
 from penstock.programs.join_windows import grid_of, overlapping_windows, windows_apart
@@ -104,7 +104,7 @@ class JoinProgram:
         def make(context: Context) -> Stage:
             kernels = lane_kernels(self.kernel_factory, context.engine.workers)
             ports = self._port(0, self.left, context), self._port(1, self.right, context)
-            if not context.bounded and joins_arriving(self.this.body):
+            if not context.bounded and is_eager(self.this.body):
                 return self._arriving(ports, kernels, context)
             arrivals = None if context.bounded else Arrivals()
             return JoinStage(*ports, matcher(kernels, context, arrivals), kernels.sorter, arrivals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.types.windows import Window
+from penstock.types.windows import Calendar, TimeWindow, Window
 
 JOIN_TIME = "join_time"
 JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
@@ -40,6 +40,17 @@ class InWindow:
 
 
 Pairing = InWindow | Within | Lookup
+
+
+def windows_overlap(pairing: InWindow) -> bool:
+    """Whether a row may lie in several windows of a join."""
+    match pairing.left, pairing.right:
+        case TimeWindow() as left, TimeWindow() as right:
+            return left != right or left.size > left.every
+        case Calendar(size=size, every=every), _:
+            return size != every
+        case _:
+            return False
 
 
 def left_column(name: str) -> str:

@@ -161,7 +161,7 @@ def test_a_thread_is_waited_for_however_long_it_takes(turns: int) -> None:
 def test_where_there_are_no_native_threads_python_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "HAS_THREADS", False)
     monkeypatch.setattr(morsel_scheduler, "HAS_THREADS", False)
-    monkeypatch.setattr(native, "ROUNDS", MorselScheduler())
+    monkeypatch.setattr(native, "MORSEL_SCHEDULER", MorselScheduler())
     marks, out, rows = np.zeros(9, np.int64), np.zeros(9, np.int64), Morsels(0, 9, 2)
     frame = NATIVE.frame({"marks": marks, "out": out})
     assert NATIVE.together([frame], [rows]) is None

@@ -158,11 +158,11 @@ def test_kernels_caught_in_reference_cycles_are_freed_safely() -> None:
     """The collector frees a cycle's members in any order: an engine must not outlive what it needs."""
     program = """
 import gc
-from penstock.codegen.optimisation_level import Effort
+from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.codegen.native import compile_kernel
 from penstock.loop.build import KernelBuilder
 for _ in range(10):
-    cycle = [compile_kernel(KernelBuilder("k").build(), effort=Effort.QUICK)]
+    cycle = [compile_kernel(KernelBuilder("k").build(), effort=OptimisationLevel.QUICK)]
     cycle.append(cycle)
     del cycle
     gc.collect()

@@ -125,7 +125,8 @@ def _document(*nodes: Any, root: Any = 0) -> str:
 
 
 def test_only_the_grammar_can_be_named() -> None:
-    assert all(name.split(".")[0] in {"plan", "expr", "temporal", "types"} for name in grammar())
+    assert all(name.split(".")[0] in {"plan", "expr", "ir", "types"} for name in grammar())
+    assert {name.rpartition(".")[0] for name in grammar() if name.startswith("ir")} == {"ir.signals.nodes"}
     for name in ("os.system", "builtins.eval", "expr.custom.Plain", "plan.nodes.Path"):
         with pytest.raises(PlanError):
             decode(_document({"is": name, "has": {}}))

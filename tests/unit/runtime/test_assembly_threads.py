@@ -52,7 +52,7 @@ def lent(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         noted.append(found is not None)
         return found
 
-    monkeypatch.setattr(window_stage, "lend", copy_overlap)
+    monkeypatch.setattr(window_stage, "copy_overlap", copy_overlap)
     monkeypatch.setattr(
         Tasks, "next", lambda tasks, place: tasks.waiting[place].popleft() if tasks.waiting[place] else None
     )
