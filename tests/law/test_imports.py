@@ -51,7 +51,6 @@ def test_every_import_contract_is_kept(copy_of_the_source: Path) -> None:
     ("package", "imported", "contract"),
     [
         ("plan", "penstock.ir.nodes", "The plan"),
-        ("physical.verify", "penstock.ir.nodes", "The grammar"),
         ("loop", "penstock.plan.nodes", "Each floor"),
         ("expr", "penstock.plan.nodes", "Each floor"),
         ("passes", "penstock.api", "Each floor"),
