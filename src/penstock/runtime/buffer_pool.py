@@ -11,7 +11,7 @@ from itertools import cycle
 import numpy as np
 import pyarrow as pa
 
-SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: allocators reuse smaller ones, larger ones are not pooled
+SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: allocators reuse smaller ones; larger ones are freed
 MOST = 1 << 26  # bytes of all pooled blocks
 PAGE = 4096
 # Arrays begin at different offsets of a page, APART bytes from one to the next: kernels that read several arrays in

@@ -128,7 +128,7 @@ class Frames:
     cuts: np.ndarray
     last: np.ndarray
     overlapping: bool
-    ascending: bool = True  # whether `numbers` ascends; it does not if the frames of one key follow those of another
+    ascending: bool = True  # whether `numbers` ascends over all frames, not only within a key
 
     def __len__(self) -> int:
         return len(self.numbers)
