@@ -75,7 +75,7 @@ def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
 def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
     """Allocate several arrays, in one block if it is small enough for the buffer pool.
 
-    One allocation takes as long for all arrays as for each. They begin at different offsets of a page, as blocks do
+    Allocating the block takes as long as allocating one array. Arrays begin at different offsets of a page, as blocks do
     (see `buffer_pool`).
     """
     places, end = _side_by_side(tuple(wanted))

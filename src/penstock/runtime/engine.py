@@ -70,7 +70,7 @@ class Engine:
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
         """Cut rows into tasks of at least `task_bytes`, in a contiguous range per thread.
 
-        If `task_bytes` is below the default, every task has exactly that size, so that there are many.
+        If `task_bytes` is below the default, tasks have that size, so that there are many.
         """
         least = self.task_rows(row_bytes)
         if self.task_bytes < DEFAULT_TASK_BYTES:

@@ -33,7 +33,7 @@ class Tasks:
         return cls([deque(tasks[begin:end]) for begin, end in pairwise(bounds)], [])
 
     def next(self, place: int) -> Task | None:
-        """Take the next task of the thread's queue, else the last of the longest other queue, else a started task with morsels left."""
+        """Take the next task of the thread's queue, else the last of the longest other queue, else a started task."""
         task = self._waiting(place)
         if task is None:
             return max((each for each in self.begun if each.shares.left), key=_left, default=None)

@@ -183,7 +183,10 @@ class WindowStage:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
 
     def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
-        """Split before each row at whose arrival one of its windows was newly complete; yield each part with the last such window."""
+        """Split before each row that arrived after one of its windows was newly complete.
+
+        Yield each part with the last window to emit before it.
+        """
         if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
             yield flow, START_OF_TIME
             return

@@ -134,7 +134,7 @@ class SortedWindowStage:
         made = self.emission(lanes, watermark)
         if ahead is not None:
             needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
-            kept = lanes.came.chosen(np.sort(needed)).seen()  # in arrival order, so that ties keep their order
+            kept = lanes.came.chosen(np.sort(needed)).seen()  # in arrival order: ties stay in order
             self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
         return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows]
 
