@@ -1,12 +1,12 @@
-"""Running compiled queries.
+"""The runtime: runs compiled queries.
 
-    session.py   stages wired together, rows and watermarks flowing through them; steps.py whether the last call completed
-    window_stage.py, worker.py, table.py   rows become panes
-    owners.py, assembly.py, emission.py    panes become windows, and windows results; fragments.py state on the move
-    lanes/       windows that panes cannot hold
-    joins/       joins as stages; joining/ the eight algorithms; adapt/ the choice among them
+    session.py   the graph of stages, with rows and watermarks flowing through; guarded_step.py whether the last call completed
+    window_stage.py, worker.py, table.py   fold rows into panes
+    pane_ownership.py, pane_assembly.py, emission.py   panes to windows to results; fragments.py the exchange form of state
+    sorted_partitions/   windows that panes cannot represent
+    joins/       join stages; join_algorithms/ the eight algorithms; adapt/ the choice among them
     signals/     values that vary over time
-    state/       what a run remembers, as Arrow rows
+    state/       the state of a run, as Arrow rows
 
-The runtime never sees a query: `programs.py` is what the compiler hands over.
+The runtime does not depend on queries: `programs.py` is its interface to the compiler.
 """

@@ -1,4 +1,4 @@
-"""Fill a kernel's column parameters from a batch, without copying."""
+"""Bind a kernel's column parameters to the buffers of a batch, without copying."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NOTHING = np.zeros(64, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """The columns of a batch and NumPy views of their values, kept while the batch lives: a column costs 2 µs to ask for.
+    """The columns of a batch and NumPy views of their values, cached while the batch lives: fetching a column costs 2 µs.
 
-    Nothing derived from values is kept: whoever made the data may write to it between two runs.
+    Nothing derived from values is cached: the owner of the data may write to it between two runs.
     """
 
     batch: ref[pa.RecordBatch]
@@ -33,17 +33,17 @@ _VIEWS: dict[int, Views] = {}  # by the id of the batch
 
 
 def views_of(batch: pa.RecordBatch) -> Views:
-    """The views of a batch made so far."""
+    """The cached views of a batch."""
     place = id(batch)
     found = _VIEWS.get(place)
     if found is None or found.batch() is not batch:
-        # Not a function of Python: an interrupt that is raised in the callback of a reference is lost.
+        # Not a Python function: an interrupt raised in the callback of a weak reference is lost.
         found = _VIEWS[place] = Views(ref(batch, partial(_VIEWS.pop, place)))
     return found
 
 
 class BatchArguments:
-    """The arguments a batch gives to kernels; what is derived (codes, bitmaps) is derived once."""
+    """The kernel arguments of a batch; codes and bitmaps are derived once."""
 
     def __init__(self, batch: pa.RecordBatch, interners: Mapping[str, Interner]) -> None:
         self.batch = batch
@@ -53,7 +53,7 @@ class BatchArguments:
         self._filled: dict[tuple[Binding, ...], dict[str, object]] = {}
 
     def fill(self, bindings: tuple[Binding, ...]) -> dict[str, object]:
-        """Give an argument for each binding; where texts are numbered, numbers may grow from call to call."""
+        """An argument for each binding; not cached with interners, because interning may reallocate the buffers."""
         if self._interners:
             return {binding.parameter: self._fill(binding) for binding in bindings}
         found = self._filled.get(bindings)
@@ -91,7 +91,7 @@ class BatchArguments:
                 assert text is not None
                 self.codes(
                     column
-                )  # the column's texts first: then a dictionary's numbers are likely its codes
+                )  # encode the column first: then a dictionary's indices are likely its codes
                 return self._interners[column].code_of(text)
         raise AssertionError(f"unknown role {binding.role}")
 
@@ -115,11 +115,11 @@ class BatchArguments:
         return found
 
     def with_nulls(self, names: tuple[str, ...]) -> frozenset[str]:
-        """Which of some columns hold nulls."""
+        """Which of the columns hold nulls."""
         return frozenset([name for name in names if self.column(name).null_count])
 
     def ends(self, name: str) -> tuple[int, int]:
-        """The first and the last value of a column of whole numbers that has any."""
+        """The first and the last value of a non-empty integer column."""
         values = self.values(name)
         return int(values[0]), int(values[-1])
 
@@ -129,7 +129,7 @@ def _bytes(buffer: pa.Buffer | None) -> np.ndarray:
 
 
 def _padded(data: np.ndarray) -> np.ndarray:
-    """Kernels read a literal's length at any clamped place: tiny buffers get room for the longest."""
+    """Pad tiny buffers to the longest literal: kernels read a literal's length at any clamped offset."""
     if len(data) >= len(_NOTHING):
         return data
     larger = np.zeros(len(_NOTHING), np.uint8)

@@ -1,7 +1,7 @@
-"""Memory that is used again: blocks that nobody holds any more wait here for the next query.
+"""A pool of memory blocks for reuse by later queries.
 
-Allocators give pages back to the system some milliseconds after they were freed, and pages from the system cost more
-than most kernels do with them. So blocks of a size that queries use again and again are kept, up to some megabytes.
+Allocators return freed pages to the system after some milliseconds, and fresh pages cost more than most kernels
+spend on them. The pool keeps blocks of the sizes that queries use repeatedly, up to MOST bytes.
 """
 
 from __future__ import annotations
@@ -11,45 +11,45 @@ from itertools import cycle
 import numpy as np
 import pyarrow as pa
 
-SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: smaller ones allocators keep, larger ones we do not
-MOST = 1 << 26  # bytes that wait, of all blocks together
+SMALLEST, LARGEST = 1 << 18, 1 << 25  # bytes of a block: allocators reuse smaller ones; larger ones are freed
+MOST = 1 << 26  # bytes of all pooled blocks
 PAGE = 4096
-# Where arrays begin in a page, one after the other: kernels that go through several side by side find them in different sets of
-# the nearest cache, in which processors that guess the way from the address would take one for another.
+# Arrays begin at different offsets of a page, APART bytes from one to the next: kernels that read several arrays in
+# step then find them in different sets of the L1 cache, where a way predictor would confuse equal offsets.
 APART = 25 * 64
 _STEPS = cycle([APART * place % PAGE for place in range(64)])
-# A block that is larger than what is asked for by more than this would be missed elsewhere.
+# Blocks larger than the requested size by more than this factor are left for larger requests.
 _LOOSEST = 2
 
 
 class BufferPool:
-    """Blocks that wait, the one that has waited longest first.
+    """Free blocks, oldest first.
 
-    Blocks come back when the garbage collector says so: on any thread, while it is in any of these functions, and an interrupt may
-    end that wherever it is. So there is no lock that could stay closed, but only steps that the interpreter does in one.
+    The garbage collector releases blocks: on any thread, inside any of these methods, and an interrupt may end a
+    release at any point. So there is no lock that could stay locked, only operations that the interpreter runs atomically.
     """
 
     def __init__(self, most: int = MOST) -> None:
         self.most = most
-        self._blocks: dict[int, pa.Buffer] = {}  # by where they lie
+        self._blocks: dict[int, pa.Buffer] = {}  # by address
 
     @property
     def held(self) -> int:
-        """How many bytes wait."""
+        """The number of bytes in the pool."""
         return sum([block.size for block in list(self._blocks.values())])
 
     def take(self, size: int) -> pa.Buffer:
-        """Give a block of at least so many bytes: the smallest that waits, or a new one."""
+        """Acquire a block of at least `size` bytes: the smallest that fits, or a new one."""
         waiting = list(self._blocks.items())
         fitting = [(block.size, place) for place, block in waiting if size <= block.size <= _LOOSEST * size]
         if fitting:
             found = self._blocks.pop(min(fitting)[1], None)
-            if found is not None:  # or else another thread was faster
+            if found is not None:  # None if another thread took it first
                 return found
         return pa.allocate_buffer(size)
 
     def give(self, block: pa.Buffer) -> None:
-        """Let a block wait, and let go of those that have waited longest if it is too much."""
+        """Release a block into the pool; evict the oldest blocks while the pool is too large."""
         self._blocks[block.address] = block
         excess = self.held - self.most
         for place, oldest in list(self._blocks.items()):
@@ -60,7 +60,7 @@ class BufferPool:
 
 
 class _Lease:
-    """What an array over a block keeps alive; when it goes, the block may be used again."""
+    """The owner of an array's block; its deletion releases the block into the pool."""
 
     __slots__ = ("__array_interface__", "block", "shelf")
 
@@ -81,5 +81,5 @@ _POOL = BufferPool()
 
 
 def block_of(size: int, shelf: BufferPool = _POOL) -> np.ndarray:
-    """So many bytes, their contents undefined, in a block that is kept for others when no array is left that views it."""
+    """Allocate `size` bytes with undefined contents, in a block that returns to the pool with its last view."""
     return np.asarray(_Lease(shelf, size))

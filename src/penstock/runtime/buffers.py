@@ -1,4 +1,4 @@
-"""Between Arrow arrays, NumPy views and machine types."""
+"""Conversions between Arrow arrays, NumPy views and machine types, and memory allocation for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.loop.nodes import I128, Type
 from penstock.runtime.buffer_pool import APART, LARGEST, PAGE, SMALLEST, block_of
 
-# Bytes. Fewer are cheap wherever they come from; of more, untouched zeros of the system are cheaper than cleared memory.
+# Bytes. Smaller arrays are cheap from any allocator; for larger ones, untouched zero pages are cheaper than clearing.
 LARGE, TOO_LARGE = 1 << 16, 1 << 25
 
 _BOOLEAN = pa.bool_().id
@@ -34,20 +34,20 @@ _NUMPY: dict[str, np.dtype] = {
 
 
 def numpy_type(type: Type) -> np.dtype:
-    """The type of a value, or of the words of a cell that takes two."""
+    """The NumPy type of a value, or of each word of a two-word cell."""
     return _NUMPY[type.name]
 
 
 def words_per_cell(type: Type) -> int:
-    """A 128-bit cell takes two 64-bit words, the low one first."""
+    """The number of words of a cell: two for 128 bits, the low word first."""
     return 2 if type.bits == I128.bits else 1
 
 
 def filled(type: Type, identity: float, cells: int) -> np.ndarray:
     """Allocate cells that hold an identity.
 
-    Many zeros come from the system untouched: they cost nothing yet, but each page does when it is touched. Up to some
-    megabytes, writing them to pages that somebody has used before costs less than that.
+    Zero pages from the system cost nothing until first touched, and then a page fault each. Up to TOO_LARGE bytes,
+    clearing pages that were used before costs less than those faults.
     """
     size, dtype = cells * words_per_cell(type), numpy_type(type)
     if identity == 0 and not LARGE <= size * dtype.itemsize <= TOO_LARGE:
@@ -58,10 +58,10 @@ def filled(type: Type, identity: float, cells: int) -> np.ndarray:
 
 
 def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
-    """Memory for so many values, their contents undefined.
+    """Allocate `count` values with undefined contents.
 
-    Large ones come from Arrow's pool: it hands out pages again that somebody has used before, while fresh ones
-    from the system cost more than what most kernels do with them.
+    Large arrays come from Arrow's memory pool, which reuses pages: fresh pages from the system cost more than most
+    kernels spend on them.
     """
     dtype = np.dtype(dtype)
     size = count * dtype.itemsize
@@ -73,9 +73,10 @@ def room(count: int, dtype: npt.DTypeLike = np.int64) -> np.ndarray:
 
 
 def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
-    """Memory for several arrays of so many values each, in one block if that is not too large to be used again.
+    """Allocate several arrays, in one block if it is small enough for the buffer pool.
 
-    To ask for each takes as long as for all. They begin at different places of a page, as blocks do (see `recycled`).
+    Allocating the block takes as long as allocating one array. Arrays begin at different offsets of a page, as blocks do
+    (see `buffer_pool`).
     """
     places, end = _side_by_side(tuple(wanted))
     if end > LARGEST:
@@ -84,9 +85,9 @@ def rooms(wanted: Sequence[tuple[int, np.dtype]]) -> list[np.ndarray]:
     return [np.ndarray(count, dtype, block, begin) for begin, count, dtype in places]
 
 
-@lru_cache(maxsize=64)  # a query that is asked again asks for the same
+@lru_cache(maxsize=64)  # repeated runs of a query allocate the same sizes
 def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[int, int, np.dtype]], int]:
-    """Where in a block to place arrays, and where it ends."""
+    """Place arrays in a block; return (begin, count, type) of each, and the end of the block."""
     places, end = [], 0
     for count, dtype in wanted:
         places.append((end, count, dtype))
@@ -95,7 +96,7 @@ def _side_by_side(wanted: tuple[tuple[int, np.dtype], ...]) -> tuple[list[tuple[
 
 
 def packed(flags: np.ndarray) -> pa.Buffer:
-    """Pack bytes that are 0 or 1 into Arrow's bits."""
+    """Pack bytes that are 0 or 1 into an Arrow bitmap."""
     return pa.py_buffer(np.packbits(flags.view(np.uint8), bitorder="little"))
 
 
@@ -122,19 +123,19 @@ def time_array(ticks: np.ndarray, dtype: pa.DataType) -> pa.Array:
 
 
 def as_stored(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
-    """Whole numbers side by side, as an Arrow type has them in memory: mostly as they are."""
+    """Integers as a contiguous array of an Arrow type's storage type; usually without a copy."""
     goal = stored_type(dtype)
     return words if words.dtype is goal and words.flags.c_contiguous else np.ascontiguousarray(words, goal)
 
 
 def ticks_of(array: pa.Array, shift: int = 0) -> np.ndarray:
-    """The times of an array that has no nulls, as 64-bit ticks moved by some; a view where nothing changes."""
+    """The times of an array without nulls as 64-bit ticks plus `shift`; a view if nothing changes."""
     ticks: np.ndarray = values_view(array).astype(np.int64, copy=False)
     return ticks + shift if shift else ticks
 
 
 def values_view(array: pa.Array) -> np.ndarray:
-    """A view of a fixed-width array's values, nulls holding whatever is stored there."""
+    """A view of a fixed-width array's values; values under nulls are undefined."""
     dtype = stored_type(array.type)
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
@@ -143,7 +144,7 @@ def values_view(array: pa.Array) -> np.ndarray:
 
 
 def stored_type(dtype: pa.DataType) -> np.dtype:
-    """How NumPy calls the values of a fixed-width Arrow type as they lie in memory."""
+    """The NumPy type of a fixed-width Arrow type's values in memory."""
     return _STORED.get(dtype.id) or _stored_type(dtype)
 
 
@@ -152,7 +153,7 @@ def _stored_type(dtype: pa.DataType) -> np.dtype:
     return np.dtype(f"{kind}{dtype.bit_width // 8}")
 
 
-# Every task asks for the views of its columns, so the usual types are known by their numbers.
+# Every task takes views of its columns, so the common types are looked up by id.
 _STORED = {
     each.id: _stored_type(each)
     for each in (
@@ -164,12 +165,12 @@ _STORED = {
 
 
 def longer(array: np.ndarray, size: int) -> np.ndarray:
-    """The same values in an array with more room, which is zero."""
+    """Copy an array into a larger one; the added elements are zero."""
     larger = np.zeros(size, array.dtype)
     larger[: len(array)] = array
     return larger
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """A column without the dictionary it may be encoded with."""
+    """Decode a column that is dictionary-encoded; return others unchanged."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

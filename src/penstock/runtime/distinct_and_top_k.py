@@ -1,4 +1,4 @@
-"""Stages that hold rows until time has passed them: distinct and top-k."""
+"""The distinct and top-k stages, which buffer rows until the watermark passes them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from penstock.types.time import Time
 
 
 class Held:
-    """Rows waiting for the watermark, with what orders those of one time. Late ones are dropped and counted."""
+    """Rows buffered until the watermark, with the columns that order rows of equal time. Late rows are dropped and counted."""
 
     def __init__(self, schema: pa.Schema, time: Time, metrics: Metrics) -> None:
         self.schema, self.time, self.metrics = schema, time, metrics
         self.watermark = START_OF_TIME
-        self._parts: list[Rows] = []  # as they came: put together once, when somebody looks at them
+        self._parts: list[Rows] = []  # in arrival order; concatenated when first read
 
     def add(self, flows: list[TimedBatch]) -> None:
         self._parts += [arrived([self._on_time(flow)], self.schema, self.time) for flow in flows]
@@ -41,7 +41,7 @@ class Held:
         return on_time(flow, self.metrics, late)
 
     def release(self, watermark: int) -> Rows:
-        """Take out the rows before the watermark."""
+        """Remove and return the rows before the watermark."""
         self.watermark = max(self.watermark, watermark)
         rows = self.rows()
         if self.watermark == END_OF_TIME:
@@ -52,7 +52,7 @@ class Held:
         return rows.chosen(passed)
 
     def save(self, keys: Sequence[str] = ()) -> dict[str, StateTable]:
-        """Keep the rows that wait, `keys` telling them apart."""
+        """Save the buffered rows, with `keys` as the key columns of the state table."""
         return {"marks": scalars(watermark=self.watermark), "rows": self.rows().kept(keys)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
@@ -61,21 +61,21 @@ class Held:
             self._parts = [rows_back(tables["rows"], self.schema, self.time)]
 
     def rows(self) -> Rows:
-        """The rows that wait."""
+        """The buffered rows."""
         whole = no_rows(self.schema).followed_by(*self._parts)
         self._parts = [whole]
         return whole
 
 
 def _arrow() -> Any:
-    """Arrow's functions, which take 50 ms to load: only the stages here need them."""
+    """Import Arrow's compute functions on first use: loading takes 50 ms, and only these stages need them."""
     import pyarrow.compute  # noqa: PLC0415
 
     return pyarrow.compute
 
 
 def _flows(rows: Rows) -> list[TimedBatch]:
-    """Send rows on with what orders them: those of each branch by themselves."""
+    """Emit rows with the columns that order them, one batch per branch."""
     if rows.branch is None:
         return [TimedBatch(rows.batch, sequence=rows.sequence, counted=True)] if len(rows) else []
     branches = [(int(branch), rows.chosen(rows.branch == branch)) for branch in np.unique(rows.branch)]
@@ -86,7 +86,7 @@ def _flows(rows: Rows) -> list[TimedBatch]:
 
 
 class DistinctStage:
-    """One row for each value of the subset: the first in time order, or the last once input has ended."""
+    """Keep one row for each value of the subset: the first in time order, or the last once input has ended."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class DistinctStage:
         return _flows(rows.chosen(kept)), watermark
 
     def save(self) -> Mapping[str, StateTable]:
-        """Keep the rows that wait, and the values that have been given."""
+        """Save the buffered rows, and the values already emitted."""
         types = [self.held.schema.field(name).type for name in self.subset]
         names = tuple(numbered("key", place) for place in range(len(types)))
         seen = pa.Table.from_arrays(self.seen.values(types), names=list(names))
@@ -137,7 +137,7 @@ class DistinctStage:
 
 @dataclass
 class TopKStage:
-    """The k largest rows of each window, released when the window is complete."""
+    """Keep the k largest rows of each window; emit them when the window is complete."""
 
     held: Held
     k: int
@@ -161,7 +161,7 @@ class TopKStage:
         return [TimedBatch(kept.batch, sequence=kept.sequence, counted=True)], self._ahead(watermark)
 
     def _ahead(self, watermark: int) -> int:
-        """How far time has advanced behind the stage: rows that wait for the end of their window may be old by then."""
+        """The output watermark: buffered rows leave with times that may be older than the input watermark."""
         own = self._own_times(self.held.rows())
         return min(watermark, int(own.min())) if len(own) else watermark
 
@@ -172,9 +172,9 @@ class TopKStage:
         self.held.load(tables)
 
     def _places(self, rows: Rows) -> list[np.ndarray]:
-        """Number the rows by their own time, and what orders those of one time: of equal ones the earlier is kept.
+        """Position of each row by time and tie order: of equal rows the earlier one is kept.
 
-        Rows that stand in this order need no numbers: sorting is stable.
+        Rows already in this order need no positions: the sort is stable.
         """
         order = replace(rows, times=self._own_times(rows)).order(self.sorter)
         if order is None:
@@ -199,7 +199,7 @@ class TopKStage:
         return numbers
 
     def _levels(self, rows: Rows) -> np.ndarray:
-        """Rank values so that larger is higher and equal values are level: NaN on top, null at the bottom."""
+        """Rank values so that larger ranks higher and equal values share a rank: NaN highest, null lowest."""
         column = rows.column(self.by)
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
@@ -212,7 +212,7 @@ class TopKStage:
         return np.where(null, 0, level)
 
     def _kept(self, window: np.ndarray, level: np.ndarray) -> np.ndarray:
-        """Which rows, sorted by window and falling level, are among the first k of their window."""
+        """Which rows, sorted by window and descending rank, are among the first k of their window."""
         index = np.arange(len(window))
         begins = np.diff(window, prepend=window[:1] - 1) != 0
         position = index - np.maximum.accumulate(np.where(begins, index, 0))

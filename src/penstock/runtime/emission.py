@@ -1,4 +1,4 @@
-"""The results of complete windows, as Arrow batches."""
+"""Emit the results of complete windows as Arrow batches."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from penstock.runtime.time_limits import does_not_fit
 from penstock.runtime.worker import Worker
 
 MOST_ROWS = 1 << 20
-FEW_ROWS = 1 << 17  # for so many there is room without counting them
-# Fewer results than this are not worth a thread of their own (nor the merging of its first window).
+FEW_ROWS = 1 << 17  # output for this many rows is allocated without counting them first
+# Fewer results than this are not worth a separate thread, which must also merge its first window.
 CELLS_PER_THREAD = 1 << 16
 
 
 def emit(
     worker: Worker, windows: Windows, after: int, upto: int, threads: int = 1
 ) -> Iterator[pa.RecordBatch]:
-    """Give the results of complete windows, ordered by their ends."""
+    """Yield the results of complete windows, ordered by window end."""
     table, slots = worker.table, worker.slots
     if table is None or slots == 0:
         return
@@ -41,7 +41,7 @@ def emit(
 
 
 def _check_bounds(grid: Grid, least: int, most: int, dtype: pa.DataType) -> None:
-    """Refuse windows, by their least and largest number, whose bounds the time column's type cannot hold."""
+    """Refuse windows, given by their smallest and largest number, whose bounds do not fit the time column's type."""
     low, high = _limits(stored_type(dtype))
     if grid.offset + least * grid.every < low or grid.offset + most * grid.every + grid.size > high:
         raise does_not_fit(dtype)
@@ -54,7 +54,7 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
 
 
 class Emission:
-    """Passes of the emit kernel over some windows, as many calls as the output needs."""
+    """Run the emit kernel over windows, in as many calls as the output needs."""
 
     def __init__(self, worker: Worker, windows: Windows, frames: Frames) -> None:
         table = worker.table
@@ -79,7 +79,7 @@ class Emission:
         }
 
     def batches(self, threads: int) -> Iterator[pa.RecordBatch]:
-        """The results of all windows; large parts of them side by side."""
+        """Yield the results of all windows; large parts are computed in parallel."""
         many = len(self.frames)
         if self.by_key:
             yield from self._some(0, many, many)
@@ -99,7 +99,7 @@ class Emission:
         yield from (batch for batches in found for batch in batches)
 
     def _parts(self, many: int, threads: int) -> int:
-        """How many parts to make of so many windows: each merges its first one, pane by pane, once more."""
+        """The number of parts to divide the windows into: each part merges the panes of its first window again."""
         least = max(CELLS_PER_THREAD // self.columns, self.span)
         return min(threads, max(many // least, 1))
 
@@ -115,7 +115,7 @@ class Emission:
                 yield self._batch(self._cut(outputs, int(head[OUTPUT])))
 
     def _scratch(self, lo: int, hi: int) -> dict[str, object]:
-        """Memory for the windows from lo up to hi, as no pane of theirs has been merged yet."""
+        """Scratch memory for the windows lo … hi, with no pane merged yet."""
         if not self.kernel.scratch:
             return {}
         rows: dict[str, object] = {"cursor": np.array([0, -1, 0, 0])}
@@ -125,7 +125,7 @@ class Emission:
         return rows
 
     def _capacity(self, lo: int, hi: int) -> int:
-        """Room for whole windows: enough for all if each is one pane, else up to MOST_ROWS at a time."""
+        """Output capacity for whole windows: all of them if each is one pane, else up to MOST_ROWS per call."""
         frames, columns = self.frames, self.columns
         if not frames.overlapping and (hi - lo) * columns > FEW_ROWS:
             slots = frames.order[frames.first[lo:hi]]
@@ -140,7 +140,7 @@ class Emission:
         return {name: array for (name, _), array in zip(written, found, strict=True)}
 
     def _cut(self, outputs: dict[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-        """The rows that were written; in order of time, where they were written key by key."""
+        """The written rows; sorted by time if they were written key by key."""
         cut = {name: array[:rows] for name, array in outputs.items()}
         if not self.by_key:
             return cut
@@ -161,7 +161,7 @@ class Emission:
         return pa.RecordBatch.from_arrays(arrays, schema=self.program.schema)
 
     def _key(self, column: ResultColumn, cut: dict[str, np.ndarray]) -> pa.Array:
-        """Read a key back from its words."""
+        """Decode a key from its words."""
         key, words = self.program.keys[column.key], cut[numbered("out_word", column.key)]
         null = ((cut["out_nulls"] >> column.key) & 1) != 0 if self.nullable else None
         if key.text:

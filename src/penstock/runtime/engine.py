@@ -1,4 +1,4 @@
-"""How much of the machine a query may use."""
+"""The resources a query may use: threads, task size, back end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.types.choices import one_of
 DEFAULT_TASK_BYTES = 1 << 20
 AGGREGATORS = ("recompute", "two-stacks", "subtract-on-evict")
 MOST_THREADS = 4_096
-SHARES = 16  # of a thread's rows: it may wait for another's last one
+SHARES = 16  # morsels per thread: the last one bounds the time other threads idle
 MOST_ROWS = 1 << 30  # kernels number the rows of a task in 32 bits
 
 
@@ -25,7 +25,7 @@ class Engine:
     of speculating (no nulls, small keys, small sums) and recompiling when a speculation fails.
     `backend="interpret"` runs kernels in plain Python: slow, the definition of their meaning.
     `aggregator` names the algorithm for overlapping windows, wherever an aggregate allows it ("recompute",
-    "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` says which).
+    "two-stacks" or "subtract-on-evict"); without it, each aggregate gets the best (`explain()` shows which).
 
     >>> Engine(threads=2).threads
     2
@@ -60,17 +60,17 @@ class Engine:
 
     @property
     def workers(self) -> int:
-        """How many threads run: as asked, or one for each core this process may use."""
+        """The number of threads: as configured, or one per core available to this process."""
         return self.threads or len(os.sched_getaffinity(0))
 
     def task_rows(self, row_bytes: int) -> int:
-        """How many rows are `task_bytes`."""
+        """The number of rows in `task_bytes`."""
         return min(max(self.task_bytes // max(row_bytes, 1), 1), MOST_ROWS)
 
     def slices(self, rows: int, row_bytes: int) -> Iterator[tuple[int, int]]:
-        """Cut rows into tasks, each at least `task_bytes` large; a stretch of them for each thread.
+        """Cut rows into tasks of at least `task_bytes`, in a contiguous range per thread.
 
-        Tasks smaller than by default are asked for to have many.
+        If `task_bytes` is below the default, tasks have that size, so that there are many.
         """
         least = self.task_rows(row_bytes)
         if self.task_bytes < DEFAULT_TASK_BYTES:
@@ -82,9 +82,9 @@ class Engine:
 
 
 def _stretch(begin: int, end: int, least: int, alone: bool) -> Iterator[tuple[int, int]]:
-    """Take half of the rows at once, then small shares, for a thread that was faster to take over.
+    """Cut half of a thread's rows into one task, the rest into small ones that faster threads can steal.
 
-    A thread that is alone takes all at once.
+    A single thread takes all rows at once.
     """
     half = end if alone else begin + (end - begin) // 2
     step = min(max(least, (end - begin) // SHARES), MOST_ROWS)

@@ -1,4 +1,4 @@
-"""State on the move: the canonical form of what tables hold, one row for each (pane, key) with its partial states."""
+"""Fragments: the canonical form of pane tables, one row for each (pane, key) with its partial states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.runtime.buffers import numpy_type, words_per_cell
 
 @dataclass(frozen=True)
 class StateSpec:
-    """One state array: its type, its content before any row, and whether its sum is guarded.
+    """One state array: its type, its initial value, and whether its sum is guarded against overflow.
 
     `text` names the column whose interned codes it holds.
     """
@@ -26,7 +26,7 @@ class StateSpec:
 
 @dataclass(frozen=True)
 class Fragments:
-    """State on the move: keys as words, states as flat arrays (two words for each 128-bit cell)."""
+    """Rows of (pane, key, states): keys as words, states as flat arrays (two words for each 128-bit cell)."""
 
     panes: np.ndarray
     words: list[np.ndarray]
@@ -42,9 +42,9 @@ class Fragments:
         return not any(each.guarded for each in self.specs)
 
     def relaid(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> Fragments:
-        """The same fragments with other states: the i-th new one continues old one `sources[i]`.
+        """The same fragments with other states: the i-th new state continues the old state `sources[i]`.
 
-        It is the old one itself unless several go on from that, each of which may be written to.
+        An old state is shared without a copy unless several new states continue it, each of which may be written to.
         """
         states = [
             continued(self.states[source], spec, copy=sources.count(source) > 1)
@@ -53,13 +53,13 @@ class Fragments:
         return Fragments(self.panes, self.words, self.nulls, states, tuple(specs))
 
     def keys_there(self) -> list[np.ndarray]:
-        """The words of each key that are not null."""
+        """The non-null words of each key."""
         if not self.nulls.any():
             return list(self.words)
         return [words[(self.nulls >> c) & 1 == 0] for c, words in enumerate(self.words)]
 
     def chosen(self, rows: np.ndarray) -> Fragments:
-        """Only the rows of a mask or list."""
+        """The rows selected by a mask or by positions."""
         places = np.flatnonzero(rows) if rows.dtype == bool else rows
         states = [
             take_cells(state, spec, places) for state, spec in zip(self.states, self.specs, strict=True)
@@ -74,7 +74,7 @@ class Fragments:
 
 
 def pane_count(panes: np.ndarray) -> int:
-    """How many different panes there are. They mostly lie side by side, and need not be sorted then.
+    """The number of distinct panes. Panes are mostly contiguous, and then need no sorting.
 
     >>> pane_count(np.array([7, 5, 7])), pane_count(np.array([0, 1 << 62]))
     (2, 2)
@@ -86,7 +86,7 @@ def pane_count(panes: np.ndarray) -> int:
 
 
 def widened(fragments: Fragments) -> Fragments:
-    """The same fragments with every guarded sum in 128 bits."""
+    """The same fragments with every guarded sum widened to 128 bits."""
     states, specs = [], []
     for state, spec in zip(fragments.states, fragments.specs, strict=True):
         if spec.guarded:
@@ -97,7 +97,7 @@ def widened(fragments: Fragments) -> Fragments:
 
 
 def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
-    """The same fragments with guarded sums in 64 bits, as `specs` have them, if all of them fit."""
+    """The same fragments with guarded sums narrowed to 64 bits, as in `specs`; unchanged unless all sums fit."""
     states = []
     for state, spec in zip(fragments.states, specs, strict=True):
         if spec.guarded:
@@ -110,7 +110,7 @@ def narrowed(fragments: Fragments, specs: Sequence[StateSpec]) -> Fragments:
 
 
 def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray:
-    """A state's cells, or a copy of them, as another state that goes on from them (a count may become a flag)."""
+    """A state's cells as those of the state that continues it, optionally copied (a count may become a flag)."""
     goal = numpy_type(spec.type)
     if old.dtype == goal:
         return old.copy() if copy else old
@@ -119,6 +119,6 @@ def continued(old: np.ndarray, spec: StateSpec, copy: bool = True) -> np.ndarray
 
 
 def take_cells(state: np.ndarray, spec: StateSpec, places: np.ndarray) -> np.ndarray:
-    """The cells of a state at some places, side by side."""
+    """The cells of a state at some places, contiguous."""
     words = words_per_cell(spec.type)
     return np.ascontiguousarray(state.reshape(-1, words)[places]).ravel()

@@ -1,4 +1,4 @@
-"""Calls that change a query, and whether the last one completed."""
+"""Guards for calls that change a query: they record whether the last call completed."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Step:
-    """Marks a query as halfway while a call changes it; only a call that returns its results takes the mark away.
+    """Mark a query as halfway while a call changes it; only a call that returns its results clears the mark.
 
         with step:
             return results
 
-    An interrupt may come between any two lines. The mark goes in `__exit__`, as the last thing before the results reach
-    the caller, so there is no line at which results are lost and the query goes on. An error is harmless where `mark`
-    gives what it gave when the call began: nothing had been changed.
+    An interrupt may occur between any two lines. `__exit__` clears the mark as the last action before the results
+    reach the caller, so no line loses results and leaves the query usable. An error is harmless if `mark` returns the
+    same value as when the call began: nothing was changed.
     """
 
     __slots__ = ("_began", "_mark", "entries", "halfway", "under_way")
@@ -32,7 +32,7 @@ class Step:
         self.halfway = self.under_way = False
 
     def check(self) -> None:
-        """Refuse to go on after a call that did not complete."""
+        """Refuse further calls after a call that did not complete."""
         if self.halfway:
             raise StateError(
                 "an earlier push failed halfway: go on from the state that was saved before it, or start anew"
@@ -53,7 +53,7 @@ class Step:
 
 
 class SharedStep(Step):
-    """A step that threads may share: one call at a time, others wait. A call from within a call is refused."""
+    """A step for several threads: calls run one at a time. A nested call is refused."""
 
     __slots__ = ("_lock",)
 
@@ -62,7 +62,7 @@ class SharedStep(Step):
         self._lock = RLock()
 
     def run(self, name: str, work: Callable[[], T], after: Callable[[], None] | None = None) -> T:
-        """Do the work of a call; then `after`, whose errors leave the query as the call left it."""
+        """Run the work of a call; then `after`, whose errors do not affect the query."""
         entered = False
         try:
             with self._lock:
@@ -75,7 +75,7 @@ class SharedStep(Step):
                 after()
             return result  # noqa: TRY300 - an interrupt on this line loses the results
         except BaseException as error:
-            # An interrupt may come behind the step, while the lock is released: then results are lost, too.
+            # An interrupt after the step, while the lock is released, also loses results.
             if entered and not isinstance(error, Exception):
                 self.under_way, self.halfway = False, True
             raise

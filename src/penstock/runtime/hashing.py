@@ -17,7 +17,7 @@ def hash_words(words: np.ndarray) -> np.ndarray:
 
 
 def hash_keys(words: Sequence[np.ndarray], nulls: np.ndarray | None) -> np.ndarray:
-    """The hash of key tuples; `nulls` takes part only when the kernels consider nulls."""
+    """The hash of key tuples; `nulls` is hashed only if the kernels include nulls."""
     hashed = hash_words(words[0])
     for word in (*words[1:], *([] if nulls is None else [nulls])):
         hashed = hash_words(((hashed ^ (hashed >> np.uint64(29))) + hash_words(word)).view(np.int64))
@@ -27,8 +27,8 @@ def hash_keys(words: Sequence[np.ndarray], nulls: np.ndarray | None) -> np.ndarr
 def buckets_for(hashes: np.ndarray, size: int) -> np.ndarray:
     """Place entries 0, 1, 2 … into `size` buckets (a power of two) by linear probing.
 
-    All entries probe at once; of those that meet at a free bucket the first takes it, and the others
-    move on. An entry passes only buckets that are taken, so later look-ups find it.
+    All entries probe at once; of those that reach the same free bucket the first takes it, and the others move on.
+    An entry passes only occupied buckets, so later lookups find it.
     """
     buckets = np.zeros(size, np.int32)
     waiting = np.arange(len(hashes))

@@ -16,7 +16,7 @@ from penstock.runtime.programs import Call, Texts
 
 
 class Indexer:
-    """A growing set of keys; `number` tells which one each row holds."""
+    """A growing set of keys; `number` maps rows to key numbers."""
 
     def __init__(self, width: int, index: Callable[[int], Call], texts: Texts) -> None:
         self._call = index(width)
@@ -27,7 +27,7 @@ class Indexer:
         return int(self._keys.head[KEYS])
 
     def number(self, arrays: Sequence[pa.Array]) -> np.ndarray:
-        """Give each row the number of its key, adding the keys that are new."""
+        """The key number of each row; new keys are added."""
         pairs = [_words(array, texts) for array, texts in zip(arrays, self._texts, strict=True)]
         rows = len(arrays[0])
         nulls = np.zeros(rows, np.int64)
@@ -40,7 +40,7 @@ class Indexer:
         self._keys.reserve(2 * self._keys.capacity)
 
     def values(self, types: Sequence[pa.DataType]) -> list[pa.Array]:
-        """All keys by their numbers, a column for each component; texts are plain."""
+        """All keys by number, one column per component; texts are not dictionary-encoded."""
         return [self._component(place, dtype) for place, dtype in enumerate(types)]
 
     def _component(self, place: int, dtype: pa.DataType) -> pa.Array:
@@ -54,7 +54,7 @@ class Indexer:
 def numbers_of(
     words: Sequence[np.ndarray], nulls: np.ndarray, keys: HashKeys, index: Call, grow: Callable[[], None]
 ) -> np.ndarray:
-    """Number keys in a hash table that considers nulls, adding the new ones; `grow` makes room for more."""
+    """Number keys in a hash table that includes nulls; new keys are added, and `grow` is called when it is full."""
     numbers = np.empty(len(nulls), np.int64)
     inputs = {numbered("in_words", place): word for place, word in enumerate(words)}
     done = 0
@@ -67,7 +67,7 @@ def numbers_of(
 
 
 def _words(array: pa.Array, texts: Interner) -> tuple[np.ndarray, np.ndarray]:
-    """A column as key words and null flags."""
+    """The key words and null flags of a column."""
     null = array.is_null().to_numpy(zero_copy_only=False)
     words = texts.encode(array).astype(np.int64) if is_text(array.type) else words_of(array)
     return np.where(null, np.int64(0), words), null

@@ -1,4 +1,4 @@
-"""Texts to numbers and back: kernels see codes, never characters."""
+"""Intern texts as integer codes: kernels process codes, not characters."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.runtime.hashing import bucket_count, buckets_for
 Call = Callable[[Mapping[str, object]], int]
 InternKernel = Callable[[bool, bool], Call]  # (large offsets, nullable) → kernel
 
-MOST_TEXT = 1 << 24  # bytes of texts that may be held without need: all that a column ever had would not fit
-_ENTRY = 24  # bytes that a text takes beside its own
+MOST_TEXT = 1 << 24  # bytes of unused texts that may be kept: all texts of a stream would not fit
+_ENTRY = 24  # bytes of overhead per text
 
 
 class Interner:
-    """Numbers distinct texts 0, 1, 2 … in order of first appearance.
+    """Number distinct texts 0, 1, 2 … in order of first appearance.
 
-    Each worker has its own, so there is no lock; `translate` maps another one's codes to ours.
+    Each worker has a separate interner, so there is no lock; `translate` maps the codes of another interner.
     """
 
     def __init__(self, kernel: InternKernel) -> None:
@@ -38,11 +38,11 @@ class Interner:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes the texts take."""
+        """The approximate size of the texts in bytes."""
         return int(self._offsets[len(self)]) + _ENTRY * len(self)
 
     def encode(self, array: pa.Array) -> np.ndarray:
-        """Give the code of each text, -1 for null."""
+        """The code of each text, -1 for null; new texts are added."""
         if pa.types.is_dictionary(array.type):
             return self._encode_dictionary(array)
         codes = np.empty(len(array), np.int32)
@@ -72,11 +72,11 @@ class Interner:
         )
 
     def arena(self, role: str) -> np.ndarray:
-        """The buffers kernels compare texts in: "text_offsets" or "text"."""
+        """The buffers in which kernels compare texts: "text_offsets" or "text"."""
         return self._offsets if role == "text_offsets" else self._text
 
     def decode(self, codes: np.ndarray, dtype: pa.DataType) -> pa.Array:
-        """Give texts for codes, negative ones being null."""
+        """The texts of codes; negative codes become null."""
         index = to_arrow(codes.astype(np.int64), codes >= 0, pa.int64())
         found = self.texts().take(index)
         if pa.types.is_dictionary(dtype):
@@ -84,14 +84,14 @@ class Interner:
         return found.cast(dtype)
 
     def translate(self, other: Interner, codes: np.ndarray) -> np.ndarray:
-        """Give our codes for codes of another, taking over only the texts that occur."""
+        """Map codes of another interner to this one, adding only the texts that occur."""
         if len(codes) == 0:
             return codes
         used, place = np.unique(codes, return_inverse=True)
         return self.encode(other.decode(used, pa.large_string()))[place]
 
     def _encode_dictionary(self, array: pa.DictionaryArray) -> np.ndarray:
-        """Intern the dictionary, not the rows. Where its own numbers are our codes, the rows stay as they are."""
+        """Intern the dictionary, not the rows. If its indices equal the codes, return a view of the indices."""
         known = self.encode(array.dictionary.cast(pa.large_string()))
         index = array.indices.cast(pa.int32())
         if not index.null_count and bool((known == np.arange(len(known))).all()):
@@ -112,7 +112,7 @@ class Interner:
         }
 
     def _grow(self, arguments: dict[str, object], row: int) -> None:
-        """Double whatever is short: entries, or bytes for the text that did not fit."""
+        """At least double what is full: the entries, or the bytes for the text that did not fit."""
         offsets = arguments["offsets"]
         assert isinstance(offsets, np.ndarray)
         needed = int(self._offsets[len(self)]) + int(offsets[row + 1] - offsets[row])
@@ -126,7 +126,7 @@ class Interner:
 
 
 def text_bytes(interners: Mapping[str, Interner]) -> int:
-    """About how many bytes the texts of some columns take."""
+    """The approximate size of the texts of all columns in bytes."""
     return sum([each.nbytes for each in interners.values()])
 
 

@@ -1,4 +1,4 @@
-"""Between Arrow values and the 64-bit words that stand for keys (see kernels/tables/keys.py)."""
+"""Convert between Arrow values and the 64-bit words that encode keys (see kernels/tables/keys.py)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _CANONICAL_NAN = np.int64(0x7FF8000000000000)
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Whether values are texts, plain or in a dictionary: their words are codes of an interner."""
+    """Whether values are texts, plain or dictionary-encoded: their words are interner codes."""
     kind = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def words_of(array: pa.Array) -> np.ndarray:
-    """The words of values that are no texts; those of nulls mean nothing."""
+    """The words of values that are not texts; words of nulls are undefined."""
     dtype = array.type
     if pa.types.is_boolean(dtype):
         words: np.ndarray = array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
         return words
     if pa.types.is_floating(dtype) and not pa.types.is_float16(dtype):
-        wide = values_view(array).astype(np.float64) + 0.0  # both zeros are one key
+        wide = values_view(array).astype(np.float64) + 0.0  # maps -0.0 to 0.0: both are one key
         return np.where(np.isnan(wide), _CANONICAL_NAN, wide.view(np.int64))
     if pa.types.is_integer(dtype) or pa.types.is_temporal(dtype):
         return values_view(array).astype(np.int64)
@@ -35,7 +35,7 @@ def words_of(array: pa.Array) -> np.ndarray:
 
 
 def values_of(words: np.ndarray, dtype: pa.DataType) -> np.ndarray:
-    """The values of words, as an array that `to_arrow` makes a column of."""
+    """The values of words, as an array for `to_arrow`."""
     if dtype.id not in _NOT_WHOLE:
         return as_stored(words, dtype)
     if pa.types.is_boolean(dtype):

@@ -1,4 +1,4 @@
-"""How far the keys of some rows spread: what decides whether a dense table pays."""
+"""The ranges of key values, from which workers decide whether a dense table is worthwhile."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.runtime.programs import Key
 def key_ranges(
     keys: Sequence[Key], arguments: BatchArguments, rows: int | None = None
 ) -> tuple[list[int], list[int]] | None:
-    """The lowest and highest word of each key in the first rows, or in all; None where that is not known without computing."""
+    """The lowest and highest word of each key in the first rows, or in all; None if a key must be computed first."""
     if not may_be_dense(keys):
         return None
     found = [_limits(_words(key, arguments, rows)) for key in keys]
@@ -22,17 +22,17 @@ def key_ranges(
 
 
 def _limits(words: np.ndarray) -> tuple[int, int]:
-    # Asked as methods, NumPy goes through Python, which is slow where nothing of it is in a cache.
+    # As methods, NumPy's min and max run through Python code, which is slow with cold caches.
     return (int(np.minimum.reduce(words)), int(np.maximum.reduce(words))) if len(words) else (0, 0)
 
 
 def may_be_dense(keys: Sequence[Key]) -> bool:
-    """Whether keys are whole numbers, or codes, that are read from columns."""
+    """Whether all keys are integers, or codes, that are read from columns."""
     return all(key.whole for key in keys)
 
 
 def _words(key: Key, arguments: BatchArguments, rows: int | None) -> np.ndarray:
-    """The words of the first values of a key's column, nulls left out."""
+    """The non-null words of the first values of a key's column."""
     assert key.column is not None
     if key.text:
         return arguments.codes(key.column)[:rows]

@@ -1,7 +1,6 @@
-"""The columns of a pane table: which key is which column, in three ways.
+"""The key columns of a pane table: the mapping from keys to columns, in three kinds.
 
-Keys are words (see kernels/tables/keys.py). `columns` is how many the table has room for; when a key
-table grows or changes its kind, `moved` says where old columns went.
+Keys are words (see kernels/tables/keys.py). `columns` is the number of columns the table has room for.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from penstock.loop.abi import KEYS, numbered
 from penstock.runtime.buffers import longer
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_keys
 
-# A dense table may have this many columns for each row seen, and always at least SMALL.
+# A dense table may have SPARSEST columns per row seen, and always SMALL.
 SMALL = 1 << 16
 SPARSEST = 4
 LARGEST = 1 << 27
-# Room for keys that a hash table begins with: whatever is done to a window is done to all of it.
+# Initial key capacity of a hash table; small, because window operations process the full capacity.
 FEWEST, MOST_AT_FIRST = 1 << 6, 1 << 12
 
 
@@ -51,9 +50,9 @@ class DenseKeys:
         object.__setattr__(self, "columns", math.prod(self.sizes))
 
     @classmethod
-    @lru_cache(maxsize=64)  # a query that is asked again asks for the same
+    @lru_cache(maxsize=64)  # repeated runs of a query sample the same ranges
     def of_sample(cls, lows: tuple[int, ...], highs: tuple[int, ...]) -> DenseKeys:
-        """A table for the keys of which a sample lies in these ranges."""
+        """A table for keys of which a sample lies in these ranges."""
         return cls((0,) * len(lows), (1,) * len(lows)).covering(lows, highs)
 
     def arguments(self) -> dict[str, object]:
@@ -63,7 +62,7 @@ class DenseKeys:
         }
 
     def words_of(self, columns: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
-        """The words and null masks of columns."""
+        """The words and null bits of the keys of columns."""
         if len(self.sizes) == 1:
             word, none = (columns - 1) + self.bases[0], np.zeros(len(columns), np.int64)
             if len(columns) and int(columns.min()) == 0:
@@ -78,7 +77,7 @@ class DenseKeys:
         return words, nulls
 
     def columns_of(self, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
-        """The columns of keys that lie inside the ranges."""
+        """The columns of keys inside the ranges."""
         if len(words) == 1 and not nulls.any():
             return words[0] - self.bases[0] + 1
         place = np.zeros(len(nulls), np.int64)
@@ -87,7 +86,7 @@ class DenseKeys:
         return place
 
     def move(self, before: np.ndarray, after: np.ndarray, target: DenseKeys) -> None:
-        """Copy cells (slot, column, word) to where a covering table has them: blocks, digit 0 by itself."""
+        """Copy cells (slot, column, word) to their columns in a covering table: in blocks, digit 0 separately."""
         old = before.reshape(len(before), *self.sizes, before.shape[-1])
         new = after.reshape(len(after), *target.sizes, after.shape[-1])
         shifts = [base - larger for base, larger in zip(self.bases, target.bases, strict=True)]
@@ -100,7 +99,7 @@ class DenseKeys:
             new[(slice(None), *there)] = old[(slice(None), *here)]
 
     def covering(self, lows: Sequence[int], highs: Sequence[int]) -> DenseKeys:
-        """A table that also covers other ranges, with some room to spare where it has to grow."""
+        """A table that also covers other ranges, with spare room where it has to grow."""
         spans = [
             _span(base, size, low, high)
             for base, size, low, high in zip(self.bases, self.sizes, lows, highs, strict=True)
@@ -121,7 +120,7 @@ def _span(base: int, size: int, low: int, high: int) -> tuple[int, int]:
 
 
 def dense_allowed(columns: int, rows: int) -> bool:
-    """Whether a dense table of this size pays for the rows seen."""
+    """Whether a dense table of this size is worthwhile for the rows seen."""
     return columns <= min(max(SMALL, SPARSEST * rows), LARGEST)
 
 
@@ -137,7 +136,7 @@ class HashKeys:
     nulls: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(16, np.int32))
     sparse: bool = False  # the first component is the pane
-    rows: InitVar[int] = MOST_AT_FIRST  # which are about to bring keys
+    rows: InitVar[int] = MOST_AT_FIRST  # expected rows, which bound the number of new keys
 
     @property
     def kind(self) -> str:

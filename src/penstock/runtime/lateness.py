@@ -1,4 +1,4 @@
-"""Rows that come too late are left out, and counted."""
+"""Drop and count late rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from penstock.runtime.stage import TimedBatch
 
 
 def on_time(flow: TimedBatch, metrics: Metrics, late: Callable[[np.ndarray], np.ndarray]) -> TimedBatch:
-    """Keep the rows that are not late, and count what became of all of them, unless they are counted already.
+    """Keep the rows that are not late; count late and accepted rows, unless they are counted already.
 
-    `late(arrival_watermarks)` tells which are, given the watermark when each row arrived; nobody asks where none can be.
+    `late(arrival_watermarks)` returns which rows are late, given the watermark at each row's arrival; it is not called
+    if no row can be late.
     """
     behind = None if flow.arrival_watermarks is None else late(flow.arrival_watermarks)
     missed = 0 if behind is None else int(behind.sum())

@@ -1,4 +1,4 @@
-"""Tables with the same keys in the same columns become one without a key being looked up."""
+"""Merge pane tables that hold the same keys in the same columns, without key lookups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def blend(
     slots: Sequence[int],
     last: bool,
 ) -> None:
-    """Merge some panes of another table into our own; after the `last` time no row is added to it."""
+    """Merge the given slots of `its` into `own`; with `last`, no row is added to `own` afterwards."""
     here = {pane: slot for slot, pane in enumerate(own.panes[: own.slots].tolist())}
     panes = its.panes[: its.slots].tolist()
     others = []
@@ -33,7 +33,7 @@ def blend(
 def _blend_pane(
     program: WindowProgram, nullable: frozenset[str], own: PaneTable, its: PaneTable, slots: tuple[int, int]
 ) -> None:
-    """Merge what both tables have of a pane; where 64 bits do not do for a sum, with 128 from there on."""
+    """Merge a pane that both tables hold; widen both tables to 128 bits if a sum overflows 64."""
     here, there = slots
     columns = own.keys.columns
     done = 0

@@ -1,4 +1,4 @@
-"""Counts of what happened to every row: nothing is lost in silence."""
+"""Row counts of a run: every row read is accounted for."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Metrics:
 
     A row is *malformed* without a time, *late* when every window that holds it has been emitted,
     *filtered* when a filter before the first window rejects it, and *accepted* otherwise. An accepted row is
-    *partly late* too when some of the windows that hold it had been emitted. A stream that
-    is read by two branches of a query counts once for each. `ties` counts the rows whose order nothing told but their
-    values, where the query can see it: those of a Spark DataFrame that have the time and sequence of another, of their
-    batch if it is a stream. `joins` has a report on each join in windows, by its
-    name in `explain("ir")`: windows, rows, pairs, throughput, latency, progress, and the algorithms they were joined by.
+    also *partly late* when some of the windows that hold it had been emitted. A stream that two branches of a query
+    read counts once for each. `ties` counts the rows that only their values order, where the query can detect it: rows
+    of a Spark DataFrame that share their time and sequence with another row, of the same batch if it is a stream.
+    `joins` has a report on each join in windows, by its name in `explain("ir")`: windows, rows, pairs, throughput,
+    latency, progress, and the algorithms used.
 
     >>> Metrics(read=3, accepted=2, late=1).balanced
     True
@@ -41,7 +41,7 @@ class Metrics:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The counts of rows and batches by name.
+        """The row and batch counts by name.
 
         >>> Metrics(read=3).counts["read"]
         3
@@ -49,7 +49,7 @@ class Metrics:
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "joins"}
 
     def load(self, counts: Mapping[str, int]) -> None:
-        """Take over counts that were saved."""
+        """Restore saved counts."""
         for name in self.counts.keys() & counts.keys():
             setattr(self, name, counts[name])
 
@@ -59,12 +59,12 @@ class Metrics:
         return self.accepted + self.late + self.malformed + self.filtered == self.read
 
     def check(self) -> None:
-        """Raise if a row went missing: that would be a bug in Penstock."""
+        """Raise if a row is unaccounted for, which is a bug in Penstock."""
         if not self.balanced:
             raise PenstockError(f"rows are unaccounted for, please report this: {self}")
 
     def update(self, other: Metrics) -> None:
-        """Take over the counts of another object, in place."""
+        """Replace the counts by those of another object, in place."""
         if not isinstance(other, Metrics):
             raise PenstockError(
                 f"metrics take over the counts of a pk.Metrics, not of a {type(other).__name__}"

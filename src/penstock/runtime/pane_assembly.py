@@ -1,4 +1,4 @@
-"""From panes to windows: which windows exist, and which are complete."""
+"""Assemble panes into windows: which windows exist, and which are complete."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.runtime.time_limits import within_reach
 class Windows:
     """Arithmetic of windows on a grid. Window n covers panes n * step … n * step + span - 1.
 
-    Panes lie between the bounds of windows: one to each slide, or two where windows end between the starts of
-    others. The second belongs to no window where windows are shorter than the slide.
+    Panes lie between the bounds of windows: one per slide, or two if windows end between the starts of others. If
+    windows are shorter than the slide, the second pane belongs to no window.
     """
 
     grid: Grid
@@ -46,7 +46,7 @@ class Windows:
         return found
 
     def holds(self, times: np.ndarray) -> np.ndarray:
-        """Whether any window holds each time: not so in the gaps between windows shorter than the slide."""
+        """Whether any window holds each time; False in the gaps between windows shorter than the slide."""
         inside = (times - self.grid.offset) - self.last_holding(times) * self.grid.every
         held: np.ndarray = inside < self.grid.size
         return held
@@ -71,27 +71,27 @@ class Windows:
         )
 
     def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
-        """Which rows came when every window that holds them had been complete."""
+        """Which rows arrived after every window that holds them was complete."""
         late: np.ndarray = (self.last_holding(times) <= self.complete_at(arrival_watermarks)) & self.holds(
             times
         )
         return late
 
     def missed(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
-        """Which rows came when a window that holds them had been complete."""
+        """Which rows arrived after some window that holds them was complete."""
         missed: np.ndarray = (self.first_holding(times) <= self.complete_at(arrival_watermarks)) & self.holds(
             times
         )
         return missed
 
     def started_panes(self, panes: np.ndarray, upto: int) -> np.ndarray:
-        """Which panes a window up to `upto` holds, and a later one too."""
+        """Which panes are in a window up to `upto` and also in a later one."""
         first = (panes - self.span) // self.step + 1
         found: np.ndarray = (first <= upto) & ~self.finished(panes, upto) & self.holds_panes(panes)
         return found
 
     def holding(self, panes: np.ndarray, after: int, upto: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and last window, after `after` up to `upto`, that holds each pane (none: last < first)."""
+        """The first and last window in (`after`, `upto`] that holds each pane (none: last < first)."""
         reach = self.span - self.step
         within_reach(panes, max(reach, 0), max(-reach, 0))
         low = np.maximum((panes - reach) // self.step, after + 1 if after > START_OF_TIME else START_OF_TIME)
@@ -103,7 +103,7 @@ class Windows:
         return start, (start // self.span + 1) * self.span, start + self.span
 
     def finished(self, panes: np.ndarray, upto: int) -> np.ndarray:
-        """Which panes no window after `upto` will need."""
+        """Which panes no window after `upto` needs."""
         return panes // self.step <= upto
 
     def next_result(self, upto: int) -> int:
@@ -111,14 +111,15 @@ class Windows:
         if upto in (START_OF_TIME, END_OF_TIME):
             return upto
         time = self.grid.offset + (upto + 1) * self.grid.every + self.grid.size - 1
-        return min(max(time, START_OF_TIME), END_OF_TIME - 1)  # no window tells that input has ended
+        return min(max(time, START_OF_TIME), END_OF_TIME - 1)  # no window marks the end of input
 
 
 @dataclass(frozen=True)
 class Frames:
-    """Windows as ranges of panes: frame f is window numbers[f], `order` lists the slots of its panes.
+    """Windows as ranges of panes: frame f is window numbers[f]; `order` lists slots in pane order.
 
-    They are those from first[f] up to last[f]; cuts[f] lies between. `overlapping`: a window has several panes.
+    The frame's panes are order[first[f]] … order[last[f] - 1]; cuts[f] lies between. `overlapping`: some window has
+    several panes.
     """
 
     numbers: np.ndarray
@@ -127,14 +128,14 @@ class Frames:
     cuts: np.ndarray
     last: np.ndarray
     overlapping: bool
-    ascending: bool = True  # so are the numbers, but for those of one key after another's
+    ascending: bool = True  # whether `numbers` ascends over all frames, not only within a key
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def limits(self) -> tuple[int, int]:
-        """The least and the largest number."""
+        """The smallest and the largest window number."""
         if self.ascending:
             return int(self.numbers[0]), int(self.numbers[-1])
         return int(self.numbers.min()), int(self.numbers.max())
@@ -142,12 +143,12 @@ class Frames:
 
 @lru_cache(maxsize=64)
 def windows_on(grid: Grid) -> Windows:
-    """The windows of a grid: every run of a query asks again."""
+    """The windows of a grid; cached, because every run of a query needs them."""
     return Windows(grid)
 
 
 def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) -> Frames:
-    """Windows over the slots of a grid."""
+    """Frames over the slots of a grid table."""
     order = panes.argsort(kind="stable")
     panes = panes[order]
     if windows.span == windows.step == 1:  # each pane is a window
@@ -162,13 +163,13 @@ def frames_of_panes(windows: Windows, panes: np.ndarray, after: int, upto: int) 
 
 
 def frames_of_pairs(windows: Windows, keys: HashKeys, after: int, upto: int) -> Frames:
-    """Windows of single keys over the pairs of a sparse table, in order of keys where several pairs make one."""
+    """Frames of single keys over the pairs of a sparse table, in key order if a window has several pairs."""
     panes, *words = (each[: keys.count] for each in keys.words)
     by_key = [] if windows.span == 1 else [keys.nulls[: keys.count] >> 1, *words]
     order = np.lexsort([panes, *by_key])
     panes, lane = panes[order], _lanes([each[order] for each in by_key], len(order))
     low, high = windows.holding(panes, after, upto)
-    if windows.span == 1:  # each pair is a window of its own, whatever its key
+    if windows.span == 1:  # each pair is a window
         chosen = np.flatnonzero(low <= high)
         ends = chosen + 1
         return Frames(low[chosen], order, chosen, ends, ends, overlapping=False)
@@ -195,12 +196,12 @@ def _lanes(columns: list[np.ndarray], length: int) -> np.ndarray:
 
 
 def _first_held(low: np.ndarray, high: np.ndarray, lane: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All windows of the ranges low[i] … high[i], each once in a lane, beside the first i that it is in.
+    """All windows in the ranges low[i] … high[i], each once per key, and the first i whose range has it.
 
-    In a lane both bounds ascend.
+    `lane` numbers the keys. Within a key both bounds ascend.
     """
     again = lane[1:] == lane[:-1]
     low[1:] = np.where(again, np.maximum(low[1:], high[:-1] + 1), low[1:])
-    counts = np.where(low <= high, high - low + 1, 0)  # bounds far apart may wrap, the wrong way round
+    counts = np.where(low <= high, high - low + 1, 0)  # distant bounds may wrap around to low > high
     first = np.repeat(np.arange(len(low)), counts)
     return first, low[first] + np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)

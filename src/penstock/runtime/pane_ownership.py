@@ -1,4 +1,4 @@
-"""Whose windows are whose, where several workers hold panes: few panes change hands before windows are emitted."""
+"""Assign windows to workers, moving as few panes as possible before windows are emitted."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from penstock.runtime.worker import Worker
 
-# With fewer cells, threads that give out windows wait for each other's Python longer than for kernels.
+# With fewer cells, threads that emit windows spend more time on the interpreter lock than in kernels.
 CELLS_WORTH_THREADS = 1 << 18
 
 
 def is_cheap_to_merge(workers: list[Worker]) -> bool:
-    """Whether one table of all is made sooner than several are emitted: all are copied, and not many cells."""
+    """Whether merging all tables is cheaper than emitting from several: same columns, and few cells."""
     first, *others = workers
     for other in others:
         if not first.same_columns(other):
@@ -20,7 +20,7 @@ def is_cheap_to_merge(workers: list[Worker]) -> bool:
 
 
 def disjoint(workers: list[Worker]) -> list[Worker]:
-    """Let each pane be held by one worker: the first that has it takes it over from the others."""
+    """Make each pane belong to one worker: the first that holds it merges the panes of the others."""
     for place, worker in enumerate(workers):
         for other in workers[place + 1 :]:
             assert worker.table is not None and other.table is not None
@@ -32,7 +32,7 @@ def disjoint(workers: list[Worker]) -> list[Worker]:
 
 
 def runs_of(workers: list[Worker]) -> list[tuple[Worker, int]]:
-    """The workers in order of their panes: (worker, the last pane before another worker's)."""
+    """The workers in pane order: (worker, the last pane before another worker's)."""
     held = [worker.table.panes[: worker.slots] for worker in workers if worker.table is not None]
     panes = np.concatenate(held)
     owners = np.repeat(np.arange(len(held)), [len(each) for each in held])
@@ -43,9 +43,9 @@ def runs_of(workers: list[Worker]) -> list[tuple[Worker, int]]:
 
 
 def copy_overlap(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] | None:
-    """Copy to each worker the panes up to `reach` behind its runs, unless those are more than half of all.
+    """Copy to each worker the panes up to `reach` after its runs, unless those are more than half of all panes.
 
-    Tells how many slots each had before, by its id; None if nothing was copied.
+    Return the number of slots of each worker before the copy, by worker id; None if nothing was copied.
     """
     workers = list({id(worker): worker for worker, _ in runs}.values())
     held = {id(worker): worker.slots for worker in workers}
@@ -64,7 +64,7 @@ def copy_overlap(runs: list[tuple[Worker, int]], reach: int) -> dict[int, int] |
 
 
 def _behind(ends: list[int], other: Worker, reach: int) -> list[int]:
-    """The slots of another worker's panes that lie up to `reach` behind any of the ends."""
+    """The slots of another worker's panes that lie up to `reach` after any of the ends."""
     assert other.table is not None
     panes = other.table.panes[: other.slots]
     near = np.zeros(len(panes), bool)

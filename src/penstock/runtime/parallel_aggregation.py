@@ -1,4 +1,4 @@
-"""Workers that fold the parts of one batch at the same time, on native threads."""
+"""Parallel aggregation of one batch: several workers fold its parts on native threads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.runtime.worker import Worker
 
 
 def fold_in_parallel(workers: Sequence[Worker], tasks: Sequence[Task]) -> None:
-    """Fold tasks of one batch, one for each worker, until a kernel needs help; shares that are left are for whoever comes next.
+    """Fold one task per worker in parallel, until done or a kernel stops; remaining morsels are left for the caller.
 
-    What Python has to do for all of them is done first, by this thread: threads of Python would do it in turns, each waiting for
-    the interpreter that another holds. Nothing is done where kernels cannot, or where each worker numbers texts of its own.
+    This thread does the Python part for all workers first: Python threads would serialise on the interpreter lock.
+    Do nothing if the kernels differ or cannot run in parallel, or if each worker interns texts separately.
     """
     arguments = [task.arguments for task in tasks if task.arguments is not None]
     if not len(workers) == len(tasks) == len(arguments) > 1:

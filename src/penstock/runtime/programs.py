@@ -1,7 +1,7 @@
-"""What the runtime receives from the compiler: kernels as callables, and facts about their shapes.
+"""The interface between compiler and runtime: kernels as callables, and their layouts.
 
-The runtime never sees a query. A program answers `fold(variant)`, compiling it when it is new: that is
-how a run changes its mind about keys, nulls and overflow while it is running.
+The runtime does not depend on queries. A program returns `fold(variant)` and compiles it on first use, so a run can
+change its assumptions about keys, nulls and overflow while it is running.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from penstock.loop.morsels import Morsels, Progress
 from penstock.runtime.fragments import StateSpec
 from penstock.types.time import Time
 
-Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter
+Call = Callable[[Mapping[str, Any]], int]  # arrays, addresses and numbers, by parameter name
 
 
 class KernelCall(Protocol):
-    """A kernel that can be called, and can go through rows by itself."""
+    """A callable kernel that can also iterate over morsels itself."""
 
     def __call__(self, values: Mapping[str, Any], /) -> int: ...
 
     def frame(self, values: Mapping[str, Any], /) -> Any:
-        """What it is given, but for the limits `lo` and `hi`, in its own form: good for as long as the arrays are there."""
+        """The arguments, except the limits `lo` and `hi`, in the kernel's native form; valid while the arrays live."""
 
     def over(self, frame: Any, shares: Morsels, /) -> Progress:
-        """Call it for share after share of rows, from `lo` up to `hi`, until none is left or it stops; or for some."""
+        """Call the kernel for each morsel, from `lo` up to `hi`, until none is left or it stops; it may return earlier."""
 
     def together(self, frames: Sequence[Any], shares: Sequence[Morsels], /) -> list[Progress] | None:
-        """Do the same for several frames at a time, each on a thread of its own; None if it cannot, or not yet."""
+        """Do the same for several frames in parallel, one thread each; None if the kernel cannot, or not yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundKernel:
-    """A kernel and its arguments for one call. The frame holds addresses only; `given` keeps the arrays alive."""
+    """A kernel bound to its arguments for one call. The frame holds addresses only; `given` keeps the arrays alive."""
 
     call: KernelCall
     frame: Any
@@ -47,17 +47,17 @@ class BoundKernel:
 
     @classmethod
     def of(cls, call: KernelCall, given: Mapping[str, Any]) -> BoundKernel:
-        """Bind a kernel to all of its arguments but the limits of rows."""
+        """Bind a kernel to all of its arguments except the row limits."""
         return cls(call, call.frame(given), given)
 
     def over(self, shares: Morsels) -> Progress:
-        """Call the kernel for share after share of rows, until none is left or it stops."""
+        """Call the kernel for each morsel until none is left or it stops."""
         return self.call.over(self.frame, shares)
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """What a kernel may assume: how keys are found, which columns hold nulls, how wide sums are."""
+    """The assumptions of a kernel: the kind of key table, the nullable columns, the width of sums."""
 
     key_table: str
     nullable: frozenset[str]
@@ -66,7 +66,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class RowsCall:
-    """A kernel over rows, and what fills its column parameters."""
+    """A kernel over rows, and the bindings of its column parameters."""
 
     call: KernelCall
     bindings: tuple[Binding, ...]
@@ -74,7 +74,7 @@ class RowsCall:
 
 @dataclass(frozen=True)
 class OutputCall:
-    """A kernel that writes columns, and what fills its parameters."""
+    """A kernel that writes columns, and the bindings of its parameters."""
 
     call: Call
     outputs: tuple[Output, ...]
@@ -82,14 +82,14 @@ class OutputCall:
     scratch: tuple[PaneScratch, ...] = ()
     written: tuple[
         tuple[str, np.dtype], ...
-    ] = ()  # parameters that are columns of results, where all of them are
+    ] = ()  # the parameters that are result columns, if all of them are
 
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """Where a result's column comes from.
+    """The origin of a result column.
 
-    "start" or "end" of the window · "key", by its index · "row": the input's column `source` ·
+    "start" or "end" of the window · "key", by its index · "row": the input column `source` ·
     "computed" by the kernel.
     """
 
@@ -102,14 +102,14 @@ class ResultColumn:
 
 @dataclass(frozen=True)
 class Texts:
-    """Kernels that turn texts into codes: (large offsets, nullable) → kernel."""
+    """Kernels that intern texts as codes: (large offsets, nullable) → kernel."""
 
     intern: Callable[[bool, bool], Call]
 
 
 @dataclass(frozen=True)
 class Key:
-    """A grouping key: its type, and the batch column it is read from (None when it is computed)."""
+    """A grouping key: its type, and the batch column it is read from (None if it is computed)."""
 
     type: pa.DataType
     column: str | None
@@ -117,7 +117,7 @@ class Key:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether it is a whole number, or a code, that is read from a column."""
+        """Whether it is an integer, or a code, that is read from a column."""
         fractions = pa.types.is_floating(self.type) or pa.types.is_decimal(self.type)
         return self.column is not None and (self.text or not fractions)
 
@@ -132,7 +132,7 @@ class Grid:
 
 
 class WindowProgram(Protocol):
-    """A windowed aggregation, ready to run."""
+    """A compiled windowed aggregation."""
 
     time: Time
     grid: Grid
@@ -147,33 +147,33 @@ class WindowProgram(Protocol):
     result: tuple[ResultColumn, ...]
 
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch:
-        """Add the columns that kernels need and Arrow computes; an implied time counts from the first row's number."""
+        """Add the columns that kernels need and Arrow computes; an implied time is computed from the first row's number."""
 
     def layout(self, nullable: frozenset[str], wide: bool) -> tuple[StateSpec, ...]:
-        """The states of a pane under an assumption."""
+        """The states of a pane under an assumption about nulls and widths."""
 
     def sources(self, old: frozenset[str], new: frozenset[str]) -> Sequence[int]:
-        """For each state of the new layout, the state of the old one that it continues."""
+        """For each state of the new layout, the state of the old layout that it continues."""
 
     def key_may_be_null(self, nullable: frozenset[str]) -> bool:
-        """Whether kernels consider nulls when they hash keys."""
+        """Whether kernels include nulls when they hash keys."""
 
     def fold(self, variant: Variant) -> RowsCall: ...
 
     def emit(self, variant: Variant, several_panes: bool) -> OutputCall:
-        """Turn panes into windows and results; `several_panes`: some window has more than one."""
+        """The kernel that merges panes into windows and writes results; `several_panes`: some window has more than one."""
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        """Merge fragments into a table."""
+        """The kernel that merges fragments into a table."""
 
     def blend(self, nullable: frozenset[str], wide: bool) -> RowsCall:
-        """Merge a pane of another table with the same columns into one of ours."""
+        """The kernel that merges a pane of another table with the same columns into a pane of this table."""
 
     def index(self, width: int) -> Call: ...
 
 
 class RowsProgram(Protocol):
-    """A filter and computed columns, ready to run."""
+    """A compiled filter and projection."""
 
     time: Time
     interned: frozenset[str]
@@ -185,4 +185,4 @@ class RowsProgram(Protocol):
     def prepare(self, batch: pa.RecordBatch, first_row: int, /) -> pa.RecordBatch: ...
 
     def rows(self, nullable: frozenset[str]) -> OutputCall | None:
-        """The kernel, or None when nothing is computed or filtered."""
+        """The kernel, or None if nothing is computed or filtered."""

@@ -1,4 +1,4 @@
-"""Stages over rows: the source's gate, filter and projection, union."""
+"""Row stages: stream source, filter and projection, union."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ BEYOND = "implied times reach beyond the range of 64 bits; start them earlier"
 
 
 class SourceStage:
-    """The gate of a stream: drops rows without a time, keeps the watermark.
+    """The source of a stream: drops rows without a time and maintains the watermark.
 
-    The watermark is the largest time seen minus the lateness. Rows behind it at their arrival carry it
-    along (`TimedBatch.arrival_watermarks`), so that later stages can tell which of their windows were complete then.
-    Where it is `paced`, rows do not move it: this is one of many runs, and only all of them together know the time.
+    The watermark is the largest time so far minus the lateness. Rows behind it at their arrival carry it
+    (`TimedBatch.arrival_watermarks`), so later stages can decide which of their windows were complete then.
+    If `paced`, rows do not move the watermark: the session reads part of the stream, and time advances explicitly.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class SourceStage:
         sequence: str | None = None,
         numbered: bool = False,
     ) -> None:
-        """`schema` is what readers expect of a batch: with the column of an implied time, or without.
+        """`schema` is the schema readers expect of a batch, with or without the column of an implied time.
 
-        `sequence` names the column that orders rows of one time, where a reader asks for their order. Where rows
-        are `numbered`, a reader asks for the order of their arrival.
+        `sequence` names the column that orders rows of equal time, if a reader needs that order. If `numbered`, a
+        reader needs the order of arrival.
         """
         self.time, self.lateness, self.on_bad, self.schema = time, lateness, on_bad, schema
         self.sequence, self.numbered = sequence, numbered
@@ -62,7 +62,7 @@ class SourceStage:
         self.rows = 0
         self.watermark = START_OF_TIME
         self.paced = False
-        self.late: list[np.ndarray] | None = None  # numbers of late rows, where somebody asks
+        self.late: list[np.ndarray] | None = None  # row numbers of late rows, if they are requested
         self.tally = Tally()
         self._told = 0
 
@@ -104,7 +104,7 @@ class SourceStage:
         return Trace(first + np.flatnonzero(there), self.late)
 
     def late_rows(self) -> np.ndarray:
-        """Number the late ones among the rows that came since this was asked last, each once, from 0."""
+        """Row numbers of the late rows since the last call, each once, counted from 0 at that call."""
         told, self._told = self._told, self.rows
         found = [] if self.late is None else [*self.late]
         self.late = []
@@ -126,7 +126,7 @@ class SourceStage:
         return batch.filter(times.is_valid())
 
     def _frontier(self, times: np.ndarray) -> np.ndarray | None:
-        """Move the watermark over the rows; None when no row was behind it at its arrival."""
+        """Move the watermark over the rows; None if no row was behind it at its arrival."""
         before = self.watermark
         self._raise_to(int(times.max()))
         if int(times.min()) >= self.watermark:
@@ -137,12 +137,12 @@ class SourceStage:
         return ahead
 
     def _raise_to(self, time: int) -> None:
-        if not self.paced:  # no row says that the stream has ended, not even one of the last time there is
+        if not self.paced:  # the watermark stays below END_OF_TIME: no row marks the end of the stream
             self.watermark = max(self.watermark, min(time - self.lateness, END_OF_TIME - 1))
 
 
 def _implied(time: Time, row: int) -> int:
-    """The time of a row that is known from its number."""
+    """The time of a row, computed from its row number."""
     assert time.period is not None
     found = time.start + row * time.period
     if found > END_OF_TIME:
@@ -151,13 +151,13 @@ def _implied(time: Time, row: int) -> int:
 
 
 def implied_times(time: Time, first_row: int, rows: int) -> pa.Array:
-    """The times of rows that are known from their numbers."""
+    """The times of rows, computed from their row numbers."""
     assert time.period is not None
     return time_array(np.arange(first_row, first_row + rows) * time.period + time.start, time.type)
 
 
 def with_implied_time(batch: pa.RecordBatch, time: Time, first_row: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Store the column of an implied time, where a reader needs it stored."""
+    """Materialise the column of an implied time, if the schema has it."""
     if time.column not in schema.names:
         return batch
     arrays = [
@@ -168,14 +168,14 @@ def with_implied_time(batch: pa.RecordBatch, time: Time, first_row: int, schema:
 
 
 class RowsStage:
-    """Filter and projection: one kernel for what is computed, `take` for what passes through."""
+    """Filter and projection: one kernel computes columns; `take` copies the columns that pass through."""
 
     def __init__(
         self, program: RowsProgram, metrics: Metrics, paths: int, computes_time: bool = False
     ) -> None:
-        """`paths` is how often a row that is filtered out here, not yet counted, would have been counted further on.
+        """`paths` is how many times a row filtered out here, not yet counted, would be counted downstream.
 
-        Where the result's time is computed, it may be any: time behind the stage advances when input ends.
+        If the time of the result is computed, it can be any value: the output watermark advances only at the end of input.
         """
         self.program, self.metrics, self.paths = program, metrics, paths
         self.computes_time = computes_time
@@ -190,7 +190,7 @@ class RowsStage:
         return [], START_OF_TIME if self.computes_time and watermark != END_OF_TIME else watermark
 
     def save(self) -> Mapping[str, StateTable]:
-        """Remember nothing: each row passes by itself."""
+        """Save nothing: the stage has no state."""
         return {}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
@@ -233,7 +233,7 @@ class RowsStage:
         return outputs, int(head[ACCEPTED])
 
     def _forget_texts(self) -> None:
-        """Let go of the texts of earlier batches once they are many: no code outlives its batch."""
+        """Drop the texts of earlier batches once they exceed MOST_TEXT: no code outlives its batch."""
         for name, texts in self.interners.items():
             if texts.nbytes > MOST_TEXT:
                 self.interners[name] = Interner(self.program.texts.intern)
@@ -261,7 +261,7 @@ class RowsStage:
 
 
 def _parts(flow: TimedBatch) -> Iterator[TimedBatch]:
-    """Cut a batch that is longer than kernels can number."""
+    """Split a batch with more rows than kernels can number."""
     if flow.batch.num_rows <= MOST_ROWS:
         yield flow
         return
@@ -289,10 +289,10 @@ def _taken(array: pa.Array, chosen: np.ndarray | None) -> pa.Array:
 
 
 class MergeStage:
-    """Union: rows pass as they come; time has advanced as far as on the slowest input.
+    """Union: rows pass in arrival order; the watermark is the minimum over the inputs.
 
-    `origins` names the streams behind each input. Inputs that branch off the same stream see the same
-    rows, so the watermark a row carries already speaks for all of them.
+    `origins` names the streams behind each input. Inputs that branch off the same stream carry the same rows, so
+    the watermark a row carries holds for all of them.
     """
 
     def __init__(self, origins: Sequence[frozenset[str]]) -> None:

@@ -1,4 +1,4 @@
-"""A query while it runs: stages wired together, rows and watermarks flowing from sources to the output."""
+"""A running query: a graph of stages through which rows and watermarks flow from the sources to the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ METRICS = "metrics"
 
 @dataclass(frozen=True)
 class Context:
-    """What stages are made with."""
+    """The arguments from which stages are made."""
 
     engine: Engine
     metrics: Metrics
@@ -30,9 +30,9 @@ class Context:
 
 @dataclass(frozen=True)
 class StageSpec:
-    """One stage of a pipeline: its name, the stages it reads, how to make it, and its stream or table if a source.
+    """One stage of a pipeline: its name, its input stages, its constructor, and its stream or table if it is a source.
 
-    `overflow` says which of its integer results may not have fitted.
+    `overflow` returns the error message for an integer result that does not fit its type.
     """
 
     name: str
@@ -44,7 +44,7 @@ class StageSpec:
 
 
 class Pipeline:
-    """Stages and how they are wired: worked out once for all runs of a query."""
+    """The graph of stages, built once for all runs of a query."""
 
     def __init__(self, specs: Sequence[StageSpec], output: str, schema: pa.Schema) -> None:
         self.specs, self.output, self.schema = specs, output, schema
@@ -60,8 +60,8 @@ class Pipeline:
 class Session:
     """Push batches in, get result batches out.
 
-    `bounded` input is complete when `finish` is called, so nothing is late and nothing leaves early.
-    Otherwise every push moves the watermark and gives the windows it completes.
+    `bounded` input is complete when `finish` is called, so no row is late and no result is emitted early.
+    Otherwise every push moves the watermark and returns the windows it completes.
     """
 
     def __init__(self, pipeline: Pipeline, context: Context) -> None:
@@ -75,7 +75,7 @@ class Session:
         self.step = Step()
 
     def push(self, stream: str, *batches: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Take rows of a stream; give the results that are complete with them."""
+        """Push rows of a stream; return the results they complete."""
         name = self._source(stream)
         self.step.check()
         with self.step:
@@ -89,9 +89,9 @@ class Session:
             return self._taken()
 
     def skip(self, stream: str, rows: int, malformed: int = 0) -> None:
-        """Count rows that need not be pushed, since the query would surely filter them out wherever it reads them.
+        """Count `rows` rows that were not pushed because the query filters them out at every reader.
 
-        Further rows were found to be malformed elsewhere.
+        `malformed` more rows were found to be malformed before the push.
         """
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
@@ -104,45 +104,45 @@ class Session:
             self.metrics.malformed += malformed * stage.readers
 
     def pace(self, stream: str | None = None) -> None:
-        """Let time move by `advance` alone, on one stream or on all: others see rows that we do not."""
+        """Advance the watermark only explicitly, on one stream or on all; other sessions read part of this stream."""
         for name in self._pipeline.streams.values() if stream is None else [self._source(stream)]:
             stage = self._stages[name]
             assert isinstance(stage, SourceStage)
             stage.paced = True
 
     def late_rows(self, stream: str) -> np.ndarray:
-        """Number the late ones among the rows that were pushed since this was asked last; ask once before the first."""
+        """Row numbers of the late rows among those pushed since the last call; call it once before the first push."""
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
         return stage.late_rows()
 
     def late_count(self, stream: str) -> int:
-        """Count the rows of a stream that came too late in this run, once for each reader that left them out."""
+        """Count the late rows of a stream in this run, once for each reader that dropped them."""
         stage = self._stages[self._pipeline.streams[stream]]
         assert isinstance(stage, SourceStage)
         return stage.tally.late
 
     def fill(self, table: str, batches: Iterable[pa.RecordBatch]) -> None:
-        """Give the rows of a table, all before the first row of any stream."""
-        flows = [TimedBatch(batch, counted=True) for batch in batches]  # rows of tables are not counted
+        """Push all rows of a table, before the first row of any stream."""
+        flows = [TimedBatch(batch, counted=True) for batch in batches]  # metrics do not count rows of tables
         name = self._pipeline.tables[table]
         self._spread(name, self._stages[name].push(0, flows))
 
     def advance(self, watermark: int, stream: str | None = None) -> list[pa.RecordBatch]:
-        """Declare that no row before a time will come, on one stream or on all."""
+        """Advance the watermark of one stream or of all: no earlier row will be pushed."""
         names = list(self._pipeline.streams.values()) if stream is None else [self._source(stream)]
         self.step.check()
         with self.step:
             return self._advanced(names, watermark)
 
     def number_from(self, stream: str, row: int) -> None:
-        """Number the next rows of a stream from here on: those before are read elsewhere."""
+        """Set the number of the next row of a stream; other sessions read the rows before it."""
         stage = self._stages[self._source(stream)]
         assert isinstance(stage, SourceStage)
         stage.rows = row
 
     def finish(self) -> list[pa.RecordBatch]:
-        """Declare the end of all streams; give everything that is left."""
+        """Declare the end of all streams; return the remaining results."""
         if self._finished:
             return []
         self.step.check()
@@ -152,22 +152,22 @@ class Session:
             return results
 
     def save(self) -> dict[str, StateTable]:
-        """Give what all stages remember, as tables by name, and what has been counted."""
+        """Return the state of all stages, as tables by name, and the row counts."""
         if self._finished:
             raise StateError("this run has finished: nothing is left to go on from; save it before the end")
         self.step.check()
-        with self.step:  # stages may put together what they hold
+        with self.step:  # saving may merge the tables of a stage
             stages = ((name, stage.save()) for name, stage in self._stages.items())
             kept = {f"{name}/{part}": each for name, parts in stages for part, each in parts.items()}
             return {**kept, METRICS: scalars(**self.metrics.counts)}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Go on from tables that `save` gave in a run of the same query, before any row is pushed."""
+        """Restore the tables that `save` returned in a run of the same query; call it before the first push."""
         try:
             with self.step:
                 self._load(tables)
         except (pa.ArrowException, KeyError, TypeError, IndexError, ValueError, AttributeError):
-            # The checksums are right and the query is the same: somebody made this state up.
+            # Checksum and signature match, so the contents were forged.
             raise StateError(
                 "the saved state does not hold what the stages of this query remember; start the query anew"
             ) from None
@@ -184,11 +184,11 @@ class Session:
 
     @property
     def watermark(self) -> int:
-        """How far time is known to have advanced on every stream."""
+        """The smallest watermark of all streams."""
         return min(map(self.watermark_of, self._pipeline.streams))
 
     def watermark_of(self, stream: str) -> int:
-        """How far time is known to have advanced on one stream."""
+        """The watermark of one stream."""
         stage = self._stages[self._pipeline.streams[stream]]
         assert isinstance(stage, SourceStage)
         return stage.watermark
@@ -208,7 +208,7 @@ class Session:
         return self._taken()
 
     def _advance(self, name: str, watermark: int, port: int = 0) -> None:
-        """Move time at a stage, then behind it: results first, so that they are not late there."""
+        """Advance a stage, then the stages downstream: results go first, so that they are not late there."""
         try:
             flows, ahead = self._stages[name].advance(port, watermark)
             for some in [flows] if isinstance(flows, list) else ([flow] for flow in flows):

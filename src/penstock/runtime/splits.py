@@ -1,4 +1,4 @@
-"""How far time has come in each split of a stream: the slowest tells the time, but those that have fallen silent."""
+"""Event-time progress of the splits of a stream: the slowest split that is not idle determines the time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 @dataclass(slots=True)
 class Splits:
-    """The latest time of each split, in ticks, and when it was heard last, in microseconds of the clock on the wall.
+    """The latest time of each split, in ticks, and when it was last updated, in microseconds of wall-clock time.
 
-    A split at FOREVER has ended, and holds nobody up.
+    A split at END_OF_TIME has ended and does not hold back the time.
 
     >>> splits = Splits()
     >>> splits.hear("a", 50, now=0)
@@ -24,14 +24,14 @@ class Splits:
     heard: dict[str, int] = field(default_factory=dict)
 
     def hear(self, split: str, latest: int | None, now: int) -> None:
-        """Take note of a split, and of the latest time in it, if it is known."""
+        """Update a split, and its latest time if known."""
         self.latest[split] = max(
             self.latest.get(split, START_OF_TIME), START_OF_TIME if latest is None else latest
         )
         self.heard[split] = now
 
     def time(self, now: int, idle_after: int | None) -> int:
-        """Tell the latest time of the slowest split that is not silent; of the last to fall silent, if all are."""
+        """The latest time of the slowest split that is not idle; if all are idle, that of the last to become idle."""
         going = {split: latest for split, latest in self.latest.items() if latest != END_OF_TIME}
         awake = [latest for split, latest in going.items() if not self._silent(split, now, idle_after)]
         if awake:
@@ -43,7 +43,7 @@ class Splits:
         )
 
     def silent(self, now: int, idle_after: int | None) -> bool:
-        """Tell whether all splits are silent."""
+        """Whether all splits are idle."""
         return all(
             self._silent(split, now, idle_after)
             for split, latest in self.latest.items()

@@ -1,4 +1,4 @@
-"""What moves between stages, and what a stage is."""
+"""The stage protocol, and the timed batches that flow between stages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from penstock.runtime.state.state_table import StateTable
 
 START_OF_TIME = -(1 << 63)
 END_OF_TIME = (1 << 63) - 1
-ROWS_EVER = 1 << 62  # no stream has so many rows, so their numbers fit 64 bits
+ROWS_EVER = 1 << 62  # no stream has this many rows, so row numbers fit 64 bits
 
 
 class KernelOverflowError(OverflowError):
-    """A kernel met an integer result that does not fit; the session, which knows the stage, says which one."""
+    """An integer result of a kernel does not fit; the session replaces it by an error that names the result."""
 
     def __init__(self) -> None:
         super().__init__("an integer result does not fit its type; cast an operand to float64")
@@ -27,14 +27,14 @@ class KernelOverflowError(OverflowError):
 
 @dataclass
 class Tally:
-    """How many rows of a stream came too late, once for each reader that left them out."""
+    """The number of late rows of a stream, counted once for each reader that dropped them."""
 
     late: int = 0
 
 
 @dataclass(frozen=True)
 class Trace:
-    """The numbers of rows in their stream, and where those of rows that come too late are noted, if anywhere."""
+    """Row numbers within the stream, and the list that collects those of late rows, if any."""
 
     rows: np.ndarray
     late: list[np.ndarray] | None
@@ -42,14 +42,13 @@ class Trace:
 
 @dataclass(frozen=True)
 class TimedBatch:
-    """Rows on their way. `arrival_watermarks[i]` is the watermark when row i arrived; None when no row is behind it.
+    """A batch between stages. `arrival_watermarks[i]` is the watermark when row i arrived; None if no row is behind it.
 
-    Carrying the watermark with each row makes lateness a property of the order of rows alone: however
-    the input is cut into batches, the same rows are late. `first_row` numbers the rows of a stream.
-    Rows of one time are ordered by `sequence`, where their source has one, then by the `branch` of a union
-    they came through. `trace` is there where rows may be late and their numbers are needed; `tally` counts those that are.
-    Rows are `counted` once in the metrics: by the first stage that holds them, whose results are counted from the start,
-    or as output.
+    Carrying the watermark with each row makes lateness depend on the order of rows alone: however the input is cut
+    into batches, the same rows are late. `first_row` is the number of the first row in its stream. Rows of equal time
+    are ordered by `sequence`, if the source has one, then by the `branch` of the union they passed through. `trace` is
+    set if rows may be late and their numbers are needed; `tally` counts the late rows. Each row is `counted` once in
+    the metrics: by the first stage that stores it, whose results are then counted already, or as output.
     """
 
     batch: pa.RecordBatch
@@ -62,7 +61,7 @@ class TimedBatch:
     tally: Tally | None = None
 
     def filtered(self, batch: pa.RecordBatch, chosen: np.ndarray | None) -> TimedBatch:
-        """What is left of the flow when only the chosen rows pass, as `batch`; None: all of them."""
+        """Keep the chosen rows, given as `batch`; None keeps all."""
         if chosen is None:
             return replace(self, batch=batch)
         return replace(
@@ -74,13 +73,13 @@ class TimedBatch:
         )
 
     def without(self, late: np.ndarray, noted: np.ndarray | None = None) -> TimedBatch:
-        """What is left of the flow without the rows that come too late; they, or some of them, are noted."""
+        """Drop the late rows, and record them, or those in `noted`, as late."""
         self.note(late if noted is None else noted)
         kept = np.flatnonzero(~late)
         return self.filtered(self.batch.take(indices(kept)), kept)
 
     def note(self, late: np.ndarray) -> None:
-        """Note which rows come too late, and how many they are."""
+        """Record the numbers of late rows, and count them."""
         if self.trace is not None and self.trace.late is not None:
             self.trace.late.append(self.trace.rows[late])
         if self.tally is not None:
@@ -91,16 +90,16 @@ class Stage(Protocol):
     """One step of a running query. Ports number a stage's inputs."""
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        """Take rows and give those that can already leave. Of one call, all flows are `counted`, or none is."""
+        """Take rows and return those that can already be emitted. In one call, all flows are `counted`, or none is."""
 
     def advance(self, port: int, watermark: int) -> tuple[Iterable[TimedBatch], int]:
-        """Learn that no row before `watermark` will come; give results and the watermark behind them.
+        """Advance the input watermark: no earlier row will arrive. Return results and the output watermark.
 
-        Results that are no list are made one by one as they are taken, all before the stage is called again.
+        Results that are not a list are computed lazily; the session consumes them before it calls the stage again.
         """
 
     def save(self) -> Mapping[str, StateTable]:
-        """Give what the stage remembers, as tables by name; it goes on as if nothing had happened."""
+        """Return the stage's state as tables by name; the stage can continue afterwards."""
 
     def load(self, tables: Mapping[str, pa.Table]) -> None:
-        """Go on, before any row has come, from tables that were saved; those without rows are left out."""
+        """Restore the state from saved tables, before the first row; empty tables are omitted."""

@@ -1,7 +1,7 @@
 """The pane table: rows are panes of time, columns are keys, cells hold partial states.
 
-Kernels fill it and stop when it is full; here it grows, changes shape, gives up what is finished, and
-turns into *fragments*, its canonical form: one row for each (pane, key) with its partial states.
+Kernels fill the table and stop when it is full. This module grows it, changes its layout, drops finished panes, and
+converts it to *fragments*, its canonical form: one row for each (pane, key) with its partial states.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from penstock.runtime.fragments import Fragments, StateSpec, continued, take_cel
 from penstock.runtime.hashing import bucket_count, buckets_for, hash_words
 from penstock.runtime.keys import HashKeys, Keys
 
-_FEW = 8  # one slot in so many; nor is more room kept than for so many times the slots
+_FEW = 8  # drop in place if at most one slot in _FEW is dropped and capacity is at most _FEW times the slots
 LARGE_GRID = 1 << 26  # bytes
 
 
 class PaneTable:
-    """State of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 when there is none."""
+    """The state of one worker. `specs[0]` is the presence of a row: a count or a flag, 0 if there is none."""
 
     def __init__(self, specs: Sequence[StateSpec], keys: Keys, slots: int = 2) -> None:
         self.head = keys.head if isinstance(keys, HashKeys) else np.zeros(WORDS, np.int64)
@@ -50,18 +50,18 @@ class PaneTable:
         return sum([state.nbytes for state in self.states])
 
     def occupancy(self) -> float:
-        """The share of cells in use that hold anything."""
+        """The fraction of the cells of used slots that are not empty."""
         return float(np.count_nonzero(self.present())) / max(self.slots * self.keys.columns, 1)
 
     @property
     def too_empty(self) -> bool:
-        """Whether a grid wastes memory: large, and few keys meet in a pane."""
+        """Whether the grid wastes memory: it is large, and few keys occur in a pane."""
         if self.sparse or 2 * self.nbytes < LARGE_GRID:
             return False
         return self.occupancy() < (1 / 4 if isinstance(self.keys, HashKeys) else 1 / 32)
 
     def arguments(self) -> dict[str, object]:
-        """Everything kernels need to know of the table."""
+        """The table's arguments for kernels."""
         return {
             "head": self.head,
             "columns": self.keys.columns,
@@ -80,7 +80,7 @@ class PaneTable:
         self._reshape(self.keys, 2 * self.capacity, lambda old, new: _copy_rows(old, new, self.slots))
 
     def grow_keys(self) -> None:
-        """Double a hash table's room for keys."""
+        """Double the key capacity of a hash table."""
         assert isinstance(self.keys, HashKeys)
         old = self.keys.columns
         kept = self.keys.count
@@ -89,7 +89,7 @@ class PaneTable:
         self._reshape(keys, self.capacity, lambda before, after: _copy_columns(before, after, kept), old)
 
     def change_keys(self, keys: Keys, move: Callable[[np.ndarray, np.ndarray], None]) -> None:
-        """Take another key table; `move` copies cells (slot, column, word) to their new columns."""
+        """Replace the key table; `move` copies cells (slot, column, word) to their new columns."""
         if isinstance(keys, HashKeys):
             keys.head[:] = np.where(np.arange(WORDS) == KEYS, keys.head, self.head)
             self.head = keys.head
@@ -104,7 +104,7 @@ class PaneTable:
         self._hold([StateSpec(I128, 0) if each.guarded else each for each in self.specs])
 
     def relayout(self, specs: Sequence[StateSpec], sources: Sequence[int]) -> None:
-        """Hold other states: the i-th new one continues old one `sources[i]`."""
+        """Replace the states: the i-th new state continues the old state `sources[i]`."""
         self.states = [
             continued(self.states[source], spec) for spec, source in zip(specs, sources, strict=True)
         ]
@@ -112,15 +112,15 @@ class PaneTable:
 
     def _hold(self, specs: Sequence[StateSpec]) -> None:
         self.specs = tuple(specs)
-        self.wide = not any(each.guarded for each in specs)  # no sum can become too large
+        self.wide = not any(each.guarded for each in specs)  # no sum can overflow
 
     def append(self, other: PaneTable, slots: Sequence[int]) -> None:
-        """Copy rows from a table with the same columns, of panes that we do not have."""
+        """Copy rows from a table with the same columns; its panes must be absent here."""
         self.put_behind(other, slots)
         self._resize_panes(self.capacity)
 
     def put_behind(self, other: PaneTable, slots: Sequence[int]) -> None:
-        """Copy rows as `append` does, but so that they are not found by their panes."""
+        """Copy rows as `append` does, without indexing them by pane."""
         begin, columns = self.slots, self.keys.columns
         end = begin + len(slots)
         if end > self.capacity:
@@ -151,7 +151,7 @@ class PaneTable:
         self._resize_panes(capacity)
 
     def _clear(self, states: Sequence[np.ndarray], columns: int) -> None:
-        """Let the slots in use hold nothing, before cells are moved to some of their columns."""
+        """Reset the used slots to the identity before cells are moved to some of their columns."""
         if not self.dirty:
             return
         for state, spec in zip(states, self.specs, strict=True):
@@ -164,7 +164,7 @@ class PaneTable:
         self.pane_buckets = buckets_for(hash_words(panes[: self.slots]), bucket_count(capacity))
 
     def drop(self, finished: np.ndarray) -> None:
-        """Forget the slots for which `finished` is true."""
+        """Drop the slots for which `finished` is true."""
         gone = np.flatnonzero(finished)
         if _FEW * len(gone) <= self.slots and self.capacity <= _FEW * self.slots:
             self._drop_few(gone)
@@ -172,7 +172,7 @@ class PaneTable:
             self._drop_many(np.flatnonzero(~finished))
 
     def _drop_few(self, gone: np.ndarray) -> None:
-        """Let the last slots take the places of those that go: a copy of all others would be mostly of fresh pages."""
+        """Move the last slots into the dropped ones: copying all others would mostly touch fresh pages."""
         end = self.slots - len(gone)
         holes, movers = gone[gone < end], np.setdiff1d(np.arange(end, self.slots), gone)
         for state, spec in zip(self.states, self.specs, strict=True):
@@ -199,13 +199,13 @@ class PaneTable:
     # -- the canonical form --------------------------------------------------------------------------
 
     def present(self) -> np.ndarray:
-        """Which (slot, column) cells hold anything."""
+        """Which (slot, column) cells are not empty."""
         columns = self.keys.columns
         held: np.ndarray = self.states[0][: self.slots * columns].reshape(self.slots, columns) != 0
         return held
 
     def fragments(self, slots: Sequence[int] | None = None) -> Fragments:
-        """One row for each pane and key that holds something, of some slots or of all."""
+        """One row for each non-empty (pane, key), of the given slots or of all."""
         columns = self.keys.columns
         if isinstance(self.keys, HashKeys) and self.keys.sparse:
             return self._sparse_fragments(np.arange(self.keys.count))
@@ -230,7 +230,7 @@ class PaneTable:
 
 
 def as_run(places: Sequence[int]) -> slice | np.ndarray:
-    """Places that ascend as a slice if none between them is missing: what is there is copied by far sooner than one by one.
+    """Turn ascending places into a slice if they are contiguous: a slice copies much faster than single places.
 
     >>> as_run([2, 3, 4]), as_run([]), as_run([2, 4]).tolist()
     (slice(2, 5, None), slice(0, 0, None), [2, 4])
@@ -244,19 +244,19 @@ def as_run(places: Sequence[int]) -> slice | np.ndarray:
 def _copy_chosen(
     before: np.ndarray, chosen: slice | np.ndarray, after: np.ndarray, to: slice, cells: int
 ) -> None:
-    """Copy rows of so many cells, chosen by their places, to places side by side."""
+    """Copy the chosen rows of `cells` cells each to contiguous rows."""
     if isinstance(chosen, slice):
         begin, end = chosen.start * cells, chosen.stop * cells
         after[to.start * cells : to.stop * cells] = before[begin:end]
         return
-    # `clip` writes in place, where the usual mode makes a copy first; no place lies outside.
+    # `clip` writes in place; the default mode makes a copy first. No place is out of range.
     before.reshape(-1, cells).take(chosen, 0, after.reshape(-1, cells)[to], "clip")
 
 
 def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], bool]:
-    """Memory for so many cells of every state, and whether it is dirty: then kernels clear each slot that they take.
+    """Allocate `many` cells of every state; the flag says whether they are dirty, so that kernels clear each slot they take.
 
-    Few cells are soon cleared. Very many come as zeros from the system, those of them that are ever touched.
+    Few cells are cleared quickly. Very many come from the system as zero pages, of which only touched ones cost.
     """
     sizes = [(many * words_per_cell(each.type), numpy_type(each.type)) for each in specs]
     largest = max(count * dtype.itemsize for count, dtype in sizes)
@@ -266,7 +266,7 @@ def cells_for(specs: Sequence[StateSpec], many: int) -> tuple[list[np.ndarray], 
 
 
 def _filled(place: int, spec: StateSpec, many: int) -> np.ndarray:
-    """Memory that holds identities, for the state at a place among all states: large arrays begin at the same place of a page."""
+    """Allocate identities for the state at `place`; staggered, because large arrays begin at the same offset of a page."""
     apart = place * APART // numpy_type(spec.type).itemsize
     return filled(spec.type, spec.identity, many + apart // words_per_cell(spec.type))[apart:]
 

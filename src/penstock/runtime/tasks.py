@@ -1,4 +1,4 @@
-"""Tasks: the rows that workers take at a time, and who takes which."""
+"""Tasks: the units of work of a parallel fold, and their distribution over threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.runtime.stage import TimedBatch
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Rows of a batch, share by share, and what the batch gives to kernels if workers may share that, and the task."""
+    """Rows of a batch in morsels, and the batch's kernel arguments if several workers may share them and the task."""
 
     flow: TimedBatch
     shares: Morsels
@@ -22,7 +22,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Neighbouring tasks for each thread, so that on ordered data threads share few panes; and those that are under way."""
+    """A queue of neighbouring tasks for each thread, so that on ordered data threads share few panes; and started tasks."""
 
     waiting: list[deque[Task]]
     begun: list[Task]
@@ -33,7 +33,7 @@ class Tasks:
         return cls([deque(tasks[begin:end]) for begin, end in pairwise(bounds)], [])
 
     def next(self, place: int) -> Task | None:
-        """Take the next task of one's own, else the last of the longest other stretch, else help with one that has begun."""
+        """Take the next task of the thread's queue, else the last of the longest other queue, else a started task."""
         task = self._waiting(place)
         if task is None:
             return max((each for each in self.begun if each.shares.left), key=_left, default=None)

@@ -1,4 +1,4 @@
-"""Threads that stay: a query that takes a millisecond cannot afford to start them for every kernel."""
+"""A persistent thread pool: starting threads for every kernel is too slow for a query of one millisecond."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _pools: list[ThreadPoolExecutor] = []
 
 
 def run_on_threads(work: Sequence[Work], threads: int | None = None) -> None:
-    """Run all functions, this thread and others taking them in turn, and raise what one of them raised.
+    """Run all functions on this thread and on pool threads; raise an error that one of them raised.
 
-    Without `threads`, there is a thread for each. Functions must not wait for each other: a thread that
-    is late finds its work done by those that were not.
+    Without `threads`, each function gets a thread. Functions must not wait for other functions of the call: a thread
+    that starts late may find the queue empty.
     """
     many = min(len(work), threads or len(work))
     if many == 1:
@@ -35,9 +35,9 @@ def run_on_threads(work: Sequence[Work], threads: int | None = None) -> None:
 
 
 def ahead(several: Iterable[Iterator[T]], threads: int) -> Iterator[T]:
-    """Give what iterators give, one after the other; so many are begun on other threads before their turn.
+    """Yield the values of iterators in order; up to `threads` iterators are started on other threads in advance.
 
-    One that is begun has given its first value, and goes on when those before it have ended.
+    A started iterator has computed its first value; it continues when the iterators before it have ended.
     """
     begun: deque[Future[tuple[T | None, Iterator[T]]]] = deque()
     try:
@@ -66,13 +66,13 @@ def _drain(waiting: deque[Work]) -> None:
     while waiting:
         try:
             each = waiting.popleft()
-        except IndexError:  # another thread was faster
+        except IndexError:  # another thread took the last one
             return
         each()
 
 
 def _finish(others: Sequence[Future[None]]) -> None:
-    """Wait for threads at work; those that did not even begin have nothing left to do."""
+    """Wait for running threads; cancel those that have not started."""
     for other in [each for each in others if not each.cancel()]:
         other.result()
 
@@ -83,6 +83,6 @@ def _pool() -> ThreadPoolExecutor:
     return _pools[0]
 
 
-# A forked child has the pool, but none of its threads.
+# A forked child inherits the pool object, but not its threads.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)

@@ -1,4 +1,4 @@
-"""Times near the limits of 64 bits."""
+"""Checked arithmetic on times near the limits of 64 bits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BEYOND = "a window reaches beyond the range of 64-bit times; filter the rows th
 
 
 def does_not_fit(dtype: pa.DataType) -> OverflowError:
-    """The error for bounds of windows that a time column's type cannot hold."""
+    """The error for window bounds that do not fit the time column's type."""
     if dtype.bit_width == 64:
         return OverflowError(_BEYOND)
     return OverflowError(
@@ -21,21 +21,21 @@ def does_not_fit(dtype: pa.DataType) -> OverflowError:
 
 
 def is_within_reach(times: np.ndarray, below: int, above: int) -> bool:
-    """Whether times so far before and after each of some are times as well."""
+    """Whether each time minus `below` and plus `above` fits 64 bits."""
     return not len(times) or (
         int(times.min()) >= START_OF_TIME + below and int(times.max()) <= END_OF_TIME - above
     )
 
 
 def within_reach(times: np.ndarray, below: int, above: int) -> np.ndarray:
-    """Refuse times so near the limits of 64 bits that windows around them would lie beyond."""
+    """Refuse times so near the limits of 64 bits that windows around them would overflow."""
     if not is_within_reach(times, below, above):
         raise OverflowError(_BEYOND)
     return times
 
 
 def moved(times: np.ndarray, by: int) -> np.ndarray:
-    """Times so much later, or earlier if negative, as far as there are times."""
+    """Times shifted by `by`, which may be negative, clamped to the 64-bit range."""
     if by >= 0:
         return np.where(times > END_OF_TIME - by, END_OF_TIME, times + by)
     return np.where(times < START_OF_TIME - by, START_OF_TIME, times + by)

@@ -1,4 +1,4 @@
-"""Windowed aggregation as a stage: rows in on all threads, complete windows out."""
+"""The windowed aggregation stage: folds rows into pane tables on all threads and emits complete windows."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import within_reach
 from penstock.runtime.worker import Worker
 
-# Fewer rows than this are not worth a second thread's table and the merge it costs.
+# Below this many rows, a second thread's table and its merge cost more than the thread saves.
 ROWS_PER_THREAD = 1 << 17
-# With more changes of worker along the time axis than this, one table is cheaper than many small passes.
+# Above this many ownership changes along the time axis, one merged table is cheaper than many small emit passes.
 MOST_RUNS = 64
-# A second thread has a table of its own to fill and to merge: with fewer rows for each key that costs more
-# than it saves (measured: at 20 rows a key two threads are no faster than one, at 200 they are).
+# A second thread fills a second table that must be merged. Below this many rows per key, that costs more than it
+# saves (measured: at 20 rows per key two threads are no faster than one, at 200 they are).
 ROWS_PER_COLUMN = 64
 MOST_PANES_AHEAD = 1 << 14
 
 
 class WindowStage:
-    """Folds rows into the tables of its workers and emits windows as the watermark passes them.
+    """Fold rows into the tables of the workers; emit windows as the watermark passes them.
 
-    Each worker takes a stretch of neighbouring tasks, so that on ordered data threads share few panes,
-    and helps itself from the others' far ends when its own stretch is done.
+    Each worker takes a run of neighbouring tasks, so on ordered data the workers share few panes. A worker that
+    has finished its run steals from the far ends of the other runs.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class WindowStage:
         metrics: Metrics,
         alone: Callable[[], Stage] | None = None,
     ) -> None:
-        """`alone` makes the filter that stands in the kernel by itself, if there is one: few runs need it."""
+        """`alone` makes the kernel's filter as a separate stage, if the kernel has one; only late and partly late rows need it."""
         self.program, self.engine, self.metrics = program, engine, metrics
         self._alone = alone
         self.windows = windows_on(program.grid)
@@ -72,7 +72,7 @@ class WindowStage:
         self.carried = program.carried
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        """Fold rows in. Windows a row came too late for are emitted before it is added to the others."""
+        """Fold rows in. Before a partly late row is added, emit the windows that were complete at its arrival."""
         results: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -92,7 +92,7 @@ class WindowStage:
         return flows, self.windows.next_result(self.emitted)
 
     def save(self) -> Mapping[str, StateTable]:
-        """Keep the cells of open panes, the last window that was given, and which columns have held nulls."""
+        """Save the cells of open panes, the last emitted window, and which columns have held nulls."""
         nulls = {name: int(name in self.seen_null) for name in self.program.columns}
         kept = {"marks": scalars(emitted=self.emitted)} | ({"nulls": scalars(**nulls)} if nulls else {})
         cells = kept_cells(self.workers)
@@ -112,9 +112,9 @@ class WindowStage:
             hold_cells(worker, cells)
 
     def _fresh(self, cells: pa.Table) -> pa.Table:
-        """Count and leave out cells whose windows had all been given: all rows of a pane are in the same windows.
+        """Drop and count the cells of panes whose windows have all been emitted; all rows of a pane share their windows.
 
-        They count their rows, which were accepted where they were folded.
+        The first state of each cell counts its rows, which the run that folded them counted as accepted.
         """
         panes = panes_of(cells)
         gone = self.windows.finished(panes, self.emitted)
@@ -136,11 +136,11 @@ class WindowStage:
         return [TimedBatch(batch, counted=True) for batch in batches]
 
     def _emit_all(self, worker: Worker, last: int) -> list[pa.RecordBatch]:
-        """Emit what one worker holds, its windows being divided among threads."""
+        """Emit the windows of one worker, divided among threads."""
         return list(emit(worker, self.windows, self.emitted, last, self.engine.workers))
 
     def _emit_runs(self, runs: list[tuple[Worker, int]]) -> list[pa.RecordBatch]:
-        """Emit runs of windows, those of a worker one after the other on a thread."""
+        """Emit runs of windows; one thread per worker emits that worker's runs in order."""
         found: list[list[pa.RecordBatch]] = [[] for _ in runs]
 
         def emit_runs_of(worker: Worker) -> None:
@@ -158,7 +158,7 @@ class WindowStage:
     # -- rows ----------------------------------------------------------------------------------------
 
     def on_time(self, flow: TimedBatch) -> TimedBatch:
-        """Drop and count the rows whose windows had all been complete when they came."""
+        """Drop and count the rows whose windows were all complete at their arrival."""
         if flow.arrival_watermarks is None:
             return flow
         times = self.times(flow.batch)
@@ -183,7 +183,10 @@ class WindowStage:
         return ticks_of(batch.column(self.program.time.column), self.program.time.shift)
 
     def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
-        """Cut before each row that came when some of its windows were newly complete; say up to which."""
+        """Split before each row that arrived after one of its windows was newly complete.
+
+        Yield each part with the last window to emit before it.
+        """
         if flow.arrival_watermarks is None or self.windows.grid.size <= self.windows.grid.every:
             yield flow, START_OF_TIME
             return
@@ -205,7 +208,7 @@ class WindowStage:
         return flow if batch is flow.batch else replace(flow, batch=batch)
 
     def _assume_nulls(self, given: list[BatchArguments]) -> None:
-        """Once a column has held a null, all kernels from then on expect it to."""
+        """Make all kernels treat a column as nullable once it has held a null."""
         for each in given:
             seen = each.with_nulls(self.program.columns)
             self.seen_null |= seen
@@ -221,7 +224,7 @@ class WindowStage:
             raise
 
     def _check_reach(self, flows: list[TimedBatch]) -> None:
-        """Say so where panes, and not sums, are beyond 64 bits: kernels report both alike."""
+        """Raise the specific error when panes, not sums, exceed 64 bits: kernels report both alike."""
         if self.program.time.period is None:
             grid = self.program.grid
             reach = grid.size + grid.every + abs(grid.offset)
@@ -257,9 +260,9 @@ class WindowStage:
         self._count(bool(flows) and flows[0].counted)
 
     def _agree_on_keys(self, given: BatchArguments) -> int:
-        """Let all workers start with the same columns, and tell how many (0 if that is not known).
+        """Start all workers with the same dense key columns; return their number (0 if it is not known).
 
-        Tables with the same columns merge without looking keys up.
+        Tables with the same columns merge without key lookups.
         """
         first = self.workers[0]
         if first.table is not None or self.program.interned:
@@ -272,7 +275,7 @@ class WindowStage:
         return keys.columns
 
     def _expected_panes(self, given: list[BatchArguments], rows: int) -> int:
-        """Guess how many panes rows have from the first and the last; room not needed is never touched."""
+        """Estimate the number of panes from the first and the last row; unused slots are never touched."""
         time, width = self.program.time, self.program.grid.every // self.windows.step
         if time.period is not None:
             span = rows * time.period
@@ -283,16 +286,16 @@ class WindowStage:
         return int(min(span // width + 2, MOST_PANES_AHEAD))
 
     def _tasks_worth(self, rows: int) -> int:
-        """How many threads the rows can keep busy."""
+        """The number of threads the rows can keep busy."""
         return rows if self._small_tasks else rows // ROWS_PER_THREAD
 
     @property
     def _small_tasks(self) -> bool:
-        """Whether tasks are asked for that do not pay: tests do that, to have threads on little data."""
+        """Whether tasks are smaller than is efficient; tests set this to run threads on little data."""
         return self.engine.task_bytes < DEFAULT_TASK_BYTES
 
     def _cut(self, flow: TimedBatch, given: BatchArguments, parts: int) -> Iterable[Task]:
-        """Cut into tasks: some parts of one batch, or batches of their own, of which each worker numbers the texts."""
+        """Cut a batch into tasks: parts of one batch, or slices whose texts each worker interns separately."""
         rows = flow.batch.num_rows
         row_bytes = self.program.row_bytes or max(flow.batch.nbytes // max(rows, 1), 1)
         if self.program.interned or rows > MOST_ROWS:
@@ -304,7 +307,7 @@ class WindowStage:
             yield Task(flow, Morsels(rows * part // parts, rows * (part + 1) // parts, size), given)
 
     def _count(self, counted: bool) -> None:
-        """Take what kernels counted into the metrics, unless the rows were counted before."""
+        """Add the kernels' counts to the metrics, unless the rows were counted before."""
         for worker in self.workers:
             if worker.table is None:
                 continue
@@ -317,11 +320,11 @@ class WindowStage:
     # -- windows -------------------------------------------------------------------------------------
 
     def _owners(self, upto: int) -> tuple[list[tuple[Worker, int]], dict[int, int]]:
-        """Who emits which windows: runs of (worker, last window), in order of time.
+        """Assign windows to workers: runs of (worker, last window), in time order.
 
-        Only panes that several workers hold are merged, and each worker emits the windows that start in its
-        own, with copies of the panes they reach into: how many slots are no copies is told by the worker's id.
-        Where that would be too much copying, everything is brought into the first worker's table.
+        Only panes held by several workers are merged. Each worker emits the windows that start in its panes, using
+        copies of the panes those windows extend into. The dict gives, by worker id, the number of slots that are not
+        copies. Where that needs too much copying, all panes are merged into the first worker's table.
         """
         busy = [worker for worker in self.workers if worker.slots]
         if len(busy) > 1 and not is_cheap_to_merge(busy) and not any(worker.sparse for worker in busy):
@@ -336,7 +339,7 @@ class WindowStage:
         return [(main, upto)], {}
 
     def _forget(self, worker: Worker, upto: int, held: int | None) -> None:
-        """Let go of the panes no later window needs, and of copies: all but the first `held` (None: no copies)."""
+        """Drop the panes no later window needs, and the copies: all slots but the first `held` (None: no copies)."""
 
         def gone(panes: np.ndarray) -> np.ndarray:
             copies = np.arange(len(panes)) >= (len(panes) if held is None else held)
@@ -346,7 +349,7 @@ class WindowStage:
 
 
 def _passed(flow: TimedBatch, late: np.ndarray, filter: Stage) -> np.ndarray:
-    """Which of some rows a filter lets through: one that it rejects is filtered, as where filters stand by themselves."""
+    """Which of the late rows pass the filter; rejected rows count as filtered, as with a separate filter stage."""
     numbers = np.flatnonzero(late)
     passed = np.zeros_like(late)
     for part in filter.push(0, [TimedBatch(flow.batch.take(indices(numbers)), trace=Trace(numbers, []))]):

@@ -1,4 +1,4 @@
-"""One thread's share of a windowed aggregation: its own table, so that threads never wait for each other."""
+"""A worker of a windowed aggregation: one thread with a private pane table, so that threads never synchronise."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from penstock.runtime.tasks import Task
 
 SAMPLE = 1 << 14
 COMPACT = 1 << 12
-CELLS_AHEAD = 1 << 20  # room that is made at once, for panes that are likely to come
-# The same for many keys, where it comes from the system untouched, and to copy it later would cost much.
+CELLS_AHEAD = 1 << 20  # cells allocated up front for expected panes
+# The same for many keys, where the cells are untouched zero pages and copying them later would be expensive.
 ZEROS_AHEAD = 1 << 26
 _POSITIONS = positions_table()
 
 
 class Worker:
-    """Folds batches into a pane table, making room and changing variants as the data demands."""
+    """Fold batches into a pane table; grow the table and switch kernel variants as the data requires."""
 
     def __init__(self, program: WindowProgram, nullable: frozenset[str], adaptive: bool) -> None:
         self.program = program
         self.nullable = nullable
         self.adaptive = adaptive
         self.rows = 0
-        self.expected = 0  # rows of the push under way, all workers together
+        self.expected = 0  # rows of the current push, over all workers
         self.expected_panes = 2
         self.interners: dict[str, Interner] = {}
         self.table: PaneTable | None = None
@@ -60,13 +60,13 @@ class Worker:
     # -- folding -------------------------------------------------------------------------------------
 
     def fold(self, task: Task) -> None:
-        """Add the rows of a task to the table, as long as no other worker takes them."""
+        """Fold the remaining morsels of a task into the table; other workers may take morsels of the same task."""
         arguments = task.arguments or BatchArguments(task.flow.batch, self.interners)
         while task.shares.left:
             self.went(arguments, task, self.kernel(arguments, task).over(task.shares))
 
     def went(self, arguments: BatchArguments, task: Task, went: Progress) -> None:
-        """Take note of how far a kernel went, and help it where it stopped."""
+        """Record a kernel's progress; if it stopped, make room and finish its morsel."""
         self.rows += went.rows
         if went.stop is not None:
             self._finish_share(arguments, task, *went.stop)
@@ -79,12 +79,12 @@ class Worker:
         return PaneTable(layout, keys, self._panes_ahead(layout, keys.columns))
 
     def _panes_ahead(self, layout: Sequence[StateSpec], columns: int) -> int:
-        """How many panes to make room for: those that are likely to come, as far as that costs little."""
+        """The number of panes to allocate: the expected ones, within the memory limits above."""
         zeros = 2 * columns >= CELLS_AHEAD and not any(each.identity for each in layout)
         return min(self.expected_panes, max((ZEROS_AHEAD if zeros else CELLS_AHEAD) // columns, 2))
 
     def _finish_share(self, arguments: BatchArguments, task: Task, done: int, end: int) -> None:
-        """Help a kernel that stopped, and let it go on up to the end of its share."""
+        """Make room for a kernel that stopped, and run it to the end of its morsel."""
         self._make_room(arguments)
         while done < end:
             stop = self.kernel(arguments, task).over(Morsels(done, end, end - done)).stop
@@ -92,7 +92,7 @@ class Worker:
             self._make_room(arguments)
 
     def kernel(self, arguments: BatchArguments, task: Task) -> BoundKernel:
-        """The kernel for what is known by now, bound to the rows and to the table as it is now."""
+        """The kernel of the current variant, bound to the rows and to the current table."""
         if self.table is None:
             self.table = self._begin(arguments)
         kernel = self.program.fold(self.variant)
@@ -121,7 +121,7 @@ class Worker:
                 self._more_keys(table, arguments)
 
     def assume_nulls(self, nullable: frozenset[str]) -> None:
-        """Continue under another assumption about which columns hold nulls."""
+        """Continue with another set of columns that may hold nulls."""
         if self.table is not None:
             sources = self.program.sources(self.nullable, nullable)
             self.table.relayout(self.program.layout(nullable, self.table.wide), sources)
@@ -136,11 +136,11 @@ class Worker:
         return self.program.key_may_be_null(self.nullable)
 
     def new_hash_keys(self) -> HashKeys:
-        """A key table without keys."""
+        """An empty key table."""
         return self._new_keys(len(self.program.keys))
 
     def first_keys(self, arguments: BatchArguments) -> Keys:
-        """Guess from the first rows whether the keys' range is small enough for a dense table."""
+        """Choose a dense table if the key range of the first rows is small enough, else a hash table."""
         if not self.program.keys:
             return NoKeys()
         ranges = key_ranges(self.program.keys, arguments, SAMPLE) if self.adaptive else None
@@ -163,7 +163,7 @@ class Worker:
         self.cover(*ranges)
 
     def cover(self, lows: Sequence[int], highs: Sequence[int]) -> None:
-        """Extend a dense table to other keys, or give up density when it would grow too large."""
+        """Extend a dense table to cover more keys; switch to a hash table if it would grow too large."""
         table = self.table
         assert table is not None and isinstance(table.keys, DenseKeys)
         larger = table.keys.covering(lows, highs)
@@ -176,7 +176,7 @@ class Worker:
         table.change_keys(larger, lambda before, after: smaller.move(before, after, larger))
 
     def use_hash(self) -> None:
-        """Replace a dense key table by a hash table that holds the keys in use."""
+        """Replace a dense key table by a hash table of the keys in use."""
         table = self.table
         assert table is not None
         used = np.flatnonzero(table.present().any(axis=0))
@@ -195,7 +195,7 @@ class Worker:
         table.change_keys(keys, move)
 
     def use_sparse(self) -> None:
-        """Replace the grid of panes and keys by a hash table of the pairs that occur."""
+        """Replace the grid of panes and keys by a hash table of the (pane, key) pairs that occur."""
         assert self.table is not None
         fragments = self.table.fragments()
         head = self.table.head
@@ -203,7 +203,7 @@ class Worker:
         self.table.head[[ACCEPTED, FILTERED, ERRORS]] = head[[ACCEPTED, FILTERED, ERRORS]]
 
     def new_pairs(self) -> HashKeys:
-        """A key table without keys, for pairs of pane and key."""
+        """An empty key table for (pane, key) pairs."""
         return self._new_keys(len(self.program.keys) + 1, sparse=True)
 
     def _new_keys(self, width: int, sparse: bool = False) -> HashKeys:
@@ -213,7 +213,7 @@ class Worker:
     # -- merging -------------------------------------------------------------------------------------
 
     def absorb(self, other: Worker, last: bool = False) -> None:
-        """Take over everything another worker has gathered; after the `last` time no row is added to it."""
+        """Merge another worker's table into this one and reset the other; with `last`, no row is added here afterwards."""
         many = other.slots
         if many == 0:
             return
@@ -226,7 +226,7 @@ class Worker:
         other.reset()
 
     def absorb_slots(self, other: Worker, slots: Sequence[int], last: bool = False) -> None:
-        """Merge some of another worker's panes into our table."""
+        """Merge the given slots of another worker's table into this table."""
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             blend(self.program, self.nullable, self.table, other.table, slots, last)
@@ -236,7 +236,7 @@ class Worker:
         self.add_fragments(fragments)
 
     def copy_panes(self, other: Worker, slots: Sequence[int]) -> None:
-        """Copy panes of another worker's that we do not have, until they are dropped: no row is looked up meanwhile."""
+        """Copy another worker's panes that are absent here, for emission: they are dropped before the next row is folded."""
         assert self.table is not None and other.table is not None
         if self.same_columns(other):
             self.table.put_behind(other.table, slots)
@@ -244,7 +244,7 @@ class Worker:
             self.absorb_slots(other, slots)
 
     def reset(self) -> None:
-        """Start again with nothing: tables and texts of the past are let go."""
+        """Drop the table and the interned texts."""
         self.table, self.rows = None, 0
         self.likely_keys: DenseKeys | None = None
         self._number_anew()
@@ -254,7 +254,7 @@ class Worker:
         self.text_kept = 0
 
     def compact(self) -> None:
-        """Let go of keys that no pane holds any more, once they are the larger part."""
+        """Drop the keys that no pane holds, once they are at least three quarters of all."""
         table = self.table
         assert table is not None
         used = np.flatnonzero(table.present().any(axis=0))
@@ -264,7 +264,7 @@ class Worker:
         self._renew(table, self.new_hash_keys() if self.program.keys else NoKeys())
 
     def forget_texts(self) -> None:
-        """Let go of texts that no pane holds, once they are the larger part; to be called between pushes."""
+        """Drop the texts that no pane holds, once they are the larger part; call it between pushes only."""
         table = self.table
         if table is None or text_bytes(self.interners) <= max(MOST_TEXT, 2 * self.text_kept, table.nbytes):
             return
@@ -274,7 +274,7 @@ class Worker:
         self._renew(table, keys)
 
     def _renew(self, table: PaneTable, keys: Keys) -> None:
-        """Hold the same panes in another table, and of texts those that they hold."""
+        """Rebuild the table with these keys, and the interners with only the texts it holds."""
         fragments, interners = table.fragments(), self.interners
         self._number_anew()
         self.translate(fragments, interners)
@@ -282,15 +282,15 @@ class Worker:
         self.text_kept = text_bytes(self.interners)
 
     def hold(self, fragments: Fragments, keys: Keys) -> None:
-        """Start anew with fragments, whose keys are in our words, in a table with these keys."""
+        """Replace the table by one with these keys, filled from fragments whose words use this worker's codes."""
         sparse = isinstance(keys, HashKeys) and keys.sparse
-        # With fewer slots than panes it would grow again and again, copying.
+        # With fewer slots than panes, the table would grow and be copied repeatedly.
         slots = 1 if sparse else max(2, pane_count(fragments.panes))
         self.table = PaneTable(self.program.layout(self.nullable, fragments.wide), keys, slots)
         self.add_fragments(fragments)
 
     def same_columns(self, other: Worker) -> bool:
-        """Whether both tables have the same key in the same column, without codes of an interner anywhere."""
+        """Whether both tables hold the same key in the same column, and neither holds interned codes."""
         own, its = self.table, other.table
         assert own is not None and its is not None
         if not isinstance(own.keys, NoKeys | DenseKeys) or own.keys != its.keys or own.wide != its.wide:
@@ -300,7 +300,7 @@ class Worker:
         return not any(key.text for key in self.program.keys) and not any(spec.text for spec in own.specs)
 
     def translate(self, fragments: Fragments, interners: Mapping[str, Interner]) -> None:
-        """Rewrite text keys and states from the codes of other interners to ours."""
+        """Translate text keys and text states from the codes of other interners to this worker's."""
         for place, key in enumerate(self.program.keys):
             if key.text:
                 assert key.column is not None
@@ -313,11 +313,11 @@ class Worker:
                 state[here] = self.interners[spec.text].translate(interners[spec.text], state[here])
 
     def arenas(self, bindings: Sequence[Binding]) -> dict[str, object]:
-        """The texts that kernels beyond the fold compare."""
+        """The text buffers for kernels other than the fold."""
         return {each.parameter: self.interners[each.column].arena(each.role) for each in bindings}
 
     def add_fragments(self, fragments: Fragments) -> None:
-        """Merge fragments, whose keys are in our words, into the table."""
+        """Merge fragments whose words use this worker's codes into the table."""
         table = self.table
         assert table is not None
         if fragments.wide and not table.wide:
@@ -337,7 +337,7 @@ class Worker:
                 table.widen()
 
     def _columns_for(self, fragments: Fragments) -> np.ndarray:
-        """Give each fragment's key a column of our table."""
+        """The table column of each fragment's key; new keys are added."""
         table = self.table
         assert table is not None
         if table.sparse:
@@ -355,11 +355,11 @@ class Worker:
         return self._index(table, fragments.words, fragments.nulls)
 
     def _index(self, table: PaneTable, words: Sequence[np.ndarray], nulls: np.ndarray) -> np.ndarray:
-        """Number keys in a hash table, adding the new ones."""
+        """Number keys in a hash table; new keys are added."""
         assert isinstance(table.keys, HashKeys)
         if not table.keys.nullable:
             table.keys.nullable = True
-            table.keys.rehash()  # the index kernel always considers nulls
+            table.keys.rehash()  # the index kernel always hashes nulls
         columns = numbers_of(words, nulls, table.keys, self.program.index(len(words)), table.grow_keys)
         if not self._hashes_nulls():
             table.keys.nullable = False
@@ -372,7 +372,7 @@ class Worker:
 
     @property
     def cells(self) -> int:
-        """How many cells its panes have, empty ones too."""
+        """The number of cells of all slots in use, empty ones included."""
         return 0 if self.table is None else self.slots * self.table.keys.columns
 
     @property
@@ -380,7 +380,7 @@ class Worker:
         return self.table is not None and self.table.sparse
 
     def drop(self, finished: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Let go of the panes for which `finished` is true."""
+        """Drop the panes for which `finished` is true."""
         table = self.table
         if table is None:
             return

@@ -1,1 +1,4 @@
-"""Windows that panes cannot hold: rows wait, then lie key by key in order of time. A window is a frame, a range of a lane's rows."""
+"""Windows that panes cannot represent, computed over sorted partitions.
+
+Rows are buffered, then stored by key in time order. A window is a frame: a range of rows of one partition.
+"""

@@ -1,4 +1,4 @@
-"""Windows of rows as frames: counted key by key, or at regular places where all rows are one lane."""
+"""Windows of rows as frames: for each key, or at regular positions if all rows are in one partition."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.runtime.time_limits import within_reach
 
 @dataclass(frozen=True)
 class CountFraming(Released):
-    """Windows of rows. What is kept of a lane begins with the first row of a window, so nothing is counted."""
+    """Windows of rows. The kept rows of a partition begin with the first row of a window, so no count is stored."""
 
     size: int
     every: int
@@ -39,7 +39,7 @@ class CountFraming(Released):
         return Frames(lo, hi, times[lo], times[hi - 1] + 1)
 
     def _regular(self, lanes: Lanes, cut: bool) -> Regular:
-        """The windows that end with a new row. Rows seen before come first: time has passed them."""
+        """The windows that end with a new row. Processed rows come first: the watermark has passed them."""
         rows = len(lanes)
         full = max((rows - self.size) // self.every + 1, 0)
         before = max((lanes.seen - self.size) // self.every + 1, 0)
@@ -61,9 +61,9 @@ class CountFraming(Released):
 
 
 class Regular(Frames):
-    """Windows of `size` rows of one lane, every `every` rows from row `first` on: `full` of them, then `cut` ones.
+    """Windows of `size` rows of one partition, every `every` rows from row `first` on: `full` full ones, then `cut` partial.
 
-    The end of the lane cuts the latter short. Bounds are listed when somebody asks for them; most need not.
+    The end of the partition truncates the partial ones. Bounds are computed on access; most reductions do not need them.
     """
 
     in_order = True
@@ -76,7 +76,7 @@ class Regular(Frames):
         return self.full + self.cut
 
     @cached_property
-    def lo(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to frames
+    def lo(self) -> np.ndarray:  # type: ignore[override]  # frames are read-only
         return np.arange(self.first, self.first + len(self) * self.every, self.every)
 
     @cached_property
@@ -102,6 +102,6 @@ class Regular(Frames):
 
     @property
     def rest(self) -> Frames:
-        """The windows that are cut short."""
+        """The truncated windows."""
         places = slice(self.full, None)
         return Frames(self.lo[places], self.hi[places], self.start[places], self.end[places])

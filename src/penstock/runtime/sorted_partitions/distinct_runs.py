@@ -1,4 +1,4 @@
-"""One row of each run of equal rows: those less than some time after the first of their kind."""
+"""One row of each run of equal rows: a run holds the rows less than `within` after its first."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.runtime.stage import END_OF_TIME
 
 @dataclass(frozen=True)
 class Runs(Released):
-    """Runs in lanes of equal rows. `call` marks where they begin."""
+    """Runs of rows in partitions of equal rows. `call` marks where runs begin."""
 
     within: int
     keep: str
     call: Call
 
     def __call__(self, lanes: Lanes, watermark: int) -> list[pa.RecordBatch]:
-        """Give the first row of each run when it is new, or the last when the run is complete."""
+        """Emit the first row of each new run, or the last row of each complete run."""
         lo, hi = self._runs(lanes)
         new, complete = lanes.fresh[lo], ~self._open(lanes, lo, watermark)
         kept = lo[new] if self.keep == "first" else hi[complete] - 1

@@ -1,6 +1,6 @@
-"""Where windows lie in lanes, which of them are complete, and which rows later ones still need.
+"""Window types over sorted partitions: which windows exist, which are complete, and which rows later windows need.
 
-A window becomes a frame: a range of rows of one lane, with the window's bounds.
+A window becomes a frame: a range of rows of one partition, with the window's bounds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from penstock.runtime.sorted_partitions.partitions import Lanes
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import within_reach
 
-# A block has several times the rows of a frame.
+# A block has at least this many times the rows of a frame.
 FRAMES_A_BLOCK = 4
 
 Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
@@ -28,7 +28,7 @@ Bounds = Callable[[int, int], tuple[np.ndarray, np.ndarray]]
 
 @dataclass
 class Frames:
-    """Rows lo … hi of each window, and the window's bounds. `in_order`: both bounds are known never to fall."""
+    """Rows lo … hi - 1 of each window, and the window's bounds. `in_order`: both bounds are known never to decrease."""
 
     lo: np.ndarray
     hi: np.ndarray
@@ -41,7 +41,7 @@ class Frames:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many rows each window has."""
+        """The number of rows of each window."""
         found: np.ndarray = self.hi - self.lo
         return found
 
@@ -49,14 +49,14 @@ class Frames:
         return Frames(self.lo[which], self.hi[which], self.start[which], self.end[which])
 
     def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
-        """Give the frames begin … end as they lie, all at once or so many rows at a time."""
+        """Yield the frames begin … end - 1 in order, all at once or about `block` rows at a time."""
         cuts = [begin, end] if block is None else self._cuts(begin, end, block)
         for first, last in pairwise(cuts):
             lo, hi = self.lo[first:last], self.hi[first:last]
             yield Stretch(first, lo, hi, int((hi - lo).max()))
 
     def _cuts(self, begin: int, end: int, rows: int) -> list[int]:
-        """Cut frames after so many rows: more than a frame has, or most rows would be met twice."""
+        """Cut frames about every `rows` rows, and at least several frame lengths: else most rows would be read twice."""
         if begin == end:
             return []
         lo, hi = self.lo[begin:end], self.hi[begin:end]
@@ -68,7 +68,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Some neighbouring frames: the number of the first, their rows lo … hi, and how long the longest is."""
+    """Neighbouring frames: the number of the first, their rows lo … hi - 1, and the length of the longest."""
 
     first: int
     lo: np.ndarray
@@ -81,46 +81,46 @@ class Stretch:
 
 
 class Gate(Protocol):
-    """Who is let in, and who may leave."""
+    """The lateness and completeness rules of a window type."""
 
     def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
-        """Which rows come too late, `arrival_watermarks` being the watermark when each came."""
+        """Which rows are late, given the watermark at each row's arrival."""
 
     def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
-        """How many rows, none of which is late, came when some of their windows had been complete."""
+        """The number of rows, none of which is late, that arrived after some of their windows were complete."""
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Whether windows may be complete at a watermark that were not at the one before."""
+        """Whether windows may be complete at `watermark` that were not complete at `before`."""
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        """Which rows windows yet to come may hold."""
+        """Which rows later windows may hold."""
 
     def ahead(self, watermark: int) -> int:
-        """The earliest time that windows yet to come can have."""
+        """The earliest time that results of later windows can have."""
 
     def oldest(self, watermark: int) -> int:
-        """The earliest time that a row yet to come can have and still be let in."""
+        """The earliest time that a later row can have without being late."""
 
     def resume(self, watermark: int) -> None:
-        """Go on as one that has given all windows complete at a watermark."""
+        """Continue after all windows complete at a watermark have been emitted."""
 
 
 class Framing(Gate, Protocol):
-    """One window type."""
+    """One window type over sorted partitions."""
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        """The windows that are complete now and were not before."""
+        """The windows that are complete at the watermark and have not been emitted."""
 
 
 class Released:
-    """Rows take part in order, once the watermark has passed them: those behind it are late."""
+    """The default rules: rows are processed in time order, once the watermark has passed them; rows behind it are late."""
 
     def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
         behind: np.ndarray = times < arrival_watermarks
         return behind
 
     def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
-        """Count none: a row that takes part does so in all of its windows."""
+        """Return 0: an accepted row is in all of its windows."""
         return 0
 
     def completes(self, before: int, watermark: int) -> bool:
@@ -130,12 +130,12 @@ class Released:
         return watermark
 
     def resume(self, watermark: int) -> None:
-        """Go on from the rows alone: they tell which windows they have been in."""
+        """Do nothing: the saved rows record which of them windows have processed."""
 
 
 @dataclass(frozen=True)
 class UnboundedFraming(Released):
-    """One window, complete when input ends: from the first row of any key to the last. No row is late for it."""
+    """One window, complete at the end of input: from the first row of any key to the last. No row is late for it."""
 
     def late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> np.ndarray:
         return np.zeros(len(times), np.bool_)
@@ -161,7 +161,7 @@ class UnboundedFraming(Released):
 
 @dataclass(frozen=True)
 class CarriedFraming(Released):
-    """Each row says which window it is in: the bounds are among the keys, so a lane is a window."""
+    """Windows whose bounds are columns of the rows: the bounds are among the keys, so each partition is a window."""
 
     start: str
     end: str
@@ -182,7 +182,7 @@ class CarriedFraming(Released):
 
 @dataclass
 class GridFraming:
-    """Windows on a grid of time. A row is late only when all its windows are complete."""
+    """Windows on a time grid. A row is late only if all its windows are complete."""
 
     windows: Windows
     call: Call
@@ -194,14 +194,14 @@ class GridFraming:
     def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
         behind = np.flatnonzero(
             times < arrival_watermarks
-        )  # a row at the watermark or after it misses no window
+        )  # a row at or after the watermark misses no window
         return int(np.count_nonzero(self.windows.missed(times[behind], arrival_watermarks[behind])))
 
     def completes(self, before: int, watermark: int) -> bool:
         return self.windows.last_complete(watermark) > self.windows.last_complete(before)
 
     def frames(self, lanes: Lanes, watermark: int) -> Frames:
-        """Count first, then fill: how many windows there are is not known before."""
+        """Count first, then fill: the number of windows is not known in advance."""
         upto = self.windows.last_complete(watermark)
         if upto <= self.emitted:
             return _no_frames()
@@ -230,7 +230,7 @@ class GridFraming:
 
 @dataclass
 class CalendarFraming:
-    """Windows on a calendar: a grid whose lines are listed."""
+    """Windows on a calendar: a grid with explicitly listed bounds."""
 
     bounds: Bounds
     call: Call
@@ -244,7 +244,7 @@ class CalendarFraming:
             end = self._last_end(times[behind])
             late[behind] = (end <= arrival_watermarks[behind]) & (
                 end > START_OF_TIME
-            )  # a row in no window is late for none
+            )  # a row outside all windows is never late
         return late
 
     def partly_late(self, times: np.ndarray, arrival_watermarks: np.ndarray) -> int:
@@ -257,7 +257,7 @@ class CalendarFraming:
         return int(np.count_nonzero(first <= arrival_watermarks))
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Ask for the first end after a watermark once, as it is asked for with many rows."""
+        """Whether a window may end in (`before`, `watermark`]; the first end is cached, because many rows share `before`."""
         if self.next_end[0] != before:
             _, ends = self._around(before)
             self.next_end = before, int(ends.min()) if len(ends) else START_OF_TIME
@@ -281,7 +281,7 @@ class CalendarFraming:
         return self._last_end(times) > watermark if len(times) else np.zeros(0, np.bool_)
 
     def _last_end(self, times: np.ndarray) -> np.ndarray:
-        """The end of the last window that holds each time; NEVER in the gaps between windows."""
+        """The end of the last window that holds each time; START_OF_TIME in the gaps between windows."""
         starts, ends = self.bounds(int(times.min()), int(times.max()))
         started = np.searchsorted(starts, times, side="right")
         last = np.append(START_OF_TIME, ends)[started]
@@ -295,7 +295,7 @@ class CalendarFraming:
         return int(starts.min()) if len(starts) else watermark
 
     def _around(self, watermark: int) -> tuple[np.ndarray, np.ndarray]:
-        """The windows that hold a watermark: none before there was a calendar, where no row can be either."""
+        """The windows that hold a watermark; none before the calendar begins, where no row can be either."""
         try:
             return self.bounds(watermark, watermark)
         except WindowError:

@@ -1,4 +1,4 @@
-"""Rows whose times follow from their numbers: no time is written down before somebody asks for it."""
+"""Rows with implied times, which follow from row numbers and are materialised only on access."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK = 1 << 12
 
 
 class ImpliedRows(Rows):
-    """New rows, as they came. `schema` has the column of the time, `columns` has not."""
+    """New rows in arrival order. `schema` includes the time column, `columns` does not."""
 
     def __init__(self, columns: pa.RecordBatch, schema: pa.Schema, time: Time, first_row: int) -> None:
         given = {"columns": columns, "schema": schema, "time": time, "first_row": first_row}
@@ -64,12 +64,12 @@ class ImpliedRows(Rows):
         return ramp(first, pace, count)
 
     def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
-        """They came in order."""
+        """Return None: the rows are in time order."""
         return None
 
 
 def ramp(first: int, pace: int, count: int) -> np.ndarray:
-    """The numbers first, first + pace, …: a block of them moved along, into memory that need not be fresh."""
+    """The numbers first, first + pace, …: one block, shifted repeatedly into memory that may be reused."""
     block, blocks = np.arange(_BLOCK) * pace, count // _BLOCK
     made, whole = room(count), blocks * _BLOCK
     starts = first + np.arange(blocks) * (pace * _BLOCK)
@@ -79,6 +79,6 @@ def ramp(first: int, pace: int, count: int) -> np.ndarray:
 
 
 def arrived_implied(flows: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
-    """Rows as they come in, one after another, without the column of their time."""
+    """Rows from consecutive incoming batches without the time column."""
     columns = pa.schema([each for each in schema if each.name != time.column])
     return ImpliedRows(joined([flow.batch for flow in flows], columns), schema, time, flows[0].first_row)

@@ -1,4 +1,4 @@
-"""What each row looks back on, as frames: one for each new row, in the order of lanes."""
+"""Look-backs as frames: one for each new row, in partition order."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from penstock.runtime.stage import START_OF_TIME
 from penstock.runtime.time_limits import is_within_reach, within_reach
 from penstock.types.windows import LookBack
 
-# Bounds of so many frames stay in the cache until they are used; where frames are long, so that a block begins
-# with many rows of the one before, blocks grow up to MOST.
+# The bounds of BLOCK frames stay in the cache until they are used. If frames are long, so that a block begins with
+# many rows of the previous one, blocks grow up to MOST.
 BLOCK, MOST = 1 << 15, 1 << 18
 SEVERAL = 4
 
 
 @dataclass(frozen=True)
 class LookBackFraming(Released):
-    """Several spans at once. `calls` find the frames of each: a span of time, or what lies before a delay."""
+    """Several look-backs at once. `calls` find the frames of each: a span of time, or the rows before a delay."""
 
     spans: tuple[LookBack, ...]
     calls: tuple[Call, ...]
 
     def frames(self, lanes: Lanes) -> list[Frames]:
-        """The frames of new rows, for each span."""
+        """The frames of new rows, for each look-back."""
         whole = [Behind(lanes, span, call) for span, call in zip(self.spans, self.calls, strict=True)]
         if lanes.all_fresh:
             return list(whole)
@@ -38,7 +38,7 @@ class LookBackFraming(Released):
         return [each.chosen(new) for each in whole]
 
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
-        """Rows that one at the watermark, or the next of its lane, would look back on."""
+        """The rows that a row at the watermark, or the next row of its partition, would look back on."""
         kept = np.zeros(len(lanes), np.bool_)
         for span in self.spans:
             reach = span.delay + (span.size or 0)
@@ -49,7 +49,7 @@ class LookBackFraming(Released):
 
     @staticmethod
     def _last_rows(span: LookBack, lanes: Lanes, watermark: int) -> np.ndarray:
-        """The last rows of each lane; with a delay, of those that it has let pass."""
+        """The last rows of each partition; with a delay, of the rows older than the delay."""
         assert span.rows is not None
         rows = np.diff(lanes.bounds)
         ends = lanes.bounds[1:]
@@ -64,7 +64,7 @@ class LookBackFraming(Released):
 
 
 class Behind(Frames):
-    """What each row of lanes looks back on: found when asked for, a block at a time where that is enough."""
+    """The look-back of each row, computed on access: block by block in `sweep`, else all at once."""
 
     def __init__(self, lanes: Lanes, span: LookBack, call: Call) -> None:
         self.lanes, self.span_of, self.call = lanes, span, call
@@ -81,7 +81,7 @@ class Behind(Frames):
         return lo, hi
 
     @property
-    def lo(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to frames
+    def lo(self) -> np.ndarray:  # type: ignore[override]  # frames are read-only
         return self._bounds[0]
 
     @property
@@ -95,7 +95,7 @@ class Behind(Frames):
     end = start
 
     def sweep(self, begin: int, end: int, block: int | None) -> Iterator[Stretch]:
-        """Find the frames begin … end block by block, each in the memory of the one before."""
+        """Yield the frames begin … end - 1 block by block; blocks reuse the same memory."""
         lo, hi = room(2 * MOST).reshape(2, MOST)
         block = block or BLOCK
         while begin < end:
@@ -107,7 +107,7 @@ class Behind(Frames):
                 block = min(2 * block, MOST)
 
     def _find(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
-        """Write the bounds of the frames begin … end; give the length of the longest."""
+        """Write the bounds of the frames begin … end - 1; return the length of the longest."""
         if self.span_of.rows is None:
             return self._by_time(begin, end, lo, hi)
         hi, lo = hi[: end - begin], lo[: end - begin]
@@ -126,7 +126,7 @@ class Behind(Frames):
         return started
 
     def _by_time(self, begin: int, end: int, lo: np.ndarray, hi: np.ndarray) -> int:
-        """Start among the rows of a lane, at what the first row looks back on."""
+        """Find frames by time, starting from the look-back of the first row, which is found by binary search."""
         span, lanes = self.span_of, self.lanes
         lane = int(np.searchsorted(lanes.bounds, begin, side="right")) - 1
         first = int(lanes.bounds[lane])
@@ -139,6 +139,6 @@ class Behind(Frames):
 
 
 def _clear_of_the_least(lanes: Lanes, reach: int) -> np.ndarray:
-    """The times of rows; near the least of 64 bits all of them later, since only how far they are apart matters."""
+    """The times of rows; near the least 64-bit time all are shifted later, since only differences matter."""
     earliest = lanes.times[lanes.bounds[:-1]]
     return lanes.times if is_within_reach(earliest, reach, 0) else within_reach(lanes.times, 0, reach) + reach

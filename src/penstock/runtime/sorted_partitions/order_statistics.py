@@ -1,4 +1,4 @@
-"""Reductions by rank: order statistics, and what chooses among values that kernels cannot compare."""
+"""Reductions by rank: order statistics, and extremes of values that kernels cannot compare."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from penstock.runtime.sorted_partitions.reducers import KernelPass, active, chos
 from penstock.runtime.sorted_partitions.sorting import Sorter
 from penstock.runtime.threads import run_on_threads
 
-# Of so many rows values, places and bits stay in the second-level cache, and few words of bits are empty.
+# For this many rows, values, positions and bits stay in the L2 cache, and few words of bits are empty.
 BLOCK = 1 << 14
 
-# What the kernel writes: a quantile and whether there is one, a rank, a number.
+# The kernel's outputs: a quantile and its validity, a rank, a count.
 _WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
     "quantile": (np.float64, np.uint8),
     "mode": (np.int64,),
@@ -36,9 +36,10 @@ _WRITTEN: dict[str, tuple[type[np.generic], ...]] = {
 class RankReducer:
     """Quantiles, mode and count of distinct values of one column, in one pass over the frames.
 
-    The kernel writes what `lower/order_statistics.py` says for each of the `questions`, given with the types of
-    their results, and works in `structures` memories of `memory_length(distinct values)` counts, and, for
-    quantiles, in `bits_length(rows)` words of bits; `call(shared)` gives it for places that equal values share.
+    The kernel writes the outputs that `lower/order_statistics.py` defines for each of the `questions`, which are given
+    with their result types. Its scratch memory is `structures` arrays of `memory_length(distinct values)` counts, and,
+    for quantiles, `bits_length(rows)` words of bits. `call(shared)` returns the kernel; `shared`: equal values share a
+    position.
     """
 
     places: tuple[int, ...]
@@ -54,7 +55,7 @@ class RankReducer:
     threads: int
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        """Rank and count a stretch of rows at a time, so that what is counted fits a cache."""
+        """Rank and count a block of rows at a time, so that the counters fit the cache."""
         column = lanes.column(self.column)
         counts = active(lanes, (self.column,), self.where)
         ranges = parts(len(frames), len(column) + len(frames), self.threads)
@@ -77,7 +78,7 @@ class RankReducer:
         stretch: Stretch,
         outputs: Mapping[str, np.ndarray],
     ) -> list[pa.Array]:
-        """Answer for a stretch of frames. A mode is a rank among its rows alone: give the values."""
+        """Compute the results of a block of frames. A mode is a rank within the block, so return its values."""
         first, last = int(stretch.lo[0]), int(stretch.hi[-1])
         rows = column.slice(first, last - first), None if counts is None else counts[first:last]
         bounds = {"lo": stretch.lo, "hi": stretch.hi, "base": first, "begin": 0, "end": len(stretch.lo)}
@@ -99,7 +100,7 @@ class RankReducer:
         return found
 
     def _asked(self) -> Iterator[tuple[str, pa.DataType, list[str]]]:
-        """The questions, and the names of what the kernel writes for each."""
+        """The questions, and the names of the kernel's outputs for each."""
         at = 0
         for kind, dtype in self.questions:
             types = _WRITTEN[kind]
@@ -107,7 +108,7 @@ class RankReducer:
             at += len(types)
 
     def _places(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], bool]:
-        """What quantiles are found by: each row's place in the order; and whether equal values share one."""
+        """Kernel arguments for quantiles: each row's position in sort order; and whether equal values share a position."""
         if all(kind != "quantile" for kind, _ in self.questions):
             return {"many": 0}, False
         places, (values, shared) = placed(column, counts, self.sorter)
@@ -119,7 +120,7 @@ class RankReducer:
         return given, shared
 
     def _ranks(self, column: pa.Array, counts: np.ndarray | None) -> tuple[dict[str, Any], pa.Array | None]:
-        """What the others are found by: ranks that equal values share; and the values by rank."""
+        """Kernel arguments for mode and distinct count: ranks that equal values share; and the values by rank."""
         if not self.structures:
             return {"distinct": 0}, None
         ranks, values = ranked(column, counts, self.sorter)
@@ -140,7 +141,7 @@ RANK = "rank"
 
 @dataclass(frozen=True)
 class ExtremeReducer:
-    """The least or greatest value of a type that only Arrow compares: kernels see its rank."""
+    """The least or greatest value of a type that only Arrow can compare: kernels process its rank."""
 
     places: tuple[int, ...]
     span: int
@@ -160,7 +161,7 @@ class ExtremeReducer:
 
 @dataclass(frozen=True)
 class ExtremeByReducer:
-    """The value beside the least or greatest of another column; of several, the smallest, null the last."""
+    """The value in the row where another column is least or greatest; of several such rows, the smallest value, nulls last."""
 
     places: tuple[int, ...]
     span: int

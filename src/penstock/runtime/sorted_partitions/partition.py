@@ -1,4 +1,4 @@
-"""Put rows into lanes by the numbers of their keys: a counting sort that carries columns along."""
+"""Partition rows by key number (`lanes`): a counting sort that also moves columns."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ Fill = Callable[[tuple[np.dtype, ...], bool], Call]
 
 # Fewer rows than this are not worth a second thread.
 ROWS_PER_THREAD = 1 << 17
-# With fewer lanes times columns, the lines that rows are written to stay in a core's own cache; with more, a chunk
-# has too few rows for each of them for its order to matter.
+# With fewer partitions times columns, the cache lines that rows are written to stay in a core's private cache; with
+# more, a chunk has too few rows per line for its order to matter.
 FEWEST_LINES, MOST_LINES = 1 << 13, 1 << 18
-BLOCK = 1 << 16  # values that stay in a core's own cache
+BLOCK = 1 << 16  # values that stay in a core's private cache
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """Finds where rows belong; `count_lanes` and `fill_lanes(types, many)` are kernels.
+    """Partition rows; `count_lanes` and `fill_lanes(types, many)` are kernels.
 
-    The one for many lanes puts `chunk` rows at a time in order of groups of 2 ** `group_bits` lanes.
+    The kernel for many partitions sorts `chunk` rows at a time by groups of 2 ** `group_bits` partitions.
     """
 
     count_lanes: Call
@@ -42,7 +42,7 @@ class Partitioner:
     threads: int
 
     def partition(self, lanes: np.ndarray, least: int = 0) -> Partition:
-        """Count the rows of each lane, of which there are `least` or more; each thread takes a stretch of them."""
+        """Count the rows of each partition, of which there are at least `least`; each thread takes a range of rows."""
         cuts = _stretches(len(lanes), self.threads)
         highest = _of_stretches(lambda begin, end: int(lanes[begin:end].max()), cuts) if len(lanes) else [-1]
         counts, first = np.zeros((2, len(cuts), max(max(highest) + 1, least)), np.int64)
@@ -55,14 +55,14 @@ class Partitioner:
 
 
 def _stretches(rows: int, most: int) -> list[tuple[int, int]]:
-    """Cut rows into one stretch for each thread that has enough to do."""
+    """Split rows into one range for each thread that has enough work."""
     threads = max(min(most, rows // ROWS_PER_THREAD), 1)
     return list(pairwise(np.linspace(0, rows, threads + 1).astype(int).tolist()))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """A stable sort of rows by lane. `counts` has, for each stretch of rows, how many belong to each lane."""
+    """A stable sort of rows by partition. `counts` has the rows of each partition in each thread's range."""
 
     stretches: list[dict[str, object]]
     counts: np.ndarray
@@ -71,25 +71,25 @@ class Partition:
 
     @property
     def bounds(self) -> np.ndarray:
-        """Where lanes that have rows begin, and where the last one ends."""
+        """The begins of the non-empty partitions, and the end of the last."""
         total = self.counts.sum(axis=0)
         return np.concatenate([[0], np.cumsum(total)[total > 0]])
 
     @property
     def all_bounds(self) -> np.ndarray:
-        """Where lanes begin and end, those without rows too."""
+        """The begins and ends of all partitions, empty ones included."""
         return np.concatenate([[0], np.cumsum(self.counts.sum(axis=0))])
 
     @property
     def first(self) -> np.ndarray:
-        """The first row of each lane that has rows."""
+        """The first row of each non-empty partition."""
         used = self.counts.sum(axis=0) > 0
         stretch = np.argmax(self.counts[:, used] > 0, axis=0)
         found: np.ndarray = self.seen[:, used][stretch, np.arange(len(stretch))]
         return found
 
     def carried(self, columns: list[np.ndarray]) -> list[np.ndarray]:
-        """The values of columns, lane by lane."""
+        """The values of columns, by partition."""
         total = self.counts.sum(axis=0)
         places = (np.cumsum(total) - total) + np.cumsum(self.counts, axis=0) - self.counts
         made = [room(len(each), each.dtype) for each in columns]
@@ -118,7 +118,7 @@ class Partition:
 
 
 def carried_view(column: pa.Array) -> np.ndarray | None:
-    """The values of a column that can be carried as they are: of fixed width, none of them null."""
+    """The values of a column that can be moved directly: fixed width, no nulls; else None."""
     dtype = column.type
     plain = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
     if not plain or column.null_count or dtype.bit_width not in (8, 16, 32, 64):
@@ -127,7 +127,7 @@ def carried_view(column: pa.Array) -> np.ndarray | None:
 
 
 def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int, int]]) -> list[_Found]:
-    """What a function gives for each stretch, all at once."""
+    """The results of a function for each range, computed in parallel."""
     found: dict[int, _Found] = {}
 
     def run(place: int) -> None:
@@ -138,7 +138,7 @@ def _of_stretches(work: Callable[[int, int], _Found], stretches: list[tuple[int,
 
 
 def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
-    """Number keys by subtraction, where they are whole numbers in a small range."""
+    """Number keys by subtraction if they are integers in a small range; else None."""
     whole = pa.types.is_integer(column.type) or pa.types.is_temporal(column.type)
     if not whole or column.null_count or not len(column):
         return None
@@ -147,7 +147,7 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
     least, most = min(low for low, _ in ends), max(high for _, high in ends)
     limit = min(max(SPARSEST * len(values), SMALL), LARGEST)
     if values.dtype == np.int64 and least >= 0 and most < limit:
-        return values  # as they are: lanes that no row is in cost little
+        return values  # unchanged: empty partitions cost little
     if most - least >= limit:
         return None
     numbers = room(len(values))
@@ -161,7 +161,7 @@ def dense_numbers(column: pa.Array, threads: int) -> np.ndarray | None:
 
 
 def _least_and_most(values: np.ndarray) -> tuple[int, int]:
-    """Both in one pass over memory: a block stays in the cache until it is looked at again."""
+    """The minimum and the maximum in one pass over memory: each block stays in the cache for the second scan."""
     blocks = [values[begin : begin + BLOCK] for begin in range(0, len(values), BLOCK)]
     least, most = zip(*((block.min(), block.max()) for block in blocks), strict=True)
     return int(min(least)), int(max(most))

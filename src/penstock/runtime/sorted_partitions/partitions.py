@@ -1,4 +1,4 @@
-"""Lanes: the rows of each key side by side, in order of time."""
+"""Sorted partitions (`Lanes`): the rows of each key stored contiguously, in time order."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.runtime.sorted_partitions.sorting import Sorter
 
 @dataclass
 class Lanes:
-    """Rows lane by lane. Lane i is rows bounds[i] … bounds[i + 1], in order of time.
+    """Rows by partition. Partition i is rows bounds[i] … bounds[i + 1] - 1, in time order.
 
-    `ranking()` ranks the rows of lanes in time, among all; None where they lie so. `order` has the rows as they
-    came in order of time; None where they came so. `first` tells where each lane's first row came. Columns are put
-    into lanes when they are first asked for, and so is the ranking: many windows need neither.
+    `ranking()` computes the rank in time of each partitioned row among all rows; None if that is its position.
+    `order` lists the arrival positions in time order; None if rows arrived in time order. `first` is the arrival
+    position of each partition's first row. Columns and ranking are partitioned on first use: many windows need neither.
     """
 
     came: Rows
@@ -35,12 +35,12 @@ class Lanes:
 
     @cached_property
     def moments(self) -> np.ndarray | None:
-        """The rank of each row in time, among all; None where that is its place."""
+        """The rank in time of each row among all rows; None if that is its position."""
         return None if self.ranking is None else self.ranking()
 
     @cached_property
     def places(self) -> np.ndarray | None:
-        """Where each row is among the rows as they came; None where that is its place."""
+        """The arrival position of each row; None if that is its position."""
         if self.moments is None or self.order is None:
             return self.order if self.moments is None else self.moments
         found: np.ndarray = self.order[self.moments]
@@ -55,14 +55,14 @@ class Lanes:
 
     @property
     def fresh(self) -> np.ndarray:
-        """Which rows no window has seen yet."""
+        """Which rows no window has processed yet."""
         if self.all_fresh:
             return self.came.fresh
         return self.came.fresh if self.places is None else self.came.fresh[self.places]
 
     @cached_property
     def seen(self) -> int:
-        """How many rows a window has seen."""
+        """The number of rows that a window has processed."""
         return self.came.seen_before
 
     @property
@@ -70,7 +70,7 @@ class Lanes:
         return self.seen == 0
 
     def times_at(self, begin: int, count: int, step: int, shift: int = 0) -> np.ndarray:
-        """The times of every `step`-th row of lanes, moved by some ticks."""
+        """The times of every `step`-th row, shifted by some ticks."""
         return every_few(self.times, begin, count, step, shift)
 
     def column(self, name: str) -> pa.Array:
@@ -83,39 +83,39 @@ class Lanes:
         return pa.RecordBatch.from_arrays([self.column(name) for name in names], list(names))
 
     def rows(self, which: np.ndarray) -> np.ndarray:
-        """Where rows of lanes are among the rows as they came."""
+        """The arrival positions of partitioned rows."""
         return which if self.places is None else self.places[which]
 
     def in_time(self, which: np.ndarray) -> np.ndarray:
-        """Rank rows of lanes in time, among all."""
+        """The ranks in time of partitioned rows among all rows."""
         return which if self.moments is None else self.moments[which]
 
     def taken(self, which: np.ndarray) -> pa.RecordBatch:
-        """Whole rows, by their places in lanes."""
+        """Whole rows, by their positions in the partitions."""
         return taken(self.came.batch, self.rows(which))
 
     def key_rows(self, lo: np.ndarray) -> np.ndarray:
-        """A row as it came for each frame, with the frame's keys; frames are given by their first rows, rising."""
+        """The arrival position of a row with each frame's keys; `lo` has the frames' first rows, ascending."""
         if self.first is None:
             return self.rows(lo)
         frames = np.diff(np.searchsorted(lo, self.bounds))
         return np.repeat(self.first, frames)
 
     def of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """The lane of each row."""
+        """The partition of each row."""
         lane: np.ndarray = np.searchsorted(self.bounds, rows, side="right") - 1
         return lane
 
 
 class AsCame(Lanes):
-    """All rows in one lane, in the order they came: nothing is moved, and no time is looked at before it is needed."""
+    """All rows in one partition, in arrival order: no row is moved, and no time is read before it is needed."""
 
     def __init__(self, rows: Rows) -> None:
         self.came, self.order, self.ranking, self.first, self.columns = rows, None, None, None, {}
         self.bounds = np.array([0, len(rows)] if len(rows) else [0], np.int64)
 
     @property
-    def times(self) -> np.ndarray:  # type: ignore[override]  # nobody writes to lanes
+    def times(self) -> np.ndarray:  # type: ignore[override]  # partitions are read-only
         return self.came.times
 
     def __len__(self) -> int:
@@ -127,7 +127,7 @@ class AsCame(Lanes):
 
 @dataclass(frozen=True)
 class Layout:
-    """Puts rows into lanes by their keys; `columns` will be asked for, so they are carried along at once."""
+    """Partition rows by their keys; `columns` are the ones that windows read, so they are partitioned at once."""
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
@@ -138,7 +138,7 @@ class Layout:
 
     def lanes(self, rows: Rows) -> Lanes:
         order = rows.order(self.sorter, self.threads)
-        if not self.keys and (order is None or not len(rows)):  # no lane is empty
+        if not self.keys and (order is None or not len(rows)):  # no partition is empty
             return AsCame(rows)
         if not self.keys:
             return Lanes(rows, np.array([0, len(rows)]), rows.times[order], order)
@@ -148,14 +148,14 @@ class Layout:
         return self._by_carrying(rows, numbers)
 
     def _by_sorting(self, rows: Rows, order: np.ndarray, numbers: np.ndarray) -> Lanes:
-        """Rows that come out of order are sorted by time first, then fetched."""
+        """Sort out-of-order rows by time, then gather them."""
         partition = self.partitioner.partition(numbers)
         (moments,) = partition.carried([np.arange(len(numbers))])
         times, first = rows.times[order[moments]], order[partition.first]
         return Lanes(rows, partition.bounds, times, order, lambda: moments, first)
 
     def _by_carrying(self, rows: Rows, numbers: np.ndarray) -> Lanes:
-        """Rows in order are read once, and their columns carried to where they belong."""
+        """Read ordered rows once, and scatter their columns to the partitions."""
         plain = {name: carried_view(rows.batch.column(name)) for name in self.columns}
         carried = {name: each for name, each in plain.items() if each is not None}
         partition = self.partitioner.partition(numbers)
@@ -171,7 +171,7 @@ class Layout:
         return Lanes(rows, partition.bounds, times, None, ranking, partition.first, columns)
 
     def number(self, columns: Sequence[pa.Array]) -> np.ndarray:
-        """Number the keys of rows, which are the values of some columns."""
+        """Number the keys of rows, given as columns."""
         if len(columns) == 1:
             dense = dense_numbers(columns[0], self.threads)
             if dense is not None:
@@ -180,7 +180,7 @@ class Layout:
 
 
 def same_keys(columns: Sequence[pa.Array]) -> Sequence[pa.Array]:
-    """Let one value stand for equal ones: 0.0 for -0.0."""
+    """Normalise equal values: -0.0 becomes 0.0."""
     return [_canonical(column) for column in columns]
 
 

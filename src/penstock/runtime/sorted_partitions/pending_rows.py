@@ -1,4 +1,4 @@
-"""Rows that wait for their windows. They are only put together when somebody looks: many small batches, once."""
+"""A buffer of rows for later windows. Batches are concatenated only on access: many small ones, once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.runtime.stage import END_OF_TIME
 
 @dataclass
 class PendingRows:
-    """Rows of one schema, as they came. Their times are only looked at when somebody asks for the earliest."""
+    """Rows of one schema, in arrival order. Times are read only when `oldest` is needed."""
 
     schema: pa.Schema
     pieces: list[Rows] = field(init=False, default_factory=list)
@@ -25,30 +25,30 @@ class PendingRows:
 
     @property
     def oldest(self) -> int:
-        """The earliest time among them."""
+        """The earliest time in the buffer."""
         self._earliest = min([self._earliest, *map(_oldest, self._unseen)])
         self._unseen = []
         return self._earliest
 
     @property
     def rows(self) -> Rows:
-        """All of them."""
+        """All rows, concatenated."""
         if len(self.pieces) != 1:
             self.pieces = [no_rows(self.schema).followed_by(*self.pieces)]
-            self._unseen = list(self.pieces) if self._unseen else []  # what they were made of is let go
+            self._unseen = list(self.pieces) if self._unseen else []  # releases the concatenated pieces
         return self.pieces[0]
 
     def add_before(self, rows: Rows) -> None:
-        """Let rows wait that come before all others."""
+        """Insert rows before all others."""
         self.pieces.insert(0, rows)
         self._unseen.append(rows)
 
     def replace(self, rows: Rows) -> None:
-        """Let these wait instead."""
+        """Replace the buffered rows."""
         self.pieces, self._unseen, self._earliest = [rows], [rows], END_OF_TIME
 
     def take(self) -> Rows:
-        """All of them; nobody waits any more."""
+        """Remove and return all rows."""
         rows = self.rows
         self.replace(no_rows(self.schema))
         return rows

@@ -1,4 +1,4 @@
-"""Ranks of values: 0 for the smallest distinct one, so that kernels need to know no type."""
+"""Ranks of values: 0 for the smallest distinct value, so that kernels are independent of types."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from penstock.runtime.sorted_partitions.sorting import Sorter
 
 _Values = TypeVar("_Values")
 
-# Whole numbers in a range no wider than so many times the rows are ranked by subtraction.
+# Integers in a range of at most SPARSEST times the number of rows are ranked by subtraction.
 SPARSEST = 2
 
 
 def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
-    """Give each row the rank of its value, -1 where it does not count, and the values by rank.
+    """The rank of each row's value, -1 if the row is not selected, and the values by rank.
 
-    NaN is one value and the largest; 0.0 stands for -0.0.
+    NaN is one value and the largest; -0.0 becomes 0.0.
     """
     return _where(counts, plain(column), lambda known: _numbered(known, sorter))
 
@@ -28,9 +28,9 @@ def ranked(column: pa.Array, counts: np.ndarray | None, sorter: Sorter) -> tuple
 def placed(
     column: pa.Array, counts: np.ndarray | None, sorter: Sorter
 ) -> tuple[np.ndarray, tuple[np.ndarray, bool]]:
-    """Give each row its place in the order of numbers, -1 where it does not count, and the numbers at the places.
+    """The position of each row in sort order, -1 if the row is not selected, and the number at each position.
 
-    Whole numbers close together need no sorting: their places are ranks, which equal ones share; it tells so.
+    Integers in a narrow range need no sorting: their positions are ranks, which equal values share; the flag is True then.
     """
 
     def numbers(known: pa.Array) -> tuple[np.ndarray, tuple[np.ndarray, bool]]:
@@ -47,7 +47,7 @@ def placed(
 def _where(
     counts: np.ndarray | None, column: pa.Array, number: Callable[[pa.Array], tuple[np.ndarray, _Values]]
 ) -> tuple[np.ndarray, _Values]:
-    """Number the rows that count, and give the others -1."""
+    """Number the selected rows, and give the others -1."""
     if counts is None:
         return number(column)
     rows = np.flatnonzero(counts)
@@ -58,7 +58,7 @@ def _where(
 
 
 def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
-    """Rank values none of which is null."""
+    """Rank non-null values."""
     dtype = column.type
     if pa.types.is_string(dtype) or pa.types.is_large_string(dtype):
         return _of_texts(column)
@@ -70,14 +70,14 @@ def _numbered(column: pa.Array, sorter: Sorter) -> tuple[np.ndarray, pa.Array]:
 
 
 def _narrowly(values: np.ndarray, dtype: type[np.generic]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rank whole numbers by subtraction, and list those of each rank, where they are close together."""
+    """Rank integers by subtraction, and list the value of each rank, if their range is narrow."""
     if values.dtype.kind == "f" or not len(values):
         return None
     least, most = values.min(), values.max()
     span = int(most) - int(least)
     if span > SPARSEST * len(values):
         return None
-    ranks = values.astype(np.int64) - least.astype(np.int64)  # in their own type they may not fit
+    ranks = values.astype(np.int64) - least.astype(np.int64)  # the difference may overflow their type
     return ranks.astype(dtype, copy=False), np.arange(span + 1).astype(values.dtype) + least
 
 
@@ -92,12 +92,12 @@ def _of_numbers(values: np.ndarray, dtype: pa.DataType, sorter: Sorter) -> tuple
     ranks, first = sorter.ranks(_ordered_words(values, sorter))
     found = values[first]
     if found.dtype.kind == "f":
-        found = found + 0.0  # which makes 0.0 of -0.0, and changes nothing else
+        found = found + 0.0  # turns -0.0 into 0.0, and changes nothing else
     return ranks, to_arrow(found, None, dtype)
 
 
 def _ordered_words(values: np.ndarray, sorter: Sorter) -> np.ndarray:
-    """Whole numbers in the order of the values."""
+    """Integers in the order of the values."""
     if values.dtype.kind == "f":
         return sorter.words(values.astype(np.float64, copy=False))
     if values.dtype.kind == "u" and values.dtype.itemsize == 8:

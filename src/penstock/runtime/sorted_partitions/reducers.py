@@ -1,7 +1,7 @@
-"""Reductions over frames: native kernels where a state has a fixed size, positions of rows elsewhere.
+"""Reductions over frames: native kernels for states of fixed size, row positions otherwise.
 
-What merely chooses a row (first, last, the largest text, …) is answered with the row's place; Arrow then takes
-the value, of whatever type it is.
+A reduction that selects a row (first, last, the largest text, …) yields the row's position; Arrow then takes the value,
+of any type.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.runtime.threads import run_on_threads
 
 # Fewer rows and frames than this are not worth a second thread.
 WORK_PER_THREAD = 1 << 16
-# What is kept for so many rows fits the second-level cache.
+# The scratch memory for this many rows fits the L2 cache.
 BLOCK = 1 << 15
-# The first call of a kernel over regular frames has so many rows, and so many times those of a frame.
+# The first kernel call over regular frames has at least FEWEST_ROWS rows, and SEVERAL times the rows of a frame.
 FEWEST_ROWS, SEVERAL = 1 << 17, 8
 
 
 class Reducer(Protocol):
-    """Some of a query's reductions: `places` are their numbers, `span` the look-back they are over."""
+    """A group of a query's reductions: `places` are their numbers, `span` is the look-back they apply to."""
 
     @property
     def places(self) -> tuple[int, ...]: ...
@@ -45,14 +45,14 @@ class Reducer(Protocol):
     def span(self) -> int: ...
 
     def reduce(self, lanes: Lanes, frames: Frames) -> list[pa.Array]:
-        """Give the value of each reduction for each frame."""
+        """The value of each reduction for each frame."""
 
 
 @dataclass(frozen=True)
 class Cells:
-    """Scratch memory of a kernel: `length` cells; None: as many as the longest frame has rows, and one more.
+    """Scratch memory of a kernel: `length` cells; None: the rows of the longest frame, plus one.
 
-    `whole`: as many as all frames of a call have rows, and one more.
+    `whole`: the rows of all frames of a call, plus one.
     """
 
     parameter: str
@@ -67,23 +67,23 @@ class Cells:
 
 @dataclass(frozen=True)
 class SlideCall:
-    """A sliding kernel, and the scratch memory it asks for."""
+    """A sliding kernel, and the scratch memory it needs."""
 
     output: OutputCall
     scratch: tuple[Cells, ...]
 
     @property
     def block(self) -> int | None:
-        """How many rows a call should have, where few are better than many."""
+        """The preferred number of rows of a call; None if there is no preference."""
         return BLOCK if any(each.whole for each in self.scratch) else None
 
 
 @dataclass(frozen=True)
 class KernelPass:
-    """Reductions with states of fixed size, all in one pass of a kernel over the frames.
+    """Reductions with states of fixed size, all in one kernel pass over the frames.
 
-    `slide(nullable)` gives the kernel for columns of which some hold nulls; `regular(nullable)`, where there is
-    one, that for frames at regular places.
+    `slide(nullable)` returns the kernel for a set of nullable columns; `regular(nullable)`, if set, the kernel for
+    frames at regular positions.
     """
 
     columns: tuple[str, ...]
@@ -103,7 +103,7 @@ class KernelPass:
         return [pa.concat_arrays(both) for both in zip(full, rest, strict=True)]
 
     def _swept(self, kernel: SlideCall, batch: pa.RecordBatch, frames: Frames) -> list[pa.Array]:
-        """Look frames up one by one."""
+        """Run the sliding kernel, which reads the bounds of each frame."""
         given = BatchArguments(batch, {}).fill(kernel.output.bindings)
         outputs = _outputs(kernel.output, len(frames))
         run_on_threads(
@@ -115,7 +115,7 @@ class KernelPass:
         return self._results(kernel, outputs)
 
     def _counted(self, kernel: SlideCall, batch: pa.RecordBatch, frames: Regular) -> list[pa.Array]:
-        """Run over full frames by their numbers."""
+        """Run the regular kernel over full frames, which computes bounds from frame numbers."""
         batch = batch.slice(frames.first)
         given = BatchArguments(batch, {}).fill(kernel.output.bindings)
         outputs = _outputs(kernel.output, frames.full)
@@ -147,7 +147,7 @@ class KernelReducer:
 
 
 def parts(frames: int, rows: int, most: int) -> list[tuple[int, int]]:
-    """Cut the frames over some rows into a run for each thread; no run is empty, however long a frame is."""
+    """Split frames into a run for each thread; no run is empty, whatever the length of a frame."""
     threads = max(min(most, rows // WORK_PER_THREAD, frames), 1)
     cuts = np.linspace(0, frames, threads + 1).astype(int)
     return [(int(begin), int(end)) for begin, end in pairwise(cuts)]
@@ -170,7 +170,7 @@ def _sweep(
     begin: int,
     end: int,
 ) -> None:
-    """Run a kernel over the frames begin … end, in memory that grows with the longest."""
+    """Run a kernel over the frames begin … end - 1, with scratch memory that grows with the longest frame."""
     head, scratch = np.zeros(WORDS, np.int64), {}
     longest = rows = -1
     for stretch in frames.sweep(begin, end, kernel.block):
@@ -186,9 +186,9 @@ def _sweep(
 
 
 def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begin: int, end: int) -> None:
-    """Run a kernel over the frames begin … end, more of them with each call: the first tells whether it is slow.
+    """Run a kernel over the frames begin … end - 1, doubling the frames per call: the first call shows if it is slow.
 
-    Each call begins with the rows of a frame, so it is over several frames' rows at the least.
+    Each call first reads the rows of one frame, so a call covers the rows of several frames.
     """
     head = np.zeros(WORDS, np.int64)
     scratch = {each.parameter: each.made(frames.size, 0) for each in kernel.scratch}
@@ -203,7 +203,7 @@ def _count(kernel: SlideCall, given: Mapping[str, object], frames: Regular, begi
 
 @dataclass(frozen=True)
 class CountReducer:
-    """How many rows a frame has: its length."""
+    """The number of rows of each frame."""
 
     places: tuple[int, ...]
     span: int
@@ -214,7 +214,7 @@ class CountReducer:
 
 @dataclass(frozen=True)
 class EndReducer:
-    """The first or last row of a frame that counts: every row, or those that are true and not null."""
+    """The first or last selected row of a frame: of all rows, or of those where the condition holds and the value is not null."""
 
     places: tuple[int, ...]
     span: int
@@ -245,7 +245,7 @@ class EndReducer:
 
 @dataclass(frozen=True)
 class ListReducer:
-    """The values of a frame, in order, nulls left out."""
+    """The non-null values of a frame, in order."""
 
     places: tuple[int, ...]
     span: int
@@ -267,7 +267,7 @@ class ListReducer:
 
 
 def active(lanes: Lanes, args: Sequence[str], where: str | None) -> np.ndarray | None:
-    """Which rows count: all arguments there, and the condition true; None for every row."""
+    """Which rows are selected: all arguments non-null, and the condition true; None for every row."""
     masks = [
         lanes.column(name).is_valid().to_numpy(zero_copy_only=False)
         for name in args
@@ -283,7 +283,7 @@ def active(lanes: Lanes, args: Sequence[str], where: str | None) -> np.ndarray |
 
 
 def chosen(column: pa.Array, rows: np.ndarray, found: np.ndarray, dtype: pa.DataType) -> pa.Array:
-    """The values at some rows, null where none was found."""
+    """The values at some rows, null if none was found."""
     places = to_arrow(np.where(found, rows, 0), None if found.all() else found, pa.int64())
     if not len(column):
         return pa.nulls(len(rows), dtype)
@@ -291,7 +291,7 @@ def chosen(column: pa.Array, rows: np.ndarray, found: np.ndarray, dtype: pa.Data
 
 
 def ranges(first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """All numbers first[i] … last[i] - 1, one range after the other."""
+    """All integers first[i] … last[i] - 1, range after range."""
     counts = last - first
     starts = np.repeat(first - (np.cumsum(counts) - counts), counts)
     listed: np.ndarray = starts + np.arange(int(counts.sum()))

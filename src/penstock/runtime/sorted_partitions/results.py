@@ -1,4 +1,4 @@
-"""From frames to result batches: windows with their aggregates, rows beside them, or what a function makes."""
+"""Build result batches from frames: one row per window, one row per input row, or the output of a user function."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Reductions:
 class WindowResults:
     """One row for each window and key: bounds, keys, aggregates.
 
-    `by_key` orders the rows of a window by their keys, where somebody behind sees their order.
+    `by_key` orders the rows of a window by their keys, if a downstream stage depends on their order.
     """
 
     framing: Framing
@@ -66,9 +66,9 @@ class WindowResults:
 
 @dataclass(frozen=True)
 class RowResults:
-    """Every row, once for each window that holds it, beside the window's bounds and aggregates.
+    """Every row, once for each window that holds it, with the window's bounds and aggregates.
 
-    `adds_bounds` is False where rows carry their window already.
+    `adds_bounds` is False if the rows already have columns for the bounds.
     """
 
     framing: Framing
@@ -94,7 +94,7 @@ class RowResults:
 
 @dataclass(frozen=True)
 class LookBackResults:
-    """Every new row, in order of time, beside aggregates over the rows it looks back on."""
+    """Every new row, in time order, with aggregates over its look-backs."""
 
     framing: LookBackFraming
     reductions: Reductions
@@ -117,7 +117,7 @@ class LookBackResults:
 
 @dataclass(frozen=True)
 class AppliedResults:
-    """What a Python function makes of each window's rows, behind the window's bounds and keys."""
+    """The output of a Python function for each window's rows, after columns for the window's bounds and keys."""
 
     framing: Framing
     function: Callable[[pa.Table], pa.Table]
@@ -146,7 +146,7 @@ class AppliedResults:
 
 
 def by_bounds(frames: Frames, sorter: Sorter) -> np.ndarray | None:
-    """The order of frames by end, then start; None when they have it."""
+    """The order of frames by end, then start; None if they are in that order."""
     if frames.in_order:
         return None
     later = frames.end[1:] > frames.end[:-1]
@@ -155,13 +155,13 @@ def by_bounds(frames: Frames, sorter: Sorter) -> np.ndarray | None:
 
 
 def by_bounds_and_keys(frames: Frames, keys: Sequence[pa.Array], sorter: Sorter) -> np.ndarray:
-    """The order of frames by end, then start, then their keys: null first, NaN last."""
+    """The order of frames by end, then start, then keys: nulls first, NaN last."""
     ranks = [ranked(key, key.is_valid().to_numpy(zero_copy_only=False), sorter)[0] for key in keys]
     return sorter.order(frames.end, frames.start, *ranks)
 
 
 def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:
-    """The bounds of windows as columns of the time's type."""
+    """The bounds of windows as columns of the time type."""
     found = []
     for name, ticks in (("window_start", frames.start), ("window_end", frames.end)):
         dtype = schema.field(name).type
@@ -171,7 +171,7 @@ def bound_arrays(frames: Frames, schema: pa.Schema) -> list[pa.Array]:
 
 
 def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
-    """Refuse bounds that the time column's type cannot hold."""
+    """Refuse bounds that do not fit the time column's type."""
     bits = dtype.bit_width
     low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if pa.types.is_unsigned_integer(dtype):
@@ -181,6 +181,6 @@ def check_range(ticks: np.ndarray, dtype: pa.DataType) -> None:
 
 
 def key_arrays(lanes: Lanes, rows: np.ndarray, keys: Sequence[str]) -> Sequence[pa.Array]:
-    """The keys of some rows as they came."""
+    """The keys at some arrival positions."""
     places = indices(rows)
     return same_keys([lanes.came.batch.column(name).take(places) for name in keys])

@@ -1,4 +1,4 @@
-"""Rows that wait: those ahead of the watermark, and those that open windows still need."""
+"""Buffered rows: those ahead of the watermark, and those that open windows still need."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.types.time import Time
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with their times, what orders rows of one time, and whether a window has seen them yet."""
+    """Rows with their times, the columns that order rows of equal time, and whether a window has processed them yet."""
 
     batch: pa.RecordBatch
     times: np.ndarray
@@ -36,18 +36,18 @@ class Rows:
 
     @property
     def seen_before(self) -> int:
-        """How many rows are not new."""
+        """The number of rows that a window has processed."""
         return len(self) - int(np.count_nonzero(self.fresh))
 
     def column(self, name: str) -> pa.Array:
         return self.batch.column(name)
 
     def times_at(self, begin: int, count: int, step: int, shift: int) -> np.ndarray:
-        """The times of every `step`-th row, moved by some ticks."""
+        """The times of every `step`-th row, shifted by some ticks."""
         return every_few(self.times, begin, count, step, shift)
 
     def chosen(self, which: np.ndarray, threads: int = 1) -> Rows:
-        """Some of the rows, by a mask or by their places."""
+        """The rows selected by a mask or by positions."""
         if which.dtype == np.bool_:
             if which.all():
                 return self
@@ -61,7 +61,7 @@ class Rows:
         )
 
     def part(self, begin: int, end: int) -> Rows:
-        """Rows side by side, where they lie."""
+        """A contiguous range of rows, without a copy."""
         return Rows(
             self.batch.slice(begin, end - begin),
             self.times[begin:end],
@@ -71,7 +71,7 @@ class Rows:
         )
 
     def seen(self) -> Rows:
-        """The same rows, none of them new any more."""
+        """The same rows, all marked as processed."""
         return Rows(self.batch, self.times, self.sequence, self.branch, np.zeros(len(self), np.bool_))
 
     def followed_by(self, *others: Rows) -> Rows:
@@ -87,7 +87,7 @@ class Rows:
         )
 
     def kept(self, keys: Sequence[str]) -> StateTable:
-        """The rows as they are saved, `keys` telling them apart."""
+        """The rows as a state table with `keys` as its key columns."""
         branch = np.zeros(len(self), np.int64) if self.branch is None else self.branch
         beside = {"branch": indices(branch), "fresh": flags(self.fresh)}
         if self.sequence is not None:
@@ -95,7 +95,7 @@ class Rows:
         return kept_rows(pa.Table.from_batches([self.batch]), self.times, keys, **beside)
 
     def order(self, sorter: Sorter, threads: int = 1) -> np.ndarray | None:
-        """The places of the rows by (time, sequence, branch, arrival); None when they are in order already."""
+        """The positions of the rows by (time, sequence, branch, arrival); None if they are in order already."""
         if self.sequence is None and self.branch is None:
             if sorter.in_order(self.times, threads):
                 return None
@@ -107,17 +107,17 @@ class Rows:
         if self.sequence is None:
             return []
         known = self.sequence.is_valid().to_numpy(zero_copy_only=False)
-        return [ranked(self.sequence, known, sorter)[0]]  # null is -1, so it comes first
+        return [ranked(self.sequence, known, sorter)[0]]  # null ranks -1, so it is first
 
 
 def every_few(times: np.ndarray, begin: int, count: int, step: int, shift: int) -> np.ndarray:
-    """Every `step`-th of some times, moved by some ticks."""
+    """Every `step`-th time, shifted by some ticks."""
     some = times[begin : begin + count * step : step][:count]
     return np.add(some, shift, out=room(count)) if shift else some
 
 
 def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.RecordBatch:
-    """Rows of a batch by their places, columns side by side."""
+    """Rows of a batch by position; columns are taken in parallel."""
     chosen = indices(places)
     columns: list[Any] = [None] * batch.num_columns
 
@@ -130,7 +130,7 @@ def taken(batch: pa.RecordBatch, places: np.ndarray, threads: int = 1) -> pa.Rec
 
 
 def joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Several batches as one; one as it is."""
+    """Concatenate batches; a single batch is returned as it is."""
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -150,11 +150,11 @@ def _concatenated(arrays: Sequence[pa.Array], name: str) -> pa.Array:
 
 
 def _joined_sequences(several: Sequence[tuple[pa.Array | None, int]]) -> pa.Array | None:
-    """What orders rows of one time; those of a stream without a sequence, in a union, have none: null."""
+    """Concatenate sequences; rows of a stream without a sequence, in a union, get null."""
     types = {each.type for each, _ in several if each is not None}
     if not types:
         return None
-    if len(types) > 1:  # one side of a union may have its texts in a dictionary
+    if len(types) > 1:  # one side of a union may be dictionary-encoded
         return _joined_sequences([(None if each is None else plain(each), rows) for each, rows in several])
     dtype = types.pop()
     return pa.concat_arrays([pa.nulls(rows, dtype) if each is None else each for each, rows in several])
@@ -169,13 +169,13 @@ def _joined_branches(several: Sequence[Rows]) -> np.ndarray | None:
 
 
 def no_rows(schema: pa.Schema) -> Rows:
-    """No rows at all."""
+    """An empty set of rows."""
     nothing = np.zeros(0, np.int64)
     return Rows(joined([], schema), nothing, None, None, nothing.astype(np.bool_))
 
 
 def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
-    """Rows that were saved."""
+    """Restore saved rows."""
     table = in_order(table)
     batch = rows_of(table, schema)
     branch = integers(table, "branch")
@@ -189,7 +189,7 @@ def rows_back(table: pa.Table, schema: pa.Schema, time: Time) -> Rows:
 
 
 def arrived(flows: Sequence[TimedBatch], schema: pa.Schema, time: Time) -> Rows:
-    """Rows as they come in."""
+    """Rows from incoming batches."""
     batch = joined([flow.batch for flow in flows], schema)
     branches = [flow.branch for flow in flows]
     return Rows(

@@ -1,4 +1,4 @@
-"""Sessions as frames: which rows are in one session, which sessions are complete, and which ends are remembered."""
+"""Sessions as frames: which rows form a session, which sessions are complete, and which ends lateness needs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROWS_PER_THREAD = 1 << 17
 
 @dataclass
 class SessionFraming(Released):
-    """Sessions. `count` and `listed` are kernels; no session is complete before time has passed `due`.
+    """Session windows. `count` and `listed` are kernels; no session is complete before the watermark passes `due`.
 
-    `lateness` takes note of sessions that have ended.
+    `lateness` stores the ends of emitted sessions.
     """
 
     gap: int
@@ -40,7 +40,7 @@ class SessionFraming(Released):
         return watermark > self.due
 
     def _sessions(self, lanes: Lanes) -> Frames:
-        """All sessions, each thread finding those of some lanes: count first, then fill."""
+        """All sessions; each thread finds those of some partitions: count first, then fill."""
         given = {"times": lanes.times, "bounds": lanes.bounds, "gap": self.gap}
         parts = [{**given, "begin": begin, "end": end} for begin, end in self._parts(lanes)]
         found = np.zeros(len(parts) + 1, np.int64)
@@ -62,7 +62,7 @@ class SessionFraming(Released):
         return Frames(bounds[:-1], bounds[1:], start, within_reach(last, 0, self.gap) + self.gap)
 
     def _parts(self, lanes: Lanes) -> list[tuple[int, int]]:
-        """Cut lanes into a run of about as many rows for each thread."""
+        """Split partitions into a run of about equal rows for each thread."""
         threads = max(min(self.threads, len(lanes) // ROWS_PER_THREAD), 1)
         rows = np.linspace(0, len(lanes), threads + 1)[1:-1]
         inner = np.searchsorted(lanes.bounds, rows).tolist()
@@ -75,14 +75,14 @@ class SessionFraming(Released):
     def needed(self, lanes: Lanes, watermark: int) -> np.ndarray:
         found = self._sessions(lanes)
         open_yet = found.end >= watermark
-        # Rows yet to come, or ahead of the watermark, may lengthen a session, and end none of their own sooner.
+        # Later rows, and rows ahead of the watermark, may extend a session; a new session ends no sooner than watermark + gap.
         self.due = min(int(found.end[open_yet].min(initial=END_OF_TIME)), watermark + self.gap)
         ended = self._ended(found, open_yet, lanes, watermark)
         self.lateness.note(taken(lanes.came.batch, lanes.rows(found.lo[ended])), found.end[ended])
         return np.repeat(open_yet, found.lengths)
 
     def _ended(self, found: Frames, open_yet: np.ndarray, lanes: Lanes, watermark: int) -> np.ndarray:
-        """Find the complete sessions within two gaps of which the watermark lies, or an open session begins."""
+        """The complete sessions that end at most two gaps before the watermark, or before the next open session of their key."""
         twice = 2 * self.gap
         near = ~open_yet & (found.end >= max(watermark - twice, START_OF_TIME))
         last = np.flatnonzero(~open_yet[:-1] & open_yet[1:])

@@ -1,7 +1,7 @@
-"""Late rows of sessions: a row behind the watermark may join an open session, but not an emitted one.
+"""Lateness of session rows: a row behind the watermark may join an open session, but not an emitted one.
 
-The open sessions are known from the rows that wait. The ends of emitted sessions are remembered here, one for each
-key at most, while a row could still join both an open session and the emitted one.
+Open sessions are derived from the buffered rows. The ends of emitted sessions are stored here, at most one per key,
+while a row could still join both an open session and the emitted one.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from penstock.runtime.sorted_partitions.rows import Rows
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.state.state_table import StateTable, integers, typed
 
-LATE, CUT = 1, 2  # what the kernel writes
+LATE, CUT = 1, 2  # the kernel's results
 _KEY = "key:"
-FEW = 1 << 10  # ends among which none is looked for that could be forgotten
+FEW = 1 << 10  # up to this many ends are kept without a search for obsolete ones
 
 
 @dataclass(frozen=True)
 class Ends:
-    """Ends of emitted sessions and their keys. `end` is NEVER where it is forgotten already.
+    """Ends of emitted sessions and their keys. `end` is START_OF_TIME if it has been dropped already.
 
-    Sessions that end at or before `upto` were taken into account row by row, though they wait to be emitted.
+    Sessions that end at or before `upto` were accounted for row by row, although they have not been emitted yet.
     """
 
     keys: list[pa.Array]
@@ -54,7 +54,7 @@ class Ends:
 
 @dataclass(frozen=True)
 class Judged:
-    """Which rows are late, and before which rows complete sessions must leave."""
+    """Which rows are late, and before which rows complete sessions must be emitted."""
 
     late: np.ndarray
     cuts: np.ndarray
@@ -62,7 +62,7 @@ class Judged:
 
 @dataclass
 class SessionLateness:
-    """The lateness of sessions of one gap; `kernel` makes what decides (kernels/session_lateness.py): few runs need it."""
+    """Lateness for sessions of one gap; `kernel` compiles kernels/session_lateness.py on first use: few runs need it."""
 
     gap: int
     layout: Layout
@@ -74,9 +74,9 @@ class SessionLateness:
         self.ends = _no_ends()
 
     def judge(self, rows: Rows, marks: np.ndarray, waiting: PendingRows) -> Judged:
-        """Decide row by row, `marks` being the watermark at the arrival of each row.
+        """Decide lateness row by row; `marks` has the watermark at each row's arrival.
 
-        Keys without a row behind the watermark are not looked at, nor are the rows after the last of those.
+        Keys without a row behind the watermark are skipped, and so are the rows after the last such row.
         """
         behind = np.flatnonzero(rows.times < marks)
         fates = np.zeros(len(rows), np.uint8)
@@ -116,9 +116,9 @@ class SessionLateness:
         return found
 
     def _within_reach(self, earliest: int, waiting: Rows) -> tuple[np.ndarray, np.ndarray]:
-        """Find the waiting rows that decide about rows from a time on, and older ones that an end is remembered for.
+        """Positions of the buffered rows that affect rows from `earliest` on, and of older rows that a stored end still needs.
 
-        A session that ended more than two gaps before the time is not reached by any of those rows.
+        No row from `earliest` on can reach a session that ended more than two gaps earlier.
         """
         since = max(earliest - 3 * self.gap, START_OF_TIME)
         limit = min(int(self.ends.end.max(initial=START_OF_TIME)) + self._twice, END_OF_TIME)
@@ -132,7 +132,7 @@ class SessionLateness:
     def _run(
         self, keys: np.ndarray, times: np.ndarray, marks: np.ndarray, given: dict[str, np.ndarray]
     ) -> np.ndarray:
-        """Number the pairs of key and bucket, and run the kernel on what is `given` of each key."""
+        """Number the (key, bucket) pairs, and run the kernel; `given` has the state of each key."""
         buckets = np.floor_divide(times, self.gap)
         order = np.lexsort((buckets, keys))
         new = np.ones(len(order), np.bool_)
@@ -163,17 +163,17 @@ class SessionLateness:
     # -- ends ----------------------------------------------------------------------------------------
 
     def note(self, rows: pa.RecordBatch, ends: np.ndarray) -> None:
-        """Remember the ends of sessions that were emitted, by a row of each."""
+        """Store the ends of emitted sessions, each given by one of its rows."""
         if len(ends):
             self.ends = self.ends.followed_by(Ends(self._keys(rows), ends, np.full(len(ends), START_OF_TIME)))
 
     def crowded(self, watermark: int) -> bool:
-        """Tell whether it is time to forget ends: many have gathered, or those decided row by row were emitted."""
+        """Whether to drop ends: many have accumulated, or sessions decided row by row have been emitted."""
         emitted = (self.ends.upto > START_OF_TIME) & (self.ends.upto < watermark)
         return len(self.ends) > max(2 * self.settled, FEW) or bool(emitted.any())
 
     def forget(self, waiting: Rows, watermark: int) -> None:
-        """Forget the ends that no row can reach any more."""
+        """Drop the ends that no row can reach any more."""
         self.ends = self._remembered(waiting, watermark)
         self.settled = len(self.ends)
 
@@ -190,7 +190,7 @@ class SessionLateness:
         return ends.chosen(near & ((ends.end > START_OF_TIME) | (ends.upto > START_OF_TIME)))
 
     def _last_ends(self) -> Ends:
-        """Keep the last end of each key; up to `upto`, what was decided row by row counts instead."""
+        """Keep the last end of each key; up to `upto`, the row-by-row decision takes precedence."""
         ends = self.ends
         (numbers,) = self._numbers((ends.keys, len(ends)))
         known, first, number = np.unique(numbers, return_index=True, return_inverse=True)
@@ -203,13 +203,13 @@ class SessionLateness:
         return Ends([key.take(indices(first)) for key in ends.keys], end, upto)
 
     def kept(self) -> StateTable:
-        """Give the ends as they are saved."""
+        """The ends as a state table."""
         names = tuple(f"{_KEY}{name}" for name in self.layout.keys)
         arrays = [indices(self.ends.end), *self.ends.keys]
         return StateTable(pa.Table.from_arrays(arrays, names=["end", *names]), names, ("end",))
 
     def load(self, table: pa.Table, schema: pa.Schema) -> None:
-        """Go on from ends that were saved."""
+        """Load saved ends."""
         end = integers(table, "end")
         keys = [typed(table, f"{_KEY}{name}", _plain(schema.field(name).type)) for name in self.layout.keys]
         self.ends = Ends(keys, end, np.full(len(end), START_OF_TIME))
@@ -223,7 +223,7 @@ class SessionLateness:
         return [rows.column(name) for name in self.layout.keys]
 
     def _numbers(self, *several: tuple[Sequence[pa.Array], int]) -> list[np.ndarray]:
-        """Number the keys of several sets of rows, equal ones alike."""
+        """Number the keys of several sets of rows; equal keys get equal numbers."""
         some = [keys for keys, rows in several if rows]
         cuts = np.cumsum([rows for _, rows in several])
         if not self.layout.keys or not some:
@@ -234,7 +234,7 @@ class SessionLateness:
 
 
 def _among(numbers: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Tell which numbers are among some, which are not negative and not many times as large as there are rows."""
+    """Which numbers occur in `some`; all are non-negative and at most a small multiple of the number of rows."""
     found = np.zeros(int(max(numbers.max(initial=0), some.max(initial=0))) + 1, np.bool_)
     found[some] = True
     chosen: np.ndarray = found[numbers]

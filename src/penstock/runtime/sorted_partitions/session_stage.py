@@ -1,4 +1,4 @@
-"""Sessions as a stage: rows behind the watermark join open sessions, so which are late depends on other rows."""
+"""The session stage: rows behind the watermark may join open sessions, so lateness depends on other rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from penstock.runtime.state.state_table import StateTable
 
 @dataclass
 class SessionStage(SortedWindowStage):
-    """Rows that come with rows behind the watermark are admitted when time moves, in the order of arrival.
+    """Session windows. Batches with rows behind the watermark are admitted when time advances, in arrival order.
 
-    A union hands over the rows of each of its inputs by themselves, and time moves after all of them.
+    A union pushes the rows of each input separately, and time advances after all of them.
     """
 
     lateness: SessionLateness
@@ -50,7 +50,7 @@ class SessionStage(SortedWindowStage):
             self.lateness.load(tables["ended"], self.schema)
 
     def _admit(self) -> list[TimedBatch]:
-        """Decide which of the pending rows are late, and let the others wait."""
+        """Decide which of the pending rows are late, and buffer the others."""
         flows, self.pending = self.pending, []
         rows, marks = arrived(flows, self.schema, self.time), np.concatenate([_marks(flow) for flow in flows])
         order = _arrival(flows)
@@ -75,7 +75,7 @@ class SessionStage(SortedWindowStage):
                 self.metrics.accepted += len(own) - missed
 
     def _added(self, rows: Rows, judged: Judged, marks: np.ndarray) -> list[TimedBatch]:
-        """Let rows wait. Complete sessions leave before a row that would lengthen one of them."""
+        """Buffer rows. Emit complete sessions before a row that would extend one of them."""
         made: list[TimedBatch] = []
         for begin, end in pairwise([0, *judged.cuts.tolist(), len(rows)]):
             if begin and int(marks[begin]) > self.watermark:
@@ -93,7 +93,7 @@ def _marks(flow: TimedBatch) -> np.ndarray:
 
 
 def _arrival(flows: list[TimedBatch]) -> np.ndarray | None:
-    """Order rows that came through several inputs of a union by their numbers in the stream; None: they are in order."""
+    """The order of rows from several inputs of a union by row number in the stream; None if they are in order."""
     traces = [flow.trace for flow in flows if flow.trace is not None]
     if len({flow.branch for flow in flows}) == 1 or len(traces) < len(flows):
         return None

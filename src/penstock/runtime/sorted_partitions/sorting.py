@@ -1,4 +1,4 @@
-"""Sorting rows by whole numbers: by digits in a kernel where there are many, else by comparison."""
+"""Stable sorting of rows by integers: radix sort in a kernel for many rows, else comparison sort."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.runtime.buffers import room
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
-# Below this, the passes over the digits cost more than comparisons.
+# Below this many rows, radix passes cost more than comparisons.
 FEW = 1 << 12
-# Where less than one row in so many shares its first key, comparisons settle the rest.
+# If fewer than one row in MANY shares its first key, a comparison sort orders those rows by the other keys.
 MANY = 4
 # Fewer rows than this are not worth a second thread.
 STRETCH = 1 << 19
-# Bits of a word, but for its sign; and how many of a key's lowest bits may be left out of it.
+# Bits of a word without its sign; and how many of a key's lowest bits may be dropped.
 WORD, MOST_DROPPED = 63, 20
-# Keys of up to so many rows are sorted by their highest 32 bits first: few stay alike, and those few are put in
-# order by insertion, which is given up after so many steps a row.
+# Up to MOST_ROWS rows are sorted by the highest SORTED_BITS bits first: few keys stay equal, and insertion sort orders
+# those; it is abandoned after PATIENCE steps per row.
 SORTED_BITS, MOST_ROWS, PATIENCE = 32, 1 << 24, 2
 
 
@@ -28,9 +28,9 @@ SORTED_BITS, MOST_ROWS, PATIENCE = 32, 1 << 24, 2
 class Sorter:
     """Stable sorting. `radix_pass` orders rows by one digit of `digit_bits` bits.
 
-    `float_words` makes whole numbers of floats, in their order; `assign_ranks` numbers what is sorted;
-    `falls` tells whether a number is less than the one before. `sort_words` does all at once, where keys and row numbers
-    fit a word together, and `place_floats` for places of floats.
+    `float_words` maps floats to integers of the same order; `assign_ranks` numbers sorted keys; `falls` detects a
+    number less than its predecessor. `sort_words` sorts in one call if a key and a row number fit one word;
+    `place_floats` does so for the positions of floats.
     """
 
     radix_pass: Call
@@ -42,7 +42,7 @@ class Sorter:
     place_floats: Call
 
     def in_order(self, times: np.ndarray, threads: int = 1) -> bool:
-        """Whether times never fall; each thread looks at a stretch of them."""
+        """Whether times never decrease; each thread checks a range of them."""
         if len(times) < FEW:
             return bool((times[1:] >= times[:-1]).all())
         cuts = (
@@ -58,14 +58,14 @@ class Sorter:
         return not fallen.any()
 
     def order(self, *keys: np.ndarray) -> np.ndarray:
-        """The places of rows by the first key, then the next ones; equal rows keep their order."""
+        """The positions of rows by the first key, then the others; equal rows keep their order."""
         if len(keys[0]) < FEW:
             return np.lexsort(keys[::-1])
         order = self._by(keys[0])
         if len(keys) == 1:
             return order
         alike = _in_runs(keys[0][order])
-        if MANY * len(alike) < len(order):  # the other keys matter for few rows only
+        if MANY * len(alike) < len(order):  # few rows need the other keys
             rows = order[alike]
             order[alike] = rows[np.lexsort([key[rows] for key in reversed(keys)])]
             return order
@@ -85,7 +85,7 @@ class Sorter:
         return ranks, first[: self.assign_ranks(given)]
 
     def placed(self, floats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The place of each row in the order of its number, and the numbers in that order."""
+        """The position of each row in sort order, and the sorted numbers."""
         rows = len(floats)
         places, in_order = room(rows, np.int32), room(rows, np.float64)
         given = {"values": np.ascontiguousarray(floats), "rows": rows, "bits": (rows - 1).bit_length()}
@@ -98,13 +98,13 @@ class Sorter:
         return places, in_order
 
     def words(self, floats: np.ndarray) -> np.ndarray:
-        """Whole numbers in the order of floats."""
+        """Integers in the order of the floats."""
         words = room(len(floats))
         self.float_words({"values": floats, "words": words, "rows": len(floats)})
         return words
 
     def _by(self, key: np.ndarray) -> np.ndarray:
-        """The places of rows by one key."""
+        """The positions of rows by one key."""
         key = np.ascontiguousarray(key, np.int64)
         least, most = int(key.min()), int(key.max())
         found = self._packed(key, least, (most - least).bit_length())
@@ -120,9 +120,9 @@ class Sorter:
         return now[1]
 
     def _packed(self, key: np.ndarray, least: int, span: int) -> np.ndarray | None:
-        """Sort keys of `span` bits in words they share with their places, and give those.
+        """Sort words that combine a key of `span` bits with its position; return the positions.
 
-        A key that is too long loses its lowest bits. None if that leaves keys out of order, or would be likely to.
+        A key that is too long loses its lowest bits. None if keys remain out of order, or are likely to.
         """
         rows = len(key)
         bits = (rows - 1).bit_length()
@@ -145,6 +145,6 @@ class Sorter:
 
 
 def _in_runs(key: np.ndarray) -> np.ndarray:
-    """The places of rows that share a key with a neighbour."""
+    """The positions of rows that share a key with a neighbour."""
     equal = np.concatenate([[False], key[1:] == key[:-1], [False]])
     return np.flatnonzero(equal[1:] | equal[:-1])

@@ -1,7 +1,7 @@
-"""Windows over ordered rows as a stage: hold rows, put them into lanes, reduce the frames that are complete.
+"""The stage for windows over sorted partitions: buffers rows, partitions them, reduces the frames that are complete.
 
-Rows wait until the watermark has passed them. Then everything is a question of ranges: a window is a frame
-of a lane's rows, whatever its type, and reductions see frames only (kernels/swag/slide.py).
+Rows are buffered until the watermark passes them. Each window, whatever its type, becomes a frame: a range of rows of
+a partition. Reductions process frames only (kernels/swag/slide.py).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from penstock.types.time import Time
 
 @dataclass
 class SortedWindowStage:
-    """Windows of one type over rows that are in order of time and key.
+    """Windows of one type over rows sorted by key and time.
 
-    `emission(lanes, watermark)` gives the results that are new at a watermark; `repeats_rows` says that they
-    are the rows of windows, with their own times, which are old by then. Rows are ordered by `time`, and take
-    part once the watermark has passed their `release`: the same, unless they wait for the end of a window they
-    carry. Rows of an implied time come without its column.
+    `emission(lanes, watermark)` returns the results that are new at a watermark. If `repeats_rows`, the results are the
+    rows of windows with their original times, which are older than the watermark. Rows are ordered by `time`, and
+    processed once the watermark has passed their `release` time: the same, except for rows that carry a window and are
+    released at its end. Batches with an implied time lack its column.
     """
 
     gate: Gate
@@ -51,7 +51,7 @@ class SortedWindowStage:
         self.waiting = PendingRows(self.schema)
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
-        """Take rows in. Windows a row came too late for are emitted before it is added to the others."""
+        """Buffer rows. Before a partly late row is added, emit the windows that were complete at its arrival."""
         made: list[TimedBatch] = []
         waiting: list[TimedBatch] = []
         for flow in flows:
@@ -73,7 +73,7 @@ class SortedWindowStage:
         return flows, self._ahead()
 
     def _settle(self) -> None:
-        """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
+        """Process the buffered rows, so that the saved state does not depend on when that last happened; no window is complete."""
         if not self.looked:
             made = self._emit(self.watermark)
             assert not made, "a window was complete that nobody had noticed"
@@ -107,7 +107,7 @@ class SortedWindowStage:
         return ticks_of(batch.column(self.release.column), self.release.shift)
 
     def _parts(self, flow: TimedBatch) -> Iterator[tuple[TimedBatch, int]]:
-        """Cut before each row behind the watermark that came with it, where some of its windows are complete."""
+        """Split before each row behind its arrival watermark, if windows are newly complete at that watermark."""
         begin, upto = 0, START_OF_TIME
         if flow.arrival_watermarks is not None:
             for row in np.flatnonzero(self._released(flow.batch) < flow.arrival_watermarks):
@@ -126,7 +126,7 @@ class SortedWindowStage:
     # -- windows -------------------------------------------------------------------------------------
 
     def _emit(self, watermark: int) -> list[TimedBatch]:
-        """Give the windows that are complete at a watermark, and forget the rows nobody needs any more."""
+        """Emit the windows that are complete at a watermark, and drop the rows that no later window needs."""
         self.watermark = watermark
         rows = self.waiting.take()
         ahead = self._released(rows.batch) >= watermark if watermark != END_OF_TIME else None
@@ -134,12 +134,12 @@ class SortedWindowStage:
         made = self.emission(lanes, watermark)
         if ahead is not None:
             needed = lanes.rows(np.flatnonzero(self.gate.needed(lanes, watermark)))
-            kept = lanes.came.chosen(np.sort(needed)).seen()  # as they came: rows of one time stay in order
+            kept = lanes.came.chosen(np.sort(needed)).seen()  # in arrival order: ties stay in order
             self.waiting.replace(kept.followed_by(rows.chosen(ahead)))
         return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows]
 
     def _ahead(self) -> int:
-        """How far time has advanced behind the stage: rows that are given again may be old."""
+        """The output watermark: repeated rows may be older than the input watermark."""
         if not self.repeats_rows or self.watermark in (START_OF_TIME, END_OF_TIME):
             return self.gate.ahead(self.watermark)
         return max(min(self.waiting.oldest, self.gate.oldest(self.watermark)), START_OF_TIME)

@@ -1,10 +1,10 @@
 """The state of a run in its canonical form: Arrow rows, never a dump of kernel memory.
 
-    stages ── kept.py ──▶ tables ── chunks.py ──▶ parts of at most 1 MB ── format.py ──▶ bytes
-              cells.py                by key, then time                       a list with checksums, and the parts
+    stages ── state_table.py ──▶ tables ── chunks.py ──▶ chunks of at most 1 MB ── format.py ──▶ bytes
+              pane_cells.py                by key, then time                      manifest with checksums, chunks
               rows.py
 
-What is kept depends on the rows seen and on the query alone: not on threads, on the kind of a key table, on how
-wide sums are held or on what kernels assume about nulls. So a state saved by one engine is taken up by another.
-`state.py` is the public face.
+The saved state depends only on the rows read and on the query: not on threads, the kind of key table, the width of
+sums, or the kernels' assumptions about nulls. So one engine can load a state that another engine saved.
+`state.py` is the public interface.
 """

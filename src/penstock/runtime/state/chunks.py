@@ -1,7 +1,7 @@
-"""Cut kept rows into chunks of at most 1 MB, so that a store rewrites only those that changed.
+"""Split state tables into chunks of at most 1 MB, so that a store rewrites only those that changed.
 
-A chunk holds the rows whose words (the hash of their keys, then their time) begin with some bits, as few as make it
-small enough. So a key stays in its chunk whatever happens to others, and without keys a chunk is a stretch of time.
+A chunk holds the rows whose words (the hash of their keys, then their time) share a bit prefix, as short as keeps the
+chunk small enough. So changes to other keys do not move a key's rows; without keys a chunk is a range of time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 20
 
 
 def cut(kept: StateTable, most: int = MOST_BYTES) -> dict[str, pa.Table]:
-    """Give the chunks of a table by the bits that their rows' words begin with; none of no rows."""
+    """The chunks of a table by the bit prefix of their rows' words. An empty table yields no chunks."""
     table = _in_order(kept)
     if table.num_rows == 0:
         return {}
@@ -46,7 +46,7 @@ def _in_order(kept: StateTable) -> pa.Table:
 
 
 def _ordered(columns: Sequence[pa.Array]) -> bool:
-    """Tell whether rows are in order already, as those of pane tables mostly are; False if that takes long to find out."""
+    """Whether rows are already sorted, as those of pane tables mostly are; False if the check would be expensive."""
     if any(column.type != pa.int64() or column.null_count for column in columns):
         return False
     alike = np.ones(len(columns[0]) - 1, bool)
@@ -65,7 +65,7 @@ def _words(kept: StateTable, table: pa.Table) -> list[np.ndarray]:
 def _parts(
     rows: pa.Table, words: Sequence[np.ndarray], lo: int, hi: int, bits: str, most: int
 ) -> Iterator[tuple[str, int, int]]:
-    """Halve rows lo … hi, which all begin with `bits`, by the next bit until they are small enough."""
+    """Split rows lo … hi, which share the prefix `bits`, by the next bit until they are small enough."""
     size = rows.slice(lo, hi - lo).nbytes
     if size <= most or hi - lo == 1:
         yield bits, lo, hi
@@ -81,14 +81,14 @@ def _parts(
 
 
 def _first_with_bit(ordered: np.ndarray, bit: int) -> int:
-    """The first of ordered words, alike in the bits before, that has this bit."""
+    """The first of ordered words, equal in the preceding bits, that has this bit set."""
     tail = (1 << (64 - bit)) - 1
     smallest = int(ordered[0]) & ~tail | 1 << (63 - bit)
     return int(np.searchsorted(ordered, np.uint64(smallest)))
 
 
 def _by_number(lo: int, hi: int, bits: str, parts: int) -> Iterator[tuple[str, int, int]]:
-    """Cut rows of one key and one time by their number alone."""
+    """Split rows of one key and one time by position."""
     bounds = [lo + (hi - lo) * part // parts for part in range(parts + 1)]
     for part, (begin, end) in enumerate(pairwise(bounds)):
         if begin < end:

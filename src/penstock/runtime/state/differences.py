@@ -1,4 +1,4 @@
-"""Say how the query that saved a state differs from the one that is to go on from it."""
+"""Describe how the query that saved a state differs from the query that loads it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _LISTS = ("types", "results", "keys", "columns", "look-backs")
 
 
 def require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
-    r"""Refuse the state of another query, and say where the two differ.
+    r"""Refuse the state of another query, with an error that describes the differences.
 
-    Entries `name + "\n" + part` only describe: two queries are the same if all other entries are.
+    Entries `name + "\n" + part` are descriptions only: two queries are the same if all other entries are equal.
     """
     old, new = (_whole(query) for query in (saved, here))
     if old == new:
@@ -28,14 +28,14 @@ def require_same(saved: Mapping[str, str], here: Mapping[str, str]) -> None:
 
 
 def _whole(query: Mapping[str, str]) -> dict[str, str]:
-    """The entries that identify: one for each object."""
+    """The identifying entries: one for each object."""
     return {name: text for name, text in query.items() if "\n" not in name}
 
 
 def _paired(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str | None, str | None]]:
-    """Find what became of each object that differs: one of its name, else the next of its kind.
+    """Pair each object that differs with its counterpart: one of the same name, else the next of the same kind.
 
-    Objects are numbered, so that a filter ahead of a window gives the window another name.
+    Objects are numbered, so a filter added before a window changes the window's name.
     """
     pairs: list[tuple[str | None, str | None]] = [
         (name, name) for name in old if name in new and old[name] != new[name] and name != _OUTPUT
@@ -51,7 +51,7 @@ def _paired(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str | 
 
 
 def _is_input(name: str) -> bool:
-    """Columns that a query reads follow from what it computes: name those last."""
+    """Whether an object is an input stream; inputs are named last, because their columns follow from the query."""
     return "(stream " in name
 
 
@@ -62,7 +62,7 @@ def _differences(
     if one is None or other is None:
         about = ", ".join(f"{part} {text}" for part, text in (before or after).items() if part not in _HIDDEN)
         return [f"{other or one} {'is new' if one is None else 'is gone'}{f' ({about})' if about else ''}"]
-    if not before or not after:  # the number of shards; or saved by a version that described nothing
+    if not before or not after:  # the number of shards, or a state from a version without descriptions
         return [f"{other} was {saved[one]} and is {here[other]}"]
     parts = [part for part in {**before, **after} if before.get(part, "") != after.get(part, "")]
     parts = [part for part in parts if part not in _HIDDEN] or [part for part in parts if part == "types"]

@@ -5,9 +5,9 @@
     JSON     ::= {"query": {what: how}, "chunks": [[name, length, SHA-256], …]}
     chunk    ::= an Arrow IPC stream                  of one table's rows (or some of them), plain or packed (packing.py)
 
-The manifest's checksum covers the checksums of all chunks, and so the whole. Nothing is handed to Arrow before
-its checksum agrees. Checksums guard against damage, not against an enemy who can write them too: of his files no
-code is ever run, since Arrow holds data alone, but what he wrote there is what the query goes on from.
+The manifest's checksum covers the checksums of all chunks, and so the whole. No bytes reach Arrow before their checksum
+matches. Checksums detect damage, not an attacker who can write them too: code from such a file is never run, since
+Arrow holds data only, but the query continues from the attacker's data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow.ipc
 
 from penstock.errors import StateError
 
-# Raise it whenever the same state would be saved otherwise: another form of a stage's rows counts.
+# Increase it whenever the saved form of the same state changes, including the form of a stage's rows.
 VERSION = 2
 
 _MAGIC = b"PENSTOCK\x00STATE\r\n\n"
@@ -35,7 +35,7 @@ INSTEAD = "go on from an older copy, or start the query anew"
 
 @dataclass(frozen=True)
 class Manifest:
-    """Which query a state belongs to, and the length and checksum of each chunk, in order."""
+    """The query a state belongs to, and the length and checksum of each chunk, in order."""
 
     query: Mapping[str, str]
     chunks: Mapping[str, tuple[int, str]]
@@ -51,13 +51,13 @@ class Manifest:
         return head + hashlib.sha256(head).digest()
 
     def check(self, name: str, data: bytes, where: str) -> None:
-        """Refuse a chunk that is not the one listed."""
+        """Refuse a chunk that differs from the listed one."""
         if (len(data), _digest(data)) != self.chunks[name]:
             raise StateError(f"{where} is damaged: the checksum of chunk {name!r} does not match; {INSTEAD}")
 
 
 def encode_file(query: Mapping[str, str], chunks: Mapping[str, bytes]) -> bytes:
-    """Put a manifest and its chunks into one run of bytes."""
+    """Concatenate a manifest and its chunks."""
     manifest = Manifest.of(query, chunks)
     return manifest.encode() + b"".join(chunks[name] for name in manifest.chunks)
 
@@ -76,7 +76,7 @@ def decode_file(data: bytes, where: str) -> tuple[Mapping[str, str], dict[str, b
 
 
 def decode_manifest(data: bytes, where: str) -> tuple[Manifest, int]:
-    """Read the manifest that bytes begin with, and tell where it ends."""
+    """Read the manifest at the start of the data; return it and its end."""
     if len(data) < _HEAD.size or not data.startswith(_MAGIC):
         raise StateError(f"{where} is not a saved state, or is cut short; {INSTEAD}")
     _, version, length = _HEAD.unpack_from(data)
@@ -111,7 +111,7 @@ def _digest(data: bytes) -> str:
 
 
 def encode_table(table: pa.Table, compression: str | None = None) -> bytes:
-    """Write rows as an Arrow IPC stream, plain or with its buffers compressed; `decode_table` reads either."""
+    """Write rows as an Arrow IPC stream, plain or with compressed buffers; `decode_table` reads both."""
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression=compression)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -120,7 +120,7 @@ def encode_table(table: pa.Table, compression: str | None = None) -> bytes:
 
 
 def decode_table(data: bytes, what: str) -> pa.Table:
-    """Read an Arrow IPC stream, every value checked for being well formed."""
+    """Read an Arrow IPC stream and validate every value."""
     try:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all()

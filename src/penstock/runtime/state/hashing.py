@@ -1,4 +1,4 @@
-"""Hashes of key values that are the same in every process: they decide which chunk a key's rows are saved in."""
+"""Hashes of key values that are the same in every process: they assign a key's rows to a chunk."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PRIME = np.uint64(1099511628211)
 
 
 def key_hashes(columns: Sequence[pa.Array]) -> np.ndarray:
-    """Hash rows of key columns; texts are plain, not in a dictionary."""
+    """Hash rows of key columns; texts must not be dictionary-encoded."""
     words, nulls = [], np.zeros(len(columns[0]), np.int64)
     for place, column in enumerate(columns):
         null = column.is_null().to_numpy(zero_copy_only=False)
@@ -26,7 +26,7 @@ def key_hashes(columns: Sequence[pa.Array]) -> np.ndarray:
 
 
 def _text_hashes(column: pa.Array) -> np.ndarray:
-    """A polynomial of each text's bytes, all texts at once."""
+    """A polynomial hash of each text's bytes, vectorised over all texts."""
     texts = column.cast(pa.large_string())
     _, offsets, data = texts.buffers()
     bounds = (

@@ -1,4 +1,4 @@
-"""Put together what several runs of one query have in memory, each over a part of the rows."""
+"""Merge the states of several runs of one query, each over part of the rows, and split a state into shards."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.runtime.state.hashing import key_hashes
 from penstock.runtime.state.state_table import StateTable, read_scalars, scalars, seen
 
 CELLS, NULLS = "cells", "nulls"
-# Cells that other runs have folded, for a stage to take up beside those that were saved.
+# Cells folded by other runs, which a stage loads in addition to the saved ones.
 FRESH = "fresh"
 
 
 def merged(parts: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Give the tables of a run over all rows, from those of runs that have emitted nothing yet.
+    """Concatenate the tables of runs that have emitted nothing yet into those of one run over all rows.
 
-    Cells of the same pane and key stand beside each other; whoever takes them up merges them.
+    Cells of the same pane and key stay separate rows; loading merges them.
     """
     found: dict[str, list[pa.Table]] = {}
     for part in parts:
@@ -31,7 +31,7 @@ def merged(parts: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
 
 
 def with_fresh(saved: Mapping[str, pa.Table], sent: Iterable[tuple[str, pa.Table]]) -> dict[str, pa.Table]:
-    """Give saved tables together with the cells, and word of nulls, that other runs of the query sent."""
+    """Add the cells and null flags that other runs of the query sent to the saved tables."""
     found: dict[str, list[pa.Table]] = {}
     for name, table in sent:
         found.setdefault(name, []).append(table)
@@ -39,7 +39,7 @@ def with_fresh(saved: Mapping[str, pa.Table], sent: Iterable[tuple[str, pa.Table
     nulls = {name: tables for name, tables in found.items() if _kind(name) == NULLS}
     return {
         **saved,
-        # In pieces: the stage puts them together with those that were saved.
+        # In pieces: the stage concatenates them with the saved cells.
         **{f"{name.removesuffix(CELLS)}{FRESH}": pa.concat_tables(tables) for name, tables in cells.items()},
         **{name: _combined([saved[name], *tables], max) for name, tables in nulls.items()},
     }
@@ -67,9 +67,9 @@ def _combined(tables: Sequence[pa.Table], choose: Callable[[list[int]], int]) ->
 def shares(
     kept: Mapping[str, StateTable], keys: Sequence[int], shards: int
 ) -> dict[int, dict[str, pa.Table]]:
-    """Divide what a run has in memory by the hash of some keys of its cells; all else goes to every share.
+    """Split a run's state into shards by the hash of some keys of its cells; every shard gets the other tables.
 
-    Without keys there is nothing to divide by, and share 0 gets it all. Shares without cells are left out.
+    Without keys, shard 0 gets everything. Shards without cells are omitted.
     """
     if shards == 1 or not keys:
         return {0: {name: each.table for name, each in kept.items()}}
@@ -92,14 +92,14 @@ def _by_hash(kept: StateTable, keys: Sequence[int], shards: int) -> list[pa.Tabl
 
 
 def shard_of(columns: Sequence[pa.Array], shards: int) -> np.ndarray:
-    """Number the share of each row by the hash of its keys, which is the same in every process."""
+    """The shard of each row by the hash of its keys, which is the same in every process."""
     found: np.ndarray = (key_hashes(columns).view(np.uint64) % np.uint64(shards)).astype(np.int64)
     return found
 
 
 def divided(table: pa.Table, shard: np.ndarray, shards: int) -> list[pa.Table]:
-    """Cut a table into shares, each in the order of its rows."""
-    # Numbers of 16 bits are sorted by their digits, three times as fast.
+    """Split a table into shards, keeping the row order within each."""
+    # 16-bit numbers are radix-sorted, three times as fast.
     order = np.argsort(shard.astype(np.uint16) if shards <= 1 << 16 else shard, kind="stable")
     bounds = np.searchsorted(shard[order], np.arange(shards + 1))
     sorted_rows = table.take(indices(order))

@@ -1,9 +1,9 @@
-"""Tables on their way between tasks, as few bytes as are made soon: whole numbers in as many bits as they need.
+"""Pack tables for the exchange between tasks, quickly: integers in as many bits as they need.
 
     pane  5 5 5 5 6 6 6   →   runs: 5 up to row 4, 6 up to row 7
     key   900 … 1100      →   900, and the distances from it in 8 bits
 
-A compressor finds less in such columns, and takes ten times as long. Tables with other columns are compressed.
+A compressor saves less on such columns, and takes ten times as long. Tables with other columns are compressed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from penstock.errors import StateError
 from penstock.runtime.buffers import room, to_arrow, values_view
 from penstock.runtime.state.format import decode_table, encode_table
 
-# Between two tasks the JVM copies a payload some ten times, one value at a time: what is smaller is sooner there.
+# Between two tasks the JVM copies a payload about ten times, one value at a time, so smaller payloads arrive sooner.
 COMPRESSION = "lz4"
 
-WORTH = 1 << 12  # rows from which looking at each column takes less than compressing all
+WORTH = 1 << 12  # rows from which packing each column is faster than compressing the table
 
 _SCHEMA, _BASES = b"penstock schema", b"penstock bases"
-_PAIR = 16  # bytes of a number of 128 bits, which is two columns of 64 here
-_RUN = 16  # rows that runs must have on average to be worth writing down …
-_LOOKED_AT = 1 << 12  # … where a column begins: all of it is looked at only then
+_PAIR = 16  # bytes of a 128-bit integer, which is packed as two 64-bit columns
+_RUN = 16  # minimum average length of runs for run-length encoding …
+_LOOKED_AT = 1 << 12  # … in the first rows of a column; the whole column is scanned only then
 _NARROW = (np.uint8, np.uint16, np.uint32)
 
 
 def pack(table: pa.Table, compression: str | None = COMPRESSION) -> bytes:
-    """Write a table; `unpack` reads it. What is not packed is compressed, or not."""
+    """Write a table for `unpack`. A table that cannot be packed is written with `compression`."""
     whole = table.combine_chunks()
     columns = [column.chunk(0) for column in whole.columns if column.num_chunks == 1]
     few = table.num_rows < WORTH or len(columns) < table.num_columns
@@ -48,7 +48,7 @@ def pack(table: pa.Table, compression: str | None = COMPRESSION) -> bytes:
 
 
 def unpack(data: bytes, what: str) -> pa.Table:
-    """Read what `pack` wrote; `what` names it in errors."""
+    """Read the bytes that `pack` wrote; `what` names them in errors."""
     table = decode_table(data, what)
     about = table.schema.metadata or {}
     if _SCHEMA not in about:
@@ -63,14 +63,14 @@ def unpack(data: bytes, what: str) -> pa.Table:
 
 
 def _packable(column: pa.Array) -> bool:
-    """Tell whether a column holds whole numbers, of at most 64 bits or of 128, and no nulls."""
+    """Whether a column is non-empty, has no nulls, and holds integers of at most 64 bits or of 128."""
     kind = column.type
     whole = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or kind == pa.binary(_PAIR)
     return bool(whole and not pa.types.is_interval(kind) and len(column) and not column.null_count)
 
 
 def _lanes(column: pa.Array) -> Iterator[np.ndarray]:
-    """Give a column as 64-bit integers; one of 128 bits as two."""
+    """Yield a column as 64-bit integers: a 128-bit column as two."""
     if column.type != pa.binary(_PAIR):
         yield values_view(column).astype(np.int64, copy=False)
         return
@@ -79,7 +79,7 @@ def _lanes(column: pa.Array) -> Iterator[np.ndarray]:
 
 
 def _columns(lanes: Sequence[np.ndarray], schema: pa.Schema) -> Iterator[pa.Array]:
-    """Put lanes together to columns again."""
+    """Rebuild the columns from 64-bit integer arrays."""
     if len(lanes) != sum(2 if field.type == pa.binary(_PAIR) else 1 for field in schema):
         raise ValueError("not as many lanes as there were")
     given = iter(lanes)
@@ -102,7 +102,7 @@ def _pairs(low: np.ndarray, high: np.ndarray) -> pa.Array:
 
 
 def _packed(lane: np.ndarray) -> tuple[pa.Array, int]:
-    """Write a lane as runs, or as distances from its least number, which is given too."""
+    """Encode integers as runs, or as distances from their minimum; return the array and that minimum."""
     begin = lane[:_LOOKED_AT]
     if _RUN * np.count_nonzero(begin[1:] != begin[:-1]) < len(begin):
         last = np.append(np.flatnonzero(lane[1:] != lane[:-1]), len(lane) - 1)
@@ -118,7 +118,7 @@ def _packed(lane: np.ndarray) -> tuple[pa.Array, int]:
 
 def _unpacked(array: pa.Array, base: int) -> np.ndarray:
     if pa.types.is_run_end_encoded(array.type):
-        # The last run may be said to go on behind the end.
+        # The last run end may lie beyond the end of the array.
         lengths = np.diff(np.minimum(values_view(array.run_ends), len(array)), prepend=0)
         return np.repeat(values_view(array.values), lengths)
     if array.type == pa.int64():

@@ -1,8 +1,7 @@
-"""The cells of pane tables as kept rows: (pane, key, partial states), one for each pane and key that hold something.
+"""The cells of pane tables as state tables: (pane, key, partial states), one row for each non-empty (pane, key).
 
-Workers hold what suits the data so far: sums in 64 bits, no word about nulls where there were none, texts as
-codes. Kept rows are of the most general form, with keys and texts as values; whoever takes them up goes back to what
-suits.
+Workers hold states in a form specialised for the data so far: 64-bit sums, no null tracking where there were no nulls,
+texts as codes. Saved rows have the most general form, with keys and texts as values; loading specialises them again.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _PANE = "pane"
 
 
 def kept_cells(workers: Sequence[Worker]) -> StateTable | None:
-    """Keep the cells of all workers together, leaving theirs as they are; None if there are none."""
+    """Merge the cells of all workers into a state table, without changing the workers; None if there are none."""
     busy = [worker for worker in workers if worker.slots]
     if not busy:
         return None
@@ -48,7 +47,7 @@ def kept_cells(workers: Sequence[Worker]) -> StateTable | None:
 
 
 def hold_cells(worker: Worker, table: pa.Table) -> None:
-    """Let a worker go on from kept cells, in the form that suits what it assumes."""
+    """Load saved cells into a worker, in the form that matches its assumptions."""
     program = worker.program
     general = frozenset(program.columns)
     fragments = _fragments(table, worker, program.layout(general, wide=True))
@@ -60,7 +59,7 @@ def hold_cells(worker: Worker, table: pa.Table) -> None:
 
 
 def _general(worker: Worker) -> Fragments:
-    """The fragments of a worker under no assumption."""
+    """The fragments of a worker in the most general form."""
     assert worker.table is not None
     program, general = worker.program, frozenset(worker.program.columns)
     sources = program.sources(worker.nullable, general)
@@ -68,12 +67,12 @@ def _general(worker: Worker) -> Fragments:
 
 
 def panes_of(table: pa.Table) -> np.ndarray:
-    """Number the panes of kept cells."""
+    """The pane numbers of saved cells."""
     return _integers(table, _PANE)
 
 
 def rows_in(table: pa.Table, chosen: np.ndarray) -> int:
-    """Count the rows of chosen cells, which have been told to count them: it is their first state."""
+    """Count the rows of the chosen cells; their first state must be a row count, not a flag."""
     return int(_integers(table, numbered("state", 0))[chosen].sum()) if chosen.any() else 0
 
 
@@ -151,11 +150,11 @@ def _state_cells(table: pa.Table, name: str, spec: StateSpec, worker: Worker) ->
     return values_view(array)
 
 
-# --- the table to go on with ------------------------------------------------------------------------------------
+# --- the key table of loaded cells ------------------------------------------------------------------------------
 
 
 def _key_table(worker: Worker, fragments: Fragments) -> Keys:
-    """Choose how keys are found: by their range where that is small, by pairs where few keys share a pane."""
+    """Choose the key table: dense if the key range is small, (pane, key) pairs if few keys share a pane, else hashed."""
     program = worker.program
     if not program.keys:
         return NoKeys()

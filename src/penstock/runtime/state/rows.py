@@ -1,4 +1,4 @@
-"""Rows that wait, as kept rows: their columns beside their time, and their place among those of the same time."""
+"""Buffered rows as state tables: their columns, their time, and their position among rows of equal time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 from penstock.runtime.buffers import indices, plain
 from penstock.runtime.state.state_table import StateTable, array_of, integers, typed
 
-_PREFIX = "row:"  # what we keep beside a row never meets a column of its own
+_PREFIX = "row:"  # keeps row columns distinct from the added columns
 
 
 def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: pa.Array) -> StateTable:
-    """Keep rows in order of time, those of one time in the order they stand in, with what stands beside them.
+    """Build a state table of rows sorted by time, stably, with the additional columns `beside`.
 
-    Only places among rows of one time are saved: they stay as they are when other rows come and go.
+    Only positions among rows of equal time are saved: they do not change when other rows are added or removed.
     """
     order = np.argsort(times, kind="stable")
     ordered = times[order]
     number = np.arange(len(order))
     begins = np.diff(ordered, prepend=ordered[:1]) != 0
     place = number - np.maximum.accumulate(np.where(begins, number, 0))
-    # Without dictionaries, whose order depends on batches long gone.
+    # Without dictionaries: their order depends on batches that are no longer present.
     columns = {f"{_PREFIX}{name}": plain(array_of(rows, name)) for name in rows.column_names} | beside
     chosen = indices(order)
     arrays = [indices(ordered), indices(place), *(column.take(chosen) for column in columns.values())]
@@ -32,13 +32,13 @@ def kept_rows(rows: pa.Table, times: np.ndarray, keys: Sequence[str], **beside: 
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Put kept rows back in their order."""
+    """Sort saved rows into their order."""
     times, places = (integers(table, name) for name in ("time", "place"))
     return table.take(indices(np.lexsort((places, times)))).combine_chunks()
 
 
 def rows_of(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows themselves, without what was kept beside them."""
+    """The rows without the additional columns."""
     arrays = [_column(table, each) for each in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

@@ -1,4 +1,4 @@
-"""The state of an open query as a value: save it, load it, compare it, hand it to a store in chunks."""
+"""The state of an open query as a value: save, load, compare, and store it in chunks."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ MANIFEST = "manifest"
 
 @dataclass(frozen=True)
 class Changes:
-    """What a store must do to go from one state to the next: chunks to write, names of chunks to delete."""
+    """The difference between two states for a store: chunks to write, names of chunks to delete."""
 
     written: Mapping[str, bytes]
     deleted: frozenset[str]
 
 
 class State:
-    """What a query that is open has in memory, as a value that outlives the process.
+    """The state of an open query, as a value that outlives the process.
 
-    `live.state()` gives it, `query.open(state=)` and `query.run(..., state=)` go on from it. It belongs to one
-    query: another one, or one over other columns, refuses it with a `StateError`.
+    `live.state()` returns it; `query.open(state=)` and `query.run(..., state=)` continue from it. It belongs to one
+    query: a query that differs, or reads other columns, refuses it with a `StateError`.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
@@ -54,14 +54,14 @@ class State:
     """
 
     def __init__(self, query: Mapping[str, str], chunks: Mapping[str, bytes]) -> None:
-        """`query` says what the state belongs to: an identity for each part of the query, by its name."""
+        """`query` identifies the query the state belongs to: an identity for each part, by name."""
         if not isinstance(query, Mapping) or not isinstance(chunks, Mapping):
             raise StateError("a pk.State is made by live.state(), State.load(path) or State.from_bytes(data)")
         self._query, self._chunks = dict(query), dict(chunks)
 
     @staticmethod
     def of(query: Mapping[str, str], kept: Mapping[str, StateTable], most: int = MOST_BYTES) -> State:
-        """Make the state of kept rows, each table by its name, in chunks of at most so many bytes."""
+        """Build a state from state tables by name, in chunks of at most `most` bytes."""
         chunks = {
             f"{name}:{bits}" if bits else name: pack(part, None)
             for name, each in kept.items()
@@ -70,7 +70,7 @@ class State:
         return State(query, chunks)
 
     def tables(self, query: Mapping[str, str]) -> dict[str, pa.Table]:
-        """Give the rows of every table, provided that the state belongs to this query."""
+        """Return the rows of every table; `StateError` unless the state belongs to this query."""
         require_same(self._query, query)
         parts: dict[str, list[pa.Table]] = {}
         for name, data in self._chunks.items():
@@ -83,12 +83,12 @@ class State:
     # Bytes and files
 
     def to_bytes(self) -> bytes:
-        """Give the whole state as bytes: the content of a file."""
+        """Return the whole state as bytes: the content of a file."""
         return encode_file(self._query, self._chunks)
 
     @staticmethod
     def from_bytes(data: bytes, where: str = "the saved state") -> State:
-        """Read what `to_bytes` gave; `StateError` if a single bit of it has changed."""
+        """Read the bytes that `to_bytes` returned; `StateError` if a single bit has changed."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise StateError(
                 f"a state is read from bytes, as to_bytes gave them, not from a {type(data).__name__}"
@@ -96,7 +96,7 @@ class State:
         return State(*decode_file(bytes(data), where))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a file in one step, readable by its owner alone: after a crash it is the old one or the new."""
+        """Write a file atomically, readable by its owner only: after a crash it is the old file or the new one."""
         target = _named(path)
         try:
             data = self.to_bytes()
@@ -118,15 +118,15 @@ class State:
     # Chunks
 
     def chunks(self) -> dict[str, bytes]:
-        """Give the state in pieces of about 1 MB at most, by name, one of them the list of the others.
+        """Return the state in chunks of about 1 MB at most, by name; one of them, the manifest, lists the others.
 
-        Each key's rows are in one of them, so a store that keeps them apart rewrites only what has changed.
+        Each key's rows are in one chunk, so a store that saves chunks separately rewrites only those that changed.
         """
         return {MANIFEST: Manifest.of(self._query, self._chunks).encode(), **self._chunks}
 
     @staticmethod
     def from_chunks(chunks: Mapping[str, bytes], where: str = "the saved state") -> State:
-        """Put a state together again; `StateError` unless its chunks are all there, and no others."""
+        """Build a state from its chunks; `StateError` unless exactly the listed chunks are given."""
         if not isinstance(chunks, Mapping):
             raise StateError(
                 f"a state is put together from a mapping, as chunks() gave it, not from a {type(chunks).__name__}"
@@ -144,7 +144,7 @@ class State:
         return State(manifest.query, given)
 
     def changes(self, since: State | None = None) -> Changes:
-        """Tell what has changed since an earlier state, as chunks to write and names to delete.
+        """Return the changes since an earlier state, as chunks to write and names to delete.
 
         >>> state = State({}, {"w1/cells": b"new", "in0/marks": b"same"})
         >>> changed = state.changes(State({}, {"in0/marks": b"same", "w1/rows": b"old"}))
@@ -177,11 +177,11 @@ def _named(path: object) -> Path:
 
 
 def _require_file(path: Path) -> None:
-    """Refuse what is no regular file before it is opened: reading a pipe or a device may never end."""
+    """Refuse anything but a regular file before opening it: reading a pipe or a device may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError("it is not a regular file")
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """Say why a file could not be had; a name that no file can have is a ValueError."""
+    """The reason why a file cannot be accessed; an invalid file name raises ValueError."""
     return str(getattr(error, "strerror", None) or error)

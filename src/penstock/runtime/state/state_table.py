@@ -1,4 +1,4 @@
-"""What a stage hands over to be saved."""
+"""State tables: the form in which stages save their state, and validation of loaded columns."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.runtime.buffers import indices, values_view
 
 @dataclass(frozen=True)
 class StateTable:
-    """Rows of a stage's state, each told from the others by the columns of `ranks`, then `keys`.
+    """Rows of a stage's state, identified by the columns of `ranks`, then `keys`.
 
-    They are saved in that order, and in parts by the hash of `keys`, then by the first of `ranks`: 64-bit
+    Rows are saved in that order, and split into chunks by the hash of `keys`, then by the first of `ranks`: 64-bit
     integers that grow with time.
     """
 
@@ -26,7 +26,7 @@ class StateTable:
 
 
 def scalars(**numbers: int) -> StateTable:
-    """A few numbers by name, as one row.
+    """A state table of named integers, as one row.
 
     >>> read_scalars(scalars(watermark=7).table)
     {'watermark': 7}
@@ -36,7 +36,7 @@ def scalars(**numbers: int) -> StateTable:
 
 
 def read_scalars(table: pa.Table) -> dict[str, int]:
-    """Read what `marks` wrote."""
+    """Read the integers that `scalars` wrote."""
     require(table.num_rows == 1, "a row of numbers")
     return {name: int(integers(table, name)[0]) for name in table.column_names}
 
@@ -52,7 +52,7 @@ def complete(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
 
 
 def typed(table: pa.Table, name: str, dtype: pa.DataType) -> pa.Array:
-    """A column of a type: kernels will read it as such, so nothing else may pass."""
+    """A column that must have the given type: kernels read its memory as such."""
     return of_type(array_of(table, name), name, dtype)
 
 
@@ -67,13 +67,13 @@ def without_nulls(array: pa.Array, name: str) -> pa.Array:
 
 
 def require(holds: bool | np.bool_, what: str) -> None:
-    """Refuse a saved table in which something does not hold that holds whenever a state is saved."""
+    """Refuse a saved table that violates an invariant of saved states."""
     if not holds:
         raise StateError(f"the saved state is inconsistent in {what}; start the query anew")
 
 
 def numbered_from_zero(table: pa.Table, name: str) -> pa.Table:
-    """Put rows in the order of a column that numbers them, and refuse numbers that are missing or double."""
+    """Sort rows by a column that numbers them; refuse missing or duplicate numbers."""
     numbers = integers(table, name)
     order = np.argsort(numbers, kind="stable")
     require((numbers[order] == np.arange(len(order))).all(), f"the numbers of column {name!r}")
@@ -85,11 +85,11 @@ def _refuse(name: str) -> NoReturn:
 
 
 def array_of(table: pa.Table, name: str) -> pa.Array:
-    """A copy of a column, in one piece: whoever goes on from it may write to it."""
+    """A copy of a column in one piece, which the stage that loads it may write to."""
     return table.column(name).combine_chunks()
 
 
 def seen(table: pa.Table, name: str) -> pa.Array:
-    """A column in one piece to look at: copied only if it lies in several."""
+    """A column in one piece for reading only: copied only if it has several chunks."""
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
