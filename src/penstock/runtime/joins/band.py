@@ -113,8 +113,8 @@ class BandPairing:
 
     @staticmethod
     def _by_key(numbers: Numbers) -> Search:
-        """Search right rows by key, then by the column, with one integer per row: the key number times the
-        number of ranks, plus the rank of the value in the window.
+        """Search right rows by key, then by the column, with one integer per row: the key number times
+        (number of ranks + 1), plus the rank of the value in the window.
         """
 
         def search(

@@ -2,7 +2,7 @@
 
 A pair is emitted with its later row, or shortly after (pmj). Unmatched rows are emitted when their window is
 complete; the window's state is then dropped, so the watermark bounds the state. The order of results depends on
-the order of arrival. This applies only where `run` or `open` names an eager algorithm.
+the order of arrival; a caller accepts this by naming an eager algorithm in `run` or `open`.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ class SlidingMatcher(InWindows):
         return open_yet[0], open_yet[1]
 
     def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
-        """Whether there are at least as many results as rows times windows, and too many for one batch."""
+        """Whether there are at least as many results as (row, window) pairs, and too many for one batch."""
         return self._near(left, right, now).results() >= max(
             MOST_PAIRS, sum(int(each.counts.sum()) for each in now)
         )

@@ -179,8 +179,7 @@ class SessionWindows:
 
     def _begins(self, groups: np.ndarray, times: np.ndarray) -> np.ndarray:
         begins = np.ones(len(groups), np.bool_)
-        # Times increase within a group, so their difference is exact as an unsigned number, however large it
-        # is.
+        # Times increase within a group, so a difference of any size is exact as an unsigned number.
         apart = (times[1:] - times[:-1]).view(np.uint64)
         begins[1:] = (groups[1:] != groups[:-1]) | (apart > np.uint64(self.gap))
         return begins
