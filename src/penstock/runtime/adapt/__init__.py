@@ -1,1 +1,3 @@
-"""Choosing a join algorithm while a query runs: `observe.py` looks at a window, `tree.py` decides, `watch.py` notes how it went."""
+"""The choice of a join algorithm at run time: `window_statistics.py` measures a window, `tree.py` decides,
+`join_metrics.py` records the outcome.
+"""

@@ -1,7 +1,7 @@
-"""The joiner that chooses: for each window the algorithm that suits what was seen of the window before.
+"""The adaptive joiner: it chooses an algorithm for each window.
 
-It can be used in both ways. A window that is complete is looked at itself, then joined. A window whose rows still
-arrive is opened with the algorithm that the last one's rows suggest; if that is a lazy one, rows wait.
+A complete window is sampled, then joined. A window with rows still arriving uses the algorithm chosen from the
+previous window; if that algorithm is lazy, rows are buffered.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.runtime.adapt.window_statistics import SAMPLE, Observed, Seen, obs
 from penstock.runtime.join_algorithms.memory import nothing
 from penstock.runtime.joins.joiner import EagerRun, Emit, Joiner, Pairs
 
-PIECE = 256  # rows of each piece that are kept to be looked at, at most
+PIECE = 256  # rows of each piece retained in the sample, at most
 
 
 class AutoJoiner:
-    """Decides by a chooser, again for each window; `decision` tells what it did last, and why.
+    """Chooses an algorithm for each window; `decision` holds the last choice and the reason.
 
-    `joiners` gives the joiner of a name. `optimise` is "throughput", "latency" or "progress".
+    `joiners` returns the joiner of a name. `optimise` is "throughput", "latency" or "progress".
     """
 
     name = "auto"
@@ -42,27 +42,27 @@ class AutoJoiner:
         self.decision: Chosen | None = None
 
     def joiner(self, name: str) -> Any:
-        """The joiner of a name, the same each time: its memory is used again."""
+        """Return the joiner of a name, the same one each time, so that its buffers are reused."""
         if name not in self._made:
             self._made[name] = self._joiners(name)
         return self._made[name]
 
     @property
     def seen(self) -> Seen | None:
-        """What the last decision was made by."""
+        """The statistics behind the last decision."""
         return None if self.decision is None else self.decision.seen
 
     def decide(self, seen: Observed) -> Chosen:
-        """Choose for windows like this one."""
+        """Choose an algorithm from the statistics of a window."""
         self.decision = self._chooser.choose(seen, self._optimise)
         return self.decision
 
     def show(self) -> str:
-        """The tree, with the path that was taken last."""
+        """Return the tree, with the last path marked."""
         return self._chooser.show(self._optimise, self.seen)
 
     def join(self, left: np.ndarray, right: np.ndarray, emit: Emit, threads: int) -> Pairs | int:
-        """Join a window that is complete."""
+        """Join a complete window."""
         joiner = self.joiner(self.decide(observe(left, right, threads=threads)).algorithm)
         if hasattr(joiner, "join"):
             joined: Pairs | int = joiner.join(left, right, emit, threads)
@@ -72,12 +72,12 @@ class AutoJoiner:
         return sum(found) if emit == "count" else _all(found)
 
     def open(self, threads: int) -> AutoRun:
-        """Begin a window. Of the first one nothing is known yet, so its rows are joined as they arrive."""
+        """Open a window. The first one has no statistics, so it uses an eager algorithm."""
         return AutoRun(self, self.decision or Chosen("shj_jm"), threads)
 
 
 class AutoRun:
-    """A window under way: an eager algorithm's, or rows that wait for a lazy one."""
+    """An open window: a run of an eager algorithm, or buffered rows for a lazy one."""
 
     def __init__(self, auto: AutoJoiner, chosen: Chosen, threads: int) -> None:
         joiner = auto.joiner(chosen.algorithm)
@@ -89,17 +89,17 @@ class AutoRun:
         self._begin = auto.clock()
 
     def push_left(self, codes: np.ndarray) -> Pairs:
-        """Take left rows; give the pairs that are new and known."""
+        """Add left rows; return the new pairs found so far."""
         self._take(0, codes)
         return nothing() if self._eager is None else self._eager.push_left(codes)
 
     def push_right(self, codes: np.ndarray) -> Pairs:
-        """Take right rows; give the pairs that are new and known."""
+        """Add right rows; return the new pairs found so far."""
         self._take(1, codes)
         return nothing() if self._eager is None else self._eager.push_right(codes)
 
     def close(self) -> Pairs:
-        """Give the pairs that are left, and decide for the next window."""
+        """Return the remaining pairs, and choose for the next window."""
         elapsed = max((self._auto.clock() - self._begin) * 1e3, 1e-3)
         if any(self._rows):
             self._auto.decide(self._observed(elapsed))
@@ -113,7 +113,7 @@ class AutoRun:
         self._rows[side] += len(codes)
         if self._eager is None:
             self._waiting[side].append(codes)
-        # The more rows, the smaller a part of them is kept: a sample, not a second window.
+        # The sampled fraction falls as rows arrive, so that the sample stays small.
         wanted = min(PIECE, max(len(codes) * SAMPLE // max(self._rows[side], 1), 1))
         self._samples[side].append(sampled(codes, wanted).copy())
 

@@ -1,4 +1,4 @@
-"""The joiner that chooses where pairs are given in order: it looks at each window, asks the tree, and has it joined."""
+"""The adaptive joiner with ordered pairs: it measures each window, chooses an algorithm by the tree, and joins."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.runtime.joins.ordered_output import Ordered
 
 
 class AutoInOrder:
-    """Decides by a chooser, again for each window; `chosen` tells what it did last, and why.
+    """Chooses an algorithm for each window; `chosen` holds the last choice and the reason.
 
-    `joiners` gives the joiner of a name. `arrival` tells how long so many rows took to arrive, in milliseconds; 0 if
-    they were all there.
+    `joiners` returns the joiner of a name. `arrival` returns how long a number of rows took to arrive, in
+    milliseconds; 0 if all were present at the start.
     """
 
     def __init__(
@@ -29,18 +29,18 @@ class AutoInOrder:
         self.chosen = Chosen("npj")
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
-        """The pairs of equal codes; with `outer`, nobody (-1) beside left rows that meet nobody."""
+        """Return the pairs of equal codes; with `outer`, unmatched left rows have -1."""
         return self._joiner(left, right, threads).ordered(left, right, threads, outer=outer)
 
     def parts(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
     ) -> Iterator[Pairs]:
-        """The same, about so many at a time where that can be."""
+        """Yield the same pairs, about `most` at a time where the algorithm supports it."""
         joiner = self._joiner(left, right, threads)
         yield from joiner.parts(left, right, threads, outer=outer, most=most)
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-        """Which left rows meet anybody: a search in one table, where other algorithms would list the pairs."""
+        """Return a mask of the left rows that have a match, by one table; other algorithms would list the pairs."""
         self.chosen = Chosen("npj")
         return self._joiners("npj").met(left, right, threads)
 

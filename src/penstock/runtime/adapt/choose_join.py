@@ -1,9 +1,9 @@
-"""Choose a join algorithm: a tree for each target, calibrated on this machine or as it came with the package.
+"""The choice of a join algorithm: one tree per target, calibrated on this machine or the package's default.
 
     file ::= {"version": 3, "machine": text, "trees": {target: tree}}
 
-The file is JSON in the private folder of compiled kernels. It is data, checked node by node when it is read;
-one that is damaged, or was measured on another machine, is not used.
+The file is JSON in the private folder of compiled kernels. It is data, checked node by node when read. A file
+that is damaged, or was measured on another machine, is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE = "joins.json"
 
 @dataclass(frozen=True)
 class JoinChooser:
-    """Trees by target; `origin` says where they come from.
+    """Trees by target; `origin` names their source.
 
     >>> JoinChooser(DEFAULT_TREES).choose({"rate": 2.0}, "latency").algorithm
     'shj_jm'
@@ -35,24 +35,24 @@ class JoinChooser:
     origin: str = "supplied with the package; `penstock doctor --calibrate` measures this machine"
 
     def choose(self, seen: Seen, optimise: str = "throughput") -> Chosen:
-        """The algorithm for a window like this one, and why."""
+        """Return the algorithm for a window with these statistics, and the reason."""
         decision = decide(self.trees[checked(optimise)], seen)
         return Chosen(decision.algorithm, seen, decision.path)
 
     def show(self, optimise: str = "throughput", seen: Seen | None = None) -> str:
-        """The tree of a target, and the path that a window takes through it."""
+        """Return the tree of a target; with `seen`, the path of a window is marked."""
         return show(self.trees[checked(optimise)], seen)
 
 
 def checked(optimise: str) -> str:
-    """The name of a tree, or an error that lists the targets."""
+    """Return the name of a tree, or raise an error that lists the targets."""
     if optimise not in TREES:
         raise EngineError(f"optimise={optimise!r} is not a target of joins: choose from {', '.join(TARGETS)}")
     return optimise
 
 
 def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path:
-    """Write the file in one step: readers see the old one, the new one or none."""
+    """Write the file atomically: a reader finds the old file, the new one or none."""
     document = {
         "version": VERSION,
         "machine": machine,
@@ -64,7 +64,7 @@ def save_trees(directory: Path, machine: str, trees: Mapping[str, Tree]) -> Path
 
 
 def load_trees(directory: Path, machine: str) -> JoinChooser:
-    """Read the file; `StateError` if it is damaged or another machine's, `OSError` if there is none."""
+    """Read the file; `StateError` if it is damaged or from another machine, `OSError` if there is none."""
     try:
         document = json.loads((directory / FILE).read_text(encoding="utf-8"))
     except ValueError:
@@ -78,7 +78,7 @@ def load_trees(directory: Path, machine: str) -> JoinChooser:
 
 
 def chooser(directory: Path | None, machine: str) -> JoinChooser:
-    """The trees calibrated on this machine, or else those that came with the package."""
+    """Return the trees calibrated on this machine, or else the package's defaults."""
     if directory is None:
         return JoinChooser(DEFAULT_TREES)
     try:

@@ -1,11 +1,12 @@
-"""The trees that come with the package, for machines that were never calibrated.
+"""The default trees, for machines without a calibration.
 
-Read off a calibration of one two-core machine with 32 MB of third-level cache, and rounded. Where codes lie close
-together one table of counters is best as long as it stays in the cache; scattered keys are hashed, and then
-partitions pay from some hundred thousand rows on. Pairs that are given in order come so from one table alone: those of
-others are sorted, which costs least where there is one for each row. A symmetric hash join keeps up with some thirty to forty thousand rows
-a millisecond. Beyond that it falls behind, but it still answers sooner than one that waits for the whole window until some
-fifty-five thousand; then what finishes first is also what answers soonest.
+They are rounded from a calibration of one two-core machine with 32 MB of third-level cache. Dense codes: one
+table of counters is best as long as it fits the cache. Scattered codes are hashed, and partitioning pays from
+some hundred thousand rows on. Ordered pairs: only the single table produces them in order; other algorithms
+sort the pairs, which costs least with one pair per row. A symmetric hash join keeps up with some thirty to
+forty thousand rows a millisecond. Beyond that it falls behind, but its latency stays below that of a lazy join
+up to some fifty-five thousand; from there on the algorithm with the highest throughput also has the lowest
+latency.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Watch a join while it runs: throughput, latency and progress, the paper's three metrics, of each window.
+"""Metrics of running joins: throughput, latency and progress, the paper's three metrics, of each window.
 
     run = WatchedRun(joiner.open(threads))      # pushed to like the run inside
     run.metrics.latency(0.95), run.metrics.throughput, run.metrics.progress
 
-A pair's latency is the time from the arrival of its later row to the moment it is given.
+A pair's latency is the time from the arrival of its later row to its emission.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FINEST = 1e-6  # seconds; bucket b holds latencies below FINEST * 2^(b / 2)
 
 @dataclass
 class JoinMetrics:
-    """What became of one window: counts, times in seconds, and no row of it."""
+    """The metrics of one window: counts and times in seconds, without its rows."""
 
     rows: int = 0
     pairs: int = 0
@@ -34,22 +34,22 @@ class JoinMetrics:
 
     @property
     def throughput(self) -> float:
-        """Rows a second, until the last pair (or row)."""
+        """Rows per second, until the last pair (or row)."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def latency(self, quantile: float = 0.95) -> float:
-        """Seconds within which this part of the pairs was given, to within a factor of 1.5."""
+        """Return the seconds within which this fraction of the pairs was emitted, to within a factor of 1.5."""
         if not self.pairs:
             return 0.0
         bucket = int(np.searchsorted(np.cumsum(self.buckets), quantile * self.pairs))
         return float(_FINEST * 2 ** (min(bucket, BUCKETS - 1) / 2))
 
     def time_to(self, part: float) -> float:
-        """Seconds until this part of the pairs had been given."""
+        """Return the seconds until this fraction of the pairs had been emitted."""
         return next((at for at, given in self.progress if given >= part * self.pairs), self.seconds)
 
     def add(self, now: float, waits: np.ndarray) -> None:
-        """Note pairs that are given now, and how long each one's later row had waited."""
+        """Record pairs emitted now, and the latency of each."""
         steps = np.ceil(2 * np.log2(np.maximum(waits, _FINEST) / _FINEST)).astype(np.int64)
         self.buckets += np.bincount(np.minimum(steps, BUCKETS - 1), minlength=BUCKETS)
         self.pairs += len(waits)
@@ -57,7 +57,7 @@ class JoinMetrics:
         self.progress.append((now, self.pairs))
 
     def add_all(self, now: float, pairs: int) -> None:
-        """Note pairs that are given together, all rows having been there from the beginning."""
+        """Record pairs emitted in one batch, with all rows present from the beginning."""
         step = max(math.ceil(2 * math.log2(max(now, _FINEST) / _FINEST)), 0)
         self.buckets[min(step, BUCKETS - 1)] += pairs
         self.pairs += pairs
@@ -66,10 +66,10 @@ class JoinMetrics:
 
 @dataclass
 class JoinReport:
-    """What became of all windows of one join: sums over them, and how the last one went on.
+    """The metrics of all windows of one join: sums, and the progress of the last window.
 
-    `paths` counts the windows by what they were joined by, `chosen` is the last choice that a tree made.
-    `seconds` are those in which windows were under way.
+    `paths` counts windows by algorithm. `chosen` is the last choice made by a tree. `seconds` is the time spent
+    on windows.
 
     >>> report = JoinReport()
     >>> report.add(Chosen("npj"), JoinMetrics(rows=10, pairs=4, seconds=0.5))
@@ -87,7 +87,7 @@ class JoinReport:
     buckets: np.ndarray = field(default_factory=lambda: np.zeros(BUCKETS, np.int64))
 
     def add(self, chosen: Chosen, window: JoinMetrics, windows: int = 1) -> None:
-        """Take in a window that is complete, or several that were joined together."""
+        """Add a complete window, or several that were joined in one call."""
         self.windows += windows
         self.rows += window.rows
         self.pairs += window.pairs
@@ -99,20 +99,20 @@ class JoinReport:
 
     @property
     def throughput(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def latency(self, quantile: float = 0.95) -> float:
-        """Seconds within which this part of the pairs was given, to within a factor of 1.5."""
+        """Return the seconds within which this fraction of the pairs was emitted, to within a factor of 1.5."""
         return JoinMetrics(pairs=self.pairs, buckets=self.buckets).latency(quantile)
 
     @property
     def why(self) -> str:
-        """The answers by which a tree chose last; nothing where none was asked."""
+        """The path of the last decision by a tree; empty if no tree was used."""
         return "" if self.chosen is None else f"{', '.join(self.chosen.path)}: {self.chosen.algorithm}"
 
     def show(self) -> str:
-        """One line for readers."""
+        """Return a one-line summary."""
         paths = ", ".join(f"{name} {count:,}" for name, count in sorted(self.paths.items()))
         return (
             f"{self.windows:,} windows ({paths}), {self.rows:,} rows, {self.pairs:,} pairs, "
@@ -121,7 +121,7 @@ class JoinReport:
 
 
 class WatchedRun:
-    """A run of an eager joiner that keeps `metrics`; itself such a run."""
+    """An eager run that wraps another one and records `metrics`."""
 
     def __init__(self, run: EagerRun, clock: Callable[[], float] = time.perf_counter) -> None:
         self._run, self._clock, self._begin = run, clock, clock()
@@ -130,17 +130,17 @@ class WatchedRun:
         self.chosen: Chosen | None = getattr(run, "chosen", None)
 
     def push_left(self, codes: np.ndarray) -> Pairs:
-        """Take left rows; give the pairs that are new and known."""
+        """Add left rows; return the new pairs found so far."""
         self._arrive(0, len(codes))
         return self._given(self._run.push_left(codes))
 
     def push_right(self, codes: np.ndarray) -> Pairs:
-        """Take right rows; give the pairs that are new and known."""
+        """Add right rows; return the new pairs found so far."""
         self._arrive(1, len(codes))
         return self._given(self._run.push_right(codes))
 
     def close(self) -> Pairs:
-        """Give the pairs that are left; the metrics are complete."""
+        """Return the remaining pairs; the metrics are then complete."""
         return self._given(self._run.close())
 
     def _arrive(self, side: int, rows: int) -> None:
@@ -157,7 +157,7 @@ class WatchedRun:
 
 
 class _Arrivals:
-    """When the rows of a side came: one time for each push."""
+    """The arrival times of a side's rows: one time per push."""
 
     def __init__(self) -> None:
         self._ends: list[int] = []

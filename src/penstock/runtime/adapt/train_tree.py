@@ -1,4 +1,4 @@
-"""Grow a decision tree from measurements: each split is the one after which choosing badly costs least."""
+"""Train a decision tree from measurements: each split minimises the cost of wrong choices."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ from penstock.runtime.adapt.window_statistics import FEATURES, Observed, scale_o
 
 DEPTH = 5
 NOISE, ALLOWED = 0.05, 0.15
-GAIN = 0.03  # what a split must save, as a part of the best's cost, summed over the points
+GAIN = 0.03  # minimum saving of a split, as a fraction of the best cost, summed over the points
 ASKING = dict.fromkeys(FEATURES, 0.0) | dict.fromkeys(("span", "spread"), GAIN / 2)
 ASKING |= dict.fromkeys(("duplicates", "hottest"), GAIN)
 """What a question must save besides: those last ones take a sorted sample."""
-RIM = 0.05  # a threshold keeps this part of the way from the points that it was learnt from
+RIM = 0.05  # a threshold keeps at least this fraction of the gap from the points on either side
 
 
 @dataclass(frozen=True)
 class Point:
-    """What was seen of a workload, and what each algorithm cost on it."""
+    """The statistics of a workload, and the cost of each algorithm on it."""
 
     seen: Observed
     costs: Mapping[str, float]
 
     def regret(self, algorithm: str) -> float:
-        """How much more than the best an algorithm cost; ten times is as bad as any more."""
+        """Return how much more than the best an algorithm cost, as a fraction; at most 9."""
         return min(self.costs[algorithm] / min(self.costs.values()) - 1.0, 9.0)
 
 
 class Question(NamedTuple):
-    """Is the feature below the threshold? `cost` is what the best choice on either side still costs, and the asking."""
+    """A candidate split: is the feature below the threshold? `cost` is that of the best leaves on both sides,
+    plus the cost of measuring the feature.
+    """
 
     cost: float
     feature: str
@@ -42,7 +44,7 @@ class Question(NamedTuple):
 
 
 def train_tree(points: Sequence[Point], depth: int = DEPTH) -> Tree:
-    """Choose the algorithm for these points, or the question that tells them apart best.
+    """Return a leaf with the best algorithm for these points, or the best split.
 
     >>> def at(rows, npj, prj):
     ...     return Point(Observed(rows, rows, 1, 1, 1, 0, 1, 1), dict.fromkeys(ALGORITHMS, 50) | {"npj": npj, "prj": prj})
@@ -61,17 +63,17 @@ def train_tree(points: Sequence[Point], depth: int = DEPTH) -> Tree:
 
 
 def best_leaf(points: Sequence[Point]) -> tuple[Leaf, float]:
-    """The algorithm whose mistakes cost least, and what they cost."""
+    """Return the algorithm with the least total cost, and that cost."""
     costs = _badness(points).sum(axis=0)
     name = ALGORITHMS[int(costs.argmin())]
     return Leaf(name, round(max(point.regret(name) for point in points), 3)), float(costs.min())
 
 
 def _badness(points: Sequence[Point]) -> np.ndarray:
-    """What the regrets of points (down) and algorithms (across) count: nothing where noise alone can make them,
-    and more beyond the 15 % that are allowed.
+    """Return the cost of each point (row) and algorithm (column): zero for a regret within noise, and more
+    beyond the 15 % that are allowed.
 
-    Of algorithms that are equally good the first is taken: the simpler one, and the lazy one, which works least.
+    Of equally good algorithms the first is taken: the simpler one, and the lazy one, which does the least work.
     """
     regrets = np.array([[point.regret(name) for name in ALGORITHMS] for point in points])
     counted: np.ndarray = np.maximum(regrets - NOISE, 0.0) + 4 * np.maximum(regrets - ALLOWED, 0.0)
@@ -79,10 +81,10 @@ def _badness(points: Sequence[Point]) -> np.ndarray:
 
 
 def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question | None:
-    """The question that saves most together with the ones that follow it.
+    """Return the split that saves most, with the splits that follow it.
 
-    A question is also worth asking if only the next one saves anything: large windows want another algorithm
-    where codes are scattered and keys are unique, but neither of the two tells anything alone.
+    A split is also accepted if only the next one saves anything: large windows favour another algorithm where
+    codes are scattered and keys are unique, but neither feature separates the points alone.
     """
     asked = list(questions(points))
     plain = min(asked, default=None)
@@ -94,7 +96,7 @@ def _best_question(points: Sequence[Point], cost: float, depth: int) -> Question
 
 
 def _next_cost(points: Sequence[Point], asked: Question) -> float:
-    """What is left of the cost after a question and the best one on either side of it."""
+    """Return the remaining cost after a split and the best further split on each side."""
     return ASKING[asked.feature] + sum(
         min([best_leaf(side)[1], *(each.cost for each in questions(side))])
         for side in divided(points, asked.feature, asked.threshold)
@@ -102,7 +104,7 @@ def _next_cost(points: Sequence[Point], asked: Question) -> float:
 
 
 def questions(points: Sequence[Point]) -> Iterator[Question]:
-    """Every question between two neighbouring values."""
+    """Yield every split between two adjacent values of a feature."""
     badness = _badness(points)
     for feature in FEATURES:
         values = np.array([point.seen[feature] for point in points])
@@ -116,10 +118,12 @@ def questions(points: Sequence[Point]) -> Iterator[Question]:
 
 
 def _crossing(feature: str, points: tuple[list[Point], list[Point]], trees: tuple[Tree, Tree]) -> float:
-    """Where the two choices cost the same, judged by the points next to the split on both its sides.
+    """Return the threshold at which the two choices cost the same, by the points next to the split on both
+    sides.
 
-    Half way between them is not safe: one choice can be fifty times the better on this side, the other a hair's
-    breadth ahead on that, as an eager join is until it falls behind the rows. The threshold then belongs over there.
+    The midpoint is not safe: one choice can be fifty times better on one side and the other only marginally
+    better on the other side, as with an eager join just before it falls behind its input. The threshold then
+    moves towards the side with the small difference.
     """
     low = max(point.seen[feature] for point in points[0])
     high = min(point.seen[feature] for point in points[1])
@@ -130,18 +134,18 @@ def _crossing(feature: str, points: tuple[list[Point], list[Point]], trees: tupl
 
 
 def _advantage(points: Sequence[Point], trees: tuple[Tree, Tree]) -> float:
-    """How much cheaper the lower tree's choices are than the upper one's, as a logarithm."""
+    """Return how much cheaper the lower tree's choices are than the upper tree's, as a mean logarithm."""
     costs = [[point.costs[decide(tree, point.seen).algorithm] for tree in trees] for point in points]
     return sum(math.log(upper / lower) for lower, upper in costs) / len(costs)
 
 
 def _between(feature: str, low: float, high: float, share: float = 0.5) -> float:
-    """Half way, or this share of it, on the feature's scale, as a round figure."""
+    """Return the midpoint, or the point at this fraction, on the feature's scale, rounded to three digits."""
     middle = scale_of(feature, low) * (1 - share) + scale_of(feature, high) * share
     return float(f"{middle if feature == 'hottest' else math.exp(middle):.3g}")
 
 
 def divided(points: Sequence[Point], feature: str, threshold: float) -> tuple[list[Point], list[Point]]:
-    """The points below a threshold, and the others."""
+    """Return the points below a threshold, and the others."""
     below = [point for point in points if point.seen[feature] < threshold]
     return below, [point for point in points if point.seen[feature] >= threshold]

@@ -1,9 +1,9 @@
-"""The decision tree that picks a join algorithm: its grammar, how it decides, and how it is shown.
+"""The decision tree that chooses a join algorithm: its grammar, evaluation, display and JSON form.
 
     tree ::= Leaf(algorithm, regret) | Split(feature, threshold, below, above)
 
-The paper's tree (its figure 4) asks for the same things in words: how fast rows arrive, how often keys repeat, how
-skewed they are, how many there are. Here the thresholds are measured, on the machine that is to be served.
+The paper's tree (its figure 4) uses the same features in words: arrival rate, key duplication, skew, number of
+rows. Here the thresholds are measured on the machine that runs the joins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEEPEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """An algorithm; `regret` is how much slower than the best it was where it was calibrated, 0.05 for 5 %."""
+    """An algorithm; `regret` is the largest slowdown against the best one in the calibration, 0.05 for 5 %."""
 
     algorithm: str
     regret: float = 0.0
@@ -33,7 +33,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A question: is the feature below the threshold?"""
+    """A test: is the feature below the threshold?"""
 
     feature: str
     threshold: float
@@ -46,7 +46,7 @@ Tree = Leaf | Split
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The algorithm, and the answers that led to it."""
+    """The algorithm, and the tests that led to it."""
 
     algorithm: str
     path: tuple[str, ...]
@@ -54,7 +54,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What a window was joined by; if a tree was asked, what was seen of the window, and the answers."""
+    """The algorithm that joined a window; if a tree chose it, the window's statistics and the path."""
 
     algorithm: str
     seen: Seen | None = None
@@ -62,7 +62,7 @@ class Chosen:
 
 
 def decide(tree: Tree, seen: Seen) -> Decision:
-    """Walk down the tree.
+    """Evaluate the tree.
 
     >>> tree = Split("rows", 1000.0, Leaf("npj"), Leaf("prj"))
     >>> decide(tree, {"rows": 5000.0})
@@ -78,12 +78,12 @@ def decide(tree: Tree, seen: Seen) -> Decision:
 
 
 def number(value: float) -> str:
-    """A figure with about three digits."""
+    """Format a number with about three digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def show(tree: Tree, seen: Seen | None = None) -> str:
-    """Draw the tree, one line for each node; with `seen`, the path taken is marked.
+    """Draw the tree, one line per node; with `seen`, the path taken is marked.
 
     >>> print(show(Split("rows", 1000.0, Leaf("npj"), Leaf("prj", 0.1)), {"rows": 5000.0}))
     * rows < 1,000?
@@ -114,7 +114,7 @@ def _lines(tree: Tree, seen: Seen | None, answer: str, depth: int) -> Iterator[s
 
 
 def to_json(tree: Tree) -> dict[str, Any]:
-    """Give a tree as plain values."""
+    """Return a tree as plain values."""
     if isinstance(tree, Leaf):
         return {"algorithm": tree.algorithm, "regret": tree.regret}
     return {
@@ -126,7 +126,7 @@ def to_json(tree: Tree) -> dict[str, Any]:
 
 
 def from_json(value: Any, depth: int = 0) -> Tree:
-    """Read a tree back; `StateError` unless it is one."""
+    """Read a tree; `StateError` if the value is not one."""
     match value:
         case {"algorithm": str(name), "regret": int() | float() as regret} if name in ALGORITHMS:
             return Leaf(name, float(regret))

@@ -1,4 +1,4 @@
-"""What can be seen of a window's rows: the facts that the choice of a join algorithm depends on."""
+"""Statistics of a window's rows, the features by which a join algorithm is chosen."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Protocol
 
 import numpy as np
 
-SAMPLE = 1 << 14  # rows of a side that are looked at: enough to see that 3 M keys repeat
-LOOKED_AT, FEWEST = 64, 512  # at a glance: one row of so many, and so many at least
-FARTHEST, SPARSEST = float(1 << 34), 64.0  # beyond: no table of all codes, no short codes, so no difference
-AT_REST = 1e9  # rows a millisecond that stand for data which are all there
+SAMPLE = 1 << 14  # sampled rows of a side: enough to detect that 3 M keys repeat
+LOOKED_AT, FEWEST = 64, 512  # small sample: one row of this many, and at least this many
+FARTHEST, SPARSEST = float(1 << 34), 64.0  # caps: beyond them neither an array of codes nor short codes apply
+AT_REST = 1e9  # rows per millisecond that stand for data present at the start
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Facts about a window of two sides.
+    """Statistics of a window of two sides.
 
-    `rows` of both sides and `smaller` of the smaller one; `rate` and `slower_rate`, rows a millisecond of both and of
-    the slower side; `duplicates`, how often the key of a row occurs on its side; `hottest`, the part of the rows
-    that have the most frequent key; `span`, how many codes there could be, and `spread`, how many for each row; `threads`.
+    `rows` of both sides and `smaller` of the smaller one; `rate` and `slower_rate`, rows per millisecond of
+    both sides and of the slower one; `duplicates`, how often the key of a row occurs on its side; `hottest`,
+    the fraction of rows with the most frequent key; `span`, the size of the range of codes, and `spread`, its
+    size per row; `threads`.
     """
 
     rows: float
@@ -42,7 +43,7 @@ FEATURES = tuple(each.name for each in fields(Observed))
 
 
 class Seen(Protocol):
-    """Facts by name: all of them, or those that a tree has asked for."""
+    """Statistics by name: all of them, or those that a tree has read."""
 
     def __getitem__(self, name: str, /) -> float:
         """The value of a feature."""
@@ -55,9 +56,9 @@ def observe(
     threads: int = 1,
     rows: tuple[int, int] | None = None,
 ) -> Observed:
-    """Look at a sample of both sides; `window_ms` is how long they took to arrive, 0 for data at rest.
+    """Measure a sample of both sides; `window_ms` is how long they took to arrive, 0 for data at rest.
 
-    `rows` is given by those who have kept a sample only.
+    `rows` gives the full row counts where `left` and `right` are already samples.
 
     >>> seen = observe(np.arange(1000), np.arange(100) % 10, window_ms=10)
     >>> (seen.rows, seen.smaller, seen.rate, seen.slower_rate, round(seen.duplicates))
@@ -82,10 +83,10 @@ def observe(
 
 
 class WindowStatistics:
-    """The same facts of a window that is about to be joined, looked for when they are asked for.
+    """The same statistics of a window that is about to be joined, computed on demand.
 
-    What repeats can only be told from a sorted sample, which costs as much as to join a small window.
-    `known` are the facts so far, without the rows.
+    Duplicates need a sorted sample, which costs as much as joining a small window. `known` holds the statistics
+    computed so far, without the rows.
 
     >>> glance = WindowStatistics(np.arange(1000), np.arange(100), 0.0, 1)
     >>> (glance["rows"], "duplicates" in glance.known, glance["duplicates"], "duplicates" in glance.known)
@@ -129,12 +130,13 @@ def _rate(rows: int, window_ms: float) -> float:
 
 
 def _few(codes: np.ndarray) -> np.ndarray:
-    """A sample, small enough that looking costs a small part of joining."""
+    """Return a sample whose measurement costs a small fraction of the join."""
     return sampled(codes, min(max(len(codes) // LOOKED_AT, FEWEST), SAMPLE))
 
 
 def sampled(codes: np.ndarray, most: int) -> np.ndarray:
-    """Rows drawn at random, the same ones each time: of every n-th row none could repeat the key beside it.
+    """Return a random sample, the same each time. A sample of every n-th row would miss duplicates in adjacent
+    rows.
 
     >>> sampled(np.arange(5), 10)
     array([0, 1, 2, 3, 4])
@@ -161,21 +163,24 @@ class _Look:
 
 
 def _look(codes: np.ndarray, rows: int) -> _Look:
-    """Estimate how often a row's key occurs, and the part of the most frequent one; give the sample's bounds.
+    """Estimate how often a row's key occurs, and the fraction of the most frequent key; return the sample's
+    bounds.
 
-    Of two rows drawn at random, the chance to have one key is the sum of the squared frequencies: what a sample
-    of many pairs of rows tells, with no need to count keys.
+    The probability that two random rows have the same key is the sum of the squared frequencies. A sample of
+    many pairs of rows estimates it without counting keys.
     """
     sample = np.sort(sampled(codes, SAMPLE))
     changes = np.flatnonzero(sample[1:] != sample[:-1]) + 1
     counts = np.diff(np.concatenate([[0], changes, [len(sample)]]))
     pairs = len(sample) * (len(sample) - 1)
     alike = float((counts * (counts - 1)).sum()) / pairs if pairs else 0.0
-    # A key that was seen once tells how small the sample is, no more.
+    # A key that occurs once in the sample reflects only the sample's size.
     hottest = float(counts.max() - 1) / len(sample)
     return _Look(1.0 + alike * (rows - 1), hottest, int(sample[0]), int(sample[-1]))
 
 
 def scale_of(name: str, value: float) -> float:
-    """Features span many orders of magnitude: compare them by their logarithm."""
+    """Map a feature to its comparison scale: logarithmic, as features span many orders of magnitude, except
+    `hottest`.
+    """
     return math.log(max(value, 1e-9)) if name != "hottest" else value

@@ -1,4 +1,4 @@
-"""The drivers of the eight join algorithms: codes of one window's keys in, pairs of rows out. They know nothing of time.
+"""Drivers of the eight join algorithms: key codes of one window in, pairs of rows out, independent of time.
 
-The kernels they call are in `kernels/joins`; `runtime/joins` calls them window by window.
+The kernels are in `kernels/joins`; `runtime/joins` calls the drivers window by window.
 """

@@ -1,7 +1,8 @@
-"""The eager joiners: a way to distribute rows among workers, and what each worker does with its share.
+"""The eager joiners: a distribution of rows over workers, and the join that each worker runs.
 
-Join-matrix (jm) looks at no row: every worker gets all left rows and an equal share of the right ones. Join-biclique
-(jb) sends a row to the group of workers that its code's hash chooses; within a group, as jm.
+Join-matrix (jm) distributes without reading codes: every worker gets all left rows and an equal share of the
+right rows. Join-biclique (jb) routes a row to a group of workers by the hash of its code; a group works like
+jm.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ MakeWorker = Callable[[Kernels, JoinSpec, Spare], Worker]
 class Eager:
     """An eager joiner by name. `group` is the number of workers in a group of jb.
 
-    Workers of jm read rows where they lie; with `copies`, each gets its share as a copy of its own.
+    Workers of jm read rows in place; with `copies`, each worker gets a private copy of its share.
     """
 
     name: str
@@ -55,13 +56,13 @@ class Eager:
     spares: list[Spare] = field(default_factory=list)
 
     def open(self, threads: int, emit: Emit = "pairs") -> EagerWindow:
-        """Begin a window."""
+        """Open a window."""
         groups = max(threads // self.group, 1) if self.biclique else 1
         spec = JoinSpec(pairs=emit == "pairs", routed=groups > 1)
         return EagerWindow(self, spec, groups, max(threads // groups, 1))
 
     def take_spare(self) -> Spare:
-        """Memory that no open window uses."""
+        """Return buffers that no open window uses."""
         try:
             return self.spares.pop()
         except IndexError:
@@ -69,7 +70,7 @@ class Eager:
 
 
 class EagerWindow:
-    """One window while its rows arrive, spread over groups of workers."""
+    """One window while its rows arrive, distributed over groups of workers."""
 
     def __init__(self, joiner: Eager, spec: JoinSpec, groups: int, each: int) -> None:
         self._joiner, self._kernels, self._spec = joiner, joiner.kernels, spec
@@ -79,19 +80,19 @@ class EagerWindow:
         self._rows = [0, 0]
 
     def push_left(self, codes: np.ndarray) -> Pairs:
-        """Take left rows; give the pairs that are new and known."""
+        """Add left rows; return the new pairs found so far."""
         return as_pairs(self.push(0, codes))
 
     def push_right(self, codes: np.ndarray) -> Pairs:
-        """Take right rows; give the pairs that are new and known."""
+        """Add right rows; return the new pairs found so far."""
         return as_pairs(self.push(1, codes))
 
     def close(self) -> Pairs:
-        """Learn that the window is complete; give the pairs that are left."""
+        """Complete the window; return the remaining pairs."""
         return as_pairs(self.finish())
 
     def push(self, side: int, codes: np.ndarray) -> Found:
-        """Take rows of side 0 (left) or 1 (right); give pairs, or how many, as asked for in `open`."""
+        """Add rows of side 0 (left) or 1 (right); return pairs, or their number, as set in `open`."""
         codes = np.ascontiguousarray(codes, np.int64)
         check_size(self._rows[side] + len(codes))
         base = self._rows[side]
@@ -105,7 +106,7 @@ class EagerWindow:
         return self._run(work, len(codes))
 
     def finish(self) -> Found:
-        """What is left, once no row will come any more."""
+        """Complete the window; return the remaining pairs, or their number."""
         found = self._run([worker.close for group in self._groups for worker in group], sum(self._rows))
         self._joiner.spares.extend(self._spares)
         self._spares, self._groups = [], []
@@ -116,7 +117,7 @@ class EagerWindow:
         return [each.copied() for each in given] if self._joiner.copies else given
 
     def _route(self, codes: np.ndarray, base: int) -> list[RowSlice]:
-        """Give each group its rows. A single group gets them all as they are."""
+        """Route the rows to groups. A single group gets all rows unchanged."""
         groups, last = len(self._groups), base + len(codes)
         if groups == 1:
             return [RowSlice(codes, 0, len(codes), base, last)]
@@ -131,7 +132,7 @@ class EagerWindow:
         return [RowSlice(routed, lo, hi, 0, last, numbers) for lo, hi in spans]
 
     def _run(self, work: Sequence[Callable[[], Found]], rows: int) -> Found:
-        """Run the workers' calls, each on its thread unless there is little to do; gather what they found."""
+        """Run the workers' calls, one thread each unless rows are few; combine their results."""
         found: list[Found] = []
 
         def gather(call: Callable[[], Found]) -> None:
@@ -149,7 +150,7 @@ class EagerWindow:
 
 
 def shares(side: int, piece: RowSlice, workers: int) -> list[RowSlice]:
-    """What each worker of a group gets: of the left rows all, of the right ones a share."""
+    """Return the share of each worker of a group: all left rows, or a portion of the right rows."""
     if side == 0:
         return [piece] * workers
     return [replace(piece, lo=piece.lo + lo, hi=piece.lo + hi) for lo, hi in portions(piece.rows, workers)]

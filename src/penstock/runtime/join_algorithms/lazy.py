@@ -1,4 +1,4 @@
-"""What the four lazy joiners share."""
+"""The base class of the four lazy joiners."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from penstock.runtime.joins.joiner import Emit, Pairs
 
 
 class Lazy(ABC):
-    """A lazy joiner. Its memory stays for the next window, so one window at a time.
+    """A lazy joiner. Its buffers are reused by the next window, so it joins one window at a time.
 
-    `seconds` tells how long the last window's phases took: partition, build, sort, merge, probe.
+    `seconds` holds the durations of the last window's phases: partition, build, sort, merge, probe.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Lazy(ABC):
         self.seconds: dict[str, float] = {}
 
     def join(self, left: np.ndarray, right: np.ndarray, emit: Emit, threads: int) -> Pairs | int:
-        """Give every pair of rows with equal codes, each once and in any order; or only how many there are."""
+        """Return every pair of rows with equal codes, each once and in any order; or only the number of pairs."""
         self.seconds = {}
         if not (len(left) and len(right)):
             return nothing() if emit == "pairs" else 0
@@ -41,7 +41,7 @@ class Lazy(ABC):
 
     @abstractmethod
     def pairs(self, window: Window) -> tuple[np.ndarray, np.ndarray]:
-        """Give the matches as rows of (build, probe)."""
+        """Return the matches as rows of (build, probe)."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The memory of a join: arrays that stay from window to window, and outputs that grow."""
+"""Buffers of a join: arrays reused from window to window, and outputs that grow."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from penstock.runtime.programs import Call
 Kernels = Callable[[str, JoinSpec], Call]
 """A kernel of `kernels/joins` by name, made for a spec."""
 
-MOST_ROWS = (1 << 32) - 2  # of one side: rows are numbered in 32 bits, and 0 means none
-FEW_ROWS = 1 << 15  # below this, starting threads costs more than they bring
+MOST_ROWS = (1 << 32) - 2  # of one side: row numbers have 32 bits, and 0 means none
+FEW_ROWS = 1 << 15  # with fewer rows, threads cost more than they save
 
 
 class Arena:
-    """Arrays by name, kept at the largest size asked for: fresh pages cost more than joining does."""
+    """Arrays by name, kept at the largest size requested: fresh pages cost more than the join."""
 
     def __init__(self) -> None:
         self._kept: dict[str, np.ndarray] = {}
 
     def array(self, name: str, size: int, dtype: Any) -> np.ndarray:
-        """An array of this size with any contents."""
+        """Return an uninitialised array of this size."""
         kept = self._kept.get(name)
         if kept is None or len(kept) < size or kept.dtype != dtype:
             kept = self._kept[name] = np.empty(size, dtype)
         return kept[:size]
 
     def keep(self, name: str, array: np.ndarray) -> None:
-        """Take over an array made elsewhere."""
+        """Store an array made elsewhere under a name."""
         self._kept[name] = array
 
     def zeros(self, name: str, size: int, dtype: Any) -> np.ndarray:
@@ -46,19 +46,21 @@ class Arena:
 
 @dataclass
 class Spare:
-    """What a worker of an eager join leaves to the worker of a later window: memory, and the size of its table."""
+    """State that a worker of an eager join passes to a worker of a later window: buffers, and the size of its
+    table.
+    """
 
     arena: Arena = field(default_factory=Arena)
     slots: int = 0
 
 
 def slots_for(rows: int) -> int:
-    """A power of two, at least twice as many."""
+    """Return a power of two, at least twice the number of rows."""
     return 1 << (2 * max(rows, 2) - 1).bit_length()
 
 
 class PairsOut:
-    """Arrays that a kernel fills with matches, doubled whenever it says that they are full."""
+    """Output arrays of matches for a kernel, doubled whenever the kernel reports them full."""
 
     def __init__(self, capacity: int) -> None:
         self._left, self._right = (np.empty(max(capacity, 1), np.int64) for _ in range(2))
@@ -88,7 +90,7 @@ class PairsOut:
 
 
 def fill(call: Call, values: Mapping[str, Any], out: PairsOut, position: str = "lo") -> None:
-    """Call a kernel, and again from where it stopped, until all its matches have found room."""
+    """Call a kernel repeatedly, from where it stopped, until all its matches are written."""
     at = values[position]
     while True:
         at = call({**values, **out.arguments, position: at})
@@ -100,7 +102,7 @@ def fill(call: Call, values: Mapping[str, Any], out: PairsOut, position: str = "
 def together(
     parts: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of several threads, one after the other."""
+    """Concatenate the pairs of several threads."""
     if len(parts) == 1:
         return parts[0]
     left, right = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
@@ -112,7 +114,7 @@ def nothing() -> tuple[np.ndarray, np.ndarray]:
 
 
 def portions(rows: int, parts: int) -> list[tuple[int, int]]:
-    """Cut rows into pieces of almost equal length."""
+    """Cut rows into portions of almost equal length."""
     cuts = [rows * part // parts for part in range(parts + 1)]
     return list(pairwise(cuts))
 

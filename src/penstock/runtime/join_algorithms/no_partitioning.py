@@ -1,4 +1,4 @@
-"""Drive the no-partitioning join: threads build one table with portions of one side, then probe it."""
+"""The driver of the no-partitioning join: threads build one table from portions of one side, then probe it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class NoPartitioning(Lazy):
         return together([out.taken for out in outs])
 
     def _build(self, window: Window) -> dict[str, Any]:
-        """Find a place for each row of the smaller side, and count the rows of each place."""
+        """Insert the rows of the build side into slots, and count the rows of each slot."""
         spec, rows, arena = shared(window), len(window.build), self.arena
         slots = slots_for(rows)
         cells = window.span + 1 if spec.dense else slots + SPARE
@@ -65,7 +65,7 @@ class NoPartitioning(Lazy):
         return given
 
     def _runs(self, window: Window, given: dict[str, Any], spec: JoinSpec) -> dict[str, Any]:
-        """Lay the rows of each place side by side."""
+        """Store the rows of each slot contiguously."""
         with self.phase("build"):
             bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
             self.kernels("npj_starts", JoinSpec())({"bounds": bounds, "places": len(bounds)})
@@ -78,5 +78,5 @@ class NoPartitioning(Lazy):
 
 
 def on_portions(rows: int, threads: int, work: Callable[[int, int], Any]) -> None:
-    """Do something with every row, a portion on each thread."""
+    """Call `work` on every row, one portion per thread."""
     run_on_threads([partial(work, lo, hi) for lo, hi in portions(rows, threads)])

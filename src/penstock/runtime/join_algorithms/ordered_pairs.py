@@ -1,4 +1,4 @@
-"""Drive the no-partitioning join whose pairs come in order: by left row, then by right row."""
+"""The driver of the no-partitioning join with ordered pairs: by left row, then by right row."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ from penstock.runtime.join_algorithms.window_keys import Window, shared, survey
 from penstock.runtime.joins.joiner import Pairs
 from penstock.runtime.threads import run_on_threads
 
-FEWER = 4  # times fewer left rows than right ones: then a look at who is met at all makes the table small
-MOST = (1 << 31) - 1  # rows of a side, for places in 32 bits of which -1 is nobody
+FEWER = 4  # times fewer left rows than right rows: then a first pass drops unmatched right rows, for a small table
+MOST = (1 << 31) - 1  # rows of a side: row indices have 32 bits, and -1 means no row
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The right rows that each left row meets: `rows[starts … stops]`."""
+    """The right rows that each left row matches: `rows[starts … stops]`."""
 
     starts: np.ndarray
     stops: np.ndarray
     rows: np.ndarray
 
     def pairs_before(self, outer: bool) -> np.ndarray:
-        """How many pairs the left rows before each row have, and all of them."""
+        """Return the number of pairs before each left row, and in total."""
         lengths = self.stops.astype(np.int64) - self.starts
         return np.concatenate([[0], np.cumsum(np.maximum(lengths, 1) if outer else lengths)])
 
 
 class InOrder(NoPartitioning):
-    """A joiner whose pairs are in order. Memory of its answers is fresh, all else stays for the next window."""
+    """A joiner that returns ordered pairs. Results are new arrays; all other buffers are reused by the next window."""
 
     chosen = Chosen("npj")
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
-        """Every pair with equal codes, as places in 32 bits; with `outer`, -1 beside left rows that meet nobody."""
+        """Return every pair with equal codes, as 32-bit row indices; with `outer`, unmatched left rows have -1."""
         several = list(self.parts(left, right, threads, outer=outer, most=None))
         return several[0]
 
     def parts(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
     ) -> Iterator[Pairs]:
-        """The same, about so many at a time; all before the next window is begun, whose memory is the same."""
+        """Yield the same pairs, about `most` at a time. Consume all before the next window, which reuses the
+        buffers.
+        """
         if not (len(left) and len(right)):
             alone = np.arange(len(left) if outer else 0, dtype=np.int32)
             yield alone, np.full(len(alone), -1, np.int32)
@@ -80,15 +82,15 @@ class InOrder(NoPartitioning):
     def _among_met(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool, most: int | None
     ) -> Iterator[Pairs]:
-        """Look first which right rows are met at all, by a small table of left ones."""
+        """Drop unmatched right rows first, by a small table of left rows."""
         some = np.flatnonzero(self.met(right, left, threads)).astype(np.int32)
         if not len(some):
-            some = np.zeros(1, np.int32)  # a table wants a row: this one, too, meets nobody
+            some = np.zeros(1, np.int32)  # a table needs a row; this one is unmatched as well
         for own, other in self._parts_of(self._survey(left, right[some], threads), outer, most):
             yield own, np.where(other >= 0, some[other], other) if outer else some[other]
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-        """Which left rows meet anybody."""
+        """Return a mask of the left rows that have a match."""
         if not (len(left) and len(right)):
             return np.zeros(len(left), np.bool_)
         runs, _ = self._runs_of(self._survey(left, right, threads), False)
@@ -96,7 +98,7 @@ class InOrder(NoPartitioning):
         return found
 
     def _survey(self, left: np.ndarray, right: np.ndarray, threads: int) -> Window:
-        """Look at the codes; the table is always the right rows'."""
+        """Measure the range of codes; the right side is always the build side."""
         if max(len(left), len(right)) > MOST:
             raise EngineError(
                 f"a join takes at most {MOST:,} rows of a side in one window; use a shorter window"
@@ -105,7 +107,7 @@ class InOrder(NoPartitioning):
         return replace(window, build=np.ascontiguousarray(right), probe=np.ascontiguousarray(left))
 
     def _singles(self, window: Window) -> np.ndarray | None:
-        """Who is at each code, where codes index an array and nobody shares one; None elsewhere."""
+        """Return the right row of each code, if codes index an array and right codes are unique; else None."""
         if not window.spec.dense or len(window.build) > window.span + 1:
             return None
         given = {"codes": window.build, "least": window.least, "lo": 0, "hi": len(window.build)}
@@ -120,7 +122,7 @@ class InOrder(NoPartitioning):
         return None if any(twice) else singles
 
     def _beside(self, window: Window, singles: np.ndarray, outer: bool) -> Pairs:
-        """Each left row with the only one it can meet."""
+        """Pair each left row with the only right row that it can match."""
         rows = len(window.probe)
         own, other = room(rows, np.int32), room(rows, np.int32)
         find = self.kernels("find_singles_outer" if outer else "find_singles", window.spec)
@@ -135,7 +137,7 @@ class InOrder(NoPartitioning):
         return _closed_up(own, ends), _closed_up(other, ends)
 
     def _runs_of(self, window: Window, outer: bool) -> tuple[Runs, list[int]]:
-        """Build and search; beside the runs, how many pairs each thread's portion of left rows has."""
+        """Build and probe; return the runs, and the number of pairs of each thread's portion of left rows."""
         given, spec = self._build(window), shared(window)
         rows = self._filled(window, given)
         starts, stops = (self.arena.array(name, len(window.probe), np.uint32) for name in ("starts", "stops"))
@@ -151,7 +153,7 @@ class InOrder(NoPartitioning):
         return Runs(starts, stops, rows), [counts[lo] for lo in sorted(counts)]
 
     def _filled(self, window: Window, given: dict[str, Any]) -> np.ndarray:
-        """Lay the rows of each place side by side, in order: each thread those of its own places."""
+        """Store the rows of each slot contiguously, in order; each thread fills a range of slots."""
         with self.phase("build"):
             bounds, rows = given["bounds"], self.arena.array("rows", len(window.build) + 1, np.uint32)
             self.kernels("npj_starts", JoinSpec())({"bounds": bounds, "places": len(bounds)})
@@ -163,7 +165,7 @@ class InOrder(NoPartitioning):
         return rows
 
     def _expanded(self, runs: Runs, spans: list[tuple[int, int]], counts: list[int], outer: bool) -> Pairs:
-        """The pairs of some left rows, of which each thread has a span and knows how many pairs it has."""
+        """Expand the pairs of some left rows; each thread writes one span, whose number of pairs is given."""
         own, other = (room(sum(counts), np.int32) for _ in range(2))
         expand = self.kernels("expand_runs_outer" if outer else "expand_runs", JoinSpec())
         given = {"starts": runs.starts, "stops": runs.stops, "rows": runs.rows, "own": own, "other": other}
@@ -173,7 +175,7 @@ class InOrder(NoPartitioning):
 
 
 def _closed_up(array: np.ndarray, ends: dict[int, int]) -> np.ndarray:
-    """Move the parts that begin and end at some places to where the part before them ends."""
+    """Close the gaps between the filled parts of an array: `ends` maps where a part begins to where it ends."""
     used = 0
     for begin in sorted(ends):
         count = ends[begin] - begin

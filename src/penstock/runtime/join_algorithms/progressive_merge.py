@@ -1,4 +1,4 @@
-"""One worker of the progressive merge join: runs are joined as they fill, and with each other at the end."""
+"""One worker of the progressive merge join: it joins each run when the run is full, and across runs at the end."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from penstock.runtime.join_algorithms.row_slice import Found, RowSlice
 from penstock.runtime.join_algorithms.sort_merge import match, merge_all, passes_for
 
 STEP = 1 << 17  # rows of both sides that make a run: sorted within the cache
-SHARE = 4  # a run is at least this part of what came before it, or the last merge would have very many
-_LEAST = -(1 << 63)  # words are codes from the least on: they order as codes do
+SHARE = 4  # a run has at least 1/SHARE of the rows before it; otherwise the last merge has too many runs
+_LEAST = -(1 << 63)  # words are codes minus this: both have the same order
 
 
 class ProgressiveMerge:
-    """Waits for `step` rows of both sides together, sorts and joins them, and keeps them sorted.
+    """Buffers `step` rows of both sides, then sorts, joins and stores them as a run.
 
-    Later runs are longer: the paper found a fifth of the window best, and how long that is nobody knows before.
+    Later runs are longer: the paper found a fifth of the window best, and the window's length is not known in
+    advance.
     """
 
     def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare, step: int = STEP) -> None:
@@ -33,14 +34,14 @@ class ProgressiveMerge:
         self._counted = 0
 
     def push(self, side: int, piece: RowSlice) -> Found:
-        """Let rows wait; once there are enough, join them as a run."""
+        """Buffer rows; once there are enough, join them as a run."""
         self._waiting[side].append(piece)
         self._rows_waiting += piece.rows
         enough = max(self._step, self._rows_sorted // SHARE)
         return self._join_run() if self._rows_waiting >= enough else self._nothing()
 
     def close(self) -> Found:
-        """Join the last run, then merge all runs and give what lies across them."""
+        """Join the last run, then merge all runs and return the pairs across them."""
         last = self._join_run() if self._rows_waiting else self._nothing()
         if len(self._runs[0]) < 2:
             return last
@@ -69,7 +70,7 @@ class ProgressiveMerge:
         return found
 
     def _sorted(self, side: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Sort the rows that wait: their words, and their numbers for pairs."""
+        """Sort the buffered rows; return their words and, for pairs, their row numbers."""
         pieces = self._waiting[side]
         rows = sum(piece.rows for piece in pieces)
         codes = self._arena.array("codes", rows, np.int64)
@@ -94,7 +95,7 @@ class ProgressiveMerge:
         return {"base": least - _LEAST, "passes": passes_for(most - least)}
 
     def _numbers(self, side: int, pieces: list[RowSlice]) -> np.ndarray:
-        """Gather the rows' numbers, and note to which run each row belongs."""
+        """Gather the row numbers, and record the run of each row."""
         if not pieces:
             return np.empty(0, np.uint32)
         numbers = np.concatenate([piece.row_numbers() for piece in pieces])
@@ -121,7 +122,7 @@ class ProgressiveMerge:
         )
 
     def _merged(self, side: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Merge a side's runs: at once, or in groups if they are very many."""
+        """Merge the runs of a side, in groups if there are more than MOST_RUNS."""
         runs = self._runs[side]
         while len(runs) > 1:
             groups = portions(len(runs), -(-len(runs) // MOST_RUNS))

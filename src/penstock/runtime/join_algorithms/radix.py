@@ -1,4 +1,4 @@
-"""Drive the radix join: partition both sides on all threads, then join partitions wherever a thread is free."""
+"""The driver of the radix join: partition both sides on all threads, then join partitions on any free thread."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.runtime.join_algorithms.memory import PairsOut, fill, portions, sl
 from penstock.runtime.join_algorithms.window_keys import Window
 from penstock.runtime.threads import run_on_threads
 
-TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second cache for the rows that pass by
-MOST_BITS = 10  # with twice the places to write to, a wide row took three times as long
-PORTIONS = 4  # of the partitions, for each thread: skew makes some slower than others
+TABLE_BYTES = 1 << 17  # a partition's table leaves room in the second-level cache for the probing rows
+MOST_BITS = 10  # with twice the write targets, a wide row took three times as long
+PORTIONS = 4  # of the partitions, per thread: skew makes some slower than others
 
 
 @dataclass(frozen=True)
 class Partitioned:
-    """One side, cut into partitions."""
+    """One side, partitioned."""
 
     words: np.ndarray
     rows: np.ndarray | None
@@ -33,7 +33,7 @@ class Partitioned:
 
 
 class Radix(Lazy):
-    """Partitions of the size of the cache. `bits` fixes how many there are, 2^bits; without it, as fits."""
+    """Cache-sized partitions. `bits` fixes their number at 2^bits; by default it follows from the table size."""
 
     name = "prj"
 
@@ -58,7 +58,7 @@ class Radix(Lazy):
         return together([out.taken for out in outs])
 
     def bits(self, window: Window) -> int:
-        """As many digits as make a partition's table fit."""
+        """Return the number of bits with which a partition's table fits into TABLE_BYTES."""
         if self._bits is not None:
             return self._bits
         size = (
@@ -81,7 +81,7 @@ class Radix(Lazy):
         return given, portions(1 << bits, parts)
 
     def _cut(self, window: Window, side: str, codes: np.ndarray, bits: int) -> Partitioned:
-        """Count, then carry; each thread its portion of the rows."""
+        """Count, then scatter; each thread handles a portion of the rows."""
         spec, arena, threads = window.spec, self.arena, window.threads
         counts = np.zeros((threads, 1 << bits), np.int64)
         words = arena.array(f"{side} words", len(codes), np.uint64 if spec.wide else np.uint32)
@@ -106,7 +106,7 @@ class Radix(Lazy):
         waiting: list[tuple[int, int]],
         work: Callable[[dict[str, Any], int], None],
     ) -> None:
-        """Let each thread take portions of the partitions until none is left."""
+        """Run the work on portions of the partitions; each thread takes portions until none is left."""
         largest = int(np.diff(given["left_begins"]).max())
         scratch = [self._scratch(window, given, thread, largest) for thread in range(window.threads)]
 
@@ -114,7 +114,7 @@ class Radix(Lazy):
             while waiting:
                 try:
                     lo, hi = waiting.pop()
-                except IndexError:  # another thread was faster
+                except IndexError:  # another thread took the last portion
                     return
                 work({**given, **scratch[thread], "lo": lo, "hi": hi}, thread)
 

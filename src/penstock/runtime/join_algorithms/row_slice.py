@@ -1,4 +1,4 @@
-"""Rows on their way to a worker of an eager join."""
+"""The unit of input to a worker of an eager join."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Found = tuple[np.ndarray, np.ndarray] | int
 
 @dataclass(frozen=True)
 class RowSlice:
-    """The rows `lo … hi` of some codes. Their numbers are base + place, or stand in `numbers` (routed rows).
+    """The rows `lo … hi` of some codes. A row's number is base + index, or listed in `numbers` (routed rows).
 
-    `last` is more than any row's number.
+    `last` is greater than any row number.
     """
 
     codes: np.ndarray
@@ -34,7 +34,7 @@ class RowSlice:
         return np.arange(self.base + self.lo, self.base + self.hi, dtype=np.uint32)
 
     def copied(self) -> RowSlice:
-        """The same rows in memory of their own."""
+        """Return the same rows with copied arrays."""
         numbers = None if self.numbers is None else self.row_numbers().copy()
         codes = self.codes[self.lo : self.hi].copy()
         return RowSlice(codes, 0, self.rows, self.base + self.lo, self.last, numbers)

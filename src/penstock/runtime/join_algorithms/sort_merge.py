@@ -1,7 +1,7 @@
-"""Drive the sort-merge joins: sort runs on all threads, merge them range by range, match what is sorted.
+"""The driver of the sort-merge joins: sort runs on all threads, merge them range by range, then match.
 
-Ranges of words, not of rows, are what threads share out: equal words are in one range, so its matches are
-nobody else's business.
+Threads share out ranges of words, not of rows: equal words are in one range, so ranges are matched
+independently.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from penstock.runtime.join_algorithms.window_keys import Window
 from penstock.runtime.programs import Call
 from penstock.runtime.threads import run_on_threads
 
-RUN_ROWS = 1 << 17  # words, and room to move them, stay within the caches
-SAMPLES = 64  # words of each run that the ranges are cut by
+RUN_ROWS = 1 << 17  # words and the merge buffer stay within the caches
+SAMPLES = 64  # words sampled from each run to cut the ranges
 
 Run = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Sorted:
-    """Words in order (and their rows), cut into ranges."""
+    """Sorted words (and their rows), cut into ranges."""
 
     words: np.ndarray
     rows: np.ndarray | None
@@ -47,7 +47,7 @@ class Sorted:
 
 @dataclass(frozen=True)
 class Halves:
-    """Two halves of memory; rows are merged from one into the other, and back."""
+    """Two halves of a buffer; merges alternate between them."""
 
     words: tuple[np.ndarray, np.ndarray]
     rows: tuple[np.ndarray, np.ndarray] | None
@@ -63,12 +63,12 @@ class Halves:
 
 
 def passes_for(span: int) -> int:
-    """Digits that words differ in."""
+    """Return the number of digits in which words differ."""
     return max(1, -(-span.bit_length() // DIGIT_BITS))
 
 
 def match(call: Call, values: dict[str, Any], out: PairsOut) -> None:
-    """Pair two sorted columns, from where both stood whenever the output was full."""
+    """Match two sorted columns; whenever the output is full, grow it and resume."""
     at = {name: values[name] for name in ("left_lo", "right_lo")}
     while True:
         left = call({**values, **at, **out.arguments})
@@ -79,7 +79,7 @@ def match(call: Call, values: dict[str, Any], out: PairsOut) -> None:
 
 
 class SortMerge(Lazy):
-    """Sort, merge, match. Which merge, the two of them decide."""
+    """Sort, merge, match. Subclasses define the merge."""
 
     def __init__(self, kernels: Kernels, *, run_rows: int = RUN_ROWS, **options: Any) -> None:
         super().__init__(kernels, **options)
@@ -136,7 +136,7 @@ class SortMerge(Lazy):
         )
 
     def _sort(self, window: Window, codes: np.ndarray, halves: Halves) -> list[Run]:
-        """Sort pieces, each on some thread, in place."""
+        """Sort runs in place, distributed over threads."""
         count = -(-len(codes) // self._run_rows)
         runs = portions(len(codes), min(max(count, window.threads), MOST_RUNS))
         given = {
@@ -158,7 +158,7 @@ class SortMerge(Lazy):
         return runs
 
     def _merged(self, spec: JoinSpec, halves: Halves, runs: list[Run], splits: np.ndarray) -> Sorted:
-        """Merge the runs' pieces of each range. One run is sorted already."""
+        """Merge the runs' pieces of each range. A single run is already sorted."""
         pieces = [
             list(pairwise([lo, *(lo + np.searchsorted(halves.words[0][lo:hi], splits)).tolist(), hi]))
             for lo, hi in runs
@@ -171,18 +171,18 @@ class SortMerge(Lazy):
 
     @abstractmethod
     def merge(self, spec: JoinSpec, halves: Halves, ranges: list[list[Run]], cuts: list[int]) -> int:
-        """Merge each range's runs to where `cuts` says; give the half in which all ended up."""
+        """Merge each range's runs, to begin at its cut; return the half that holds the result."""
 
 
 def whole(halves: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The memory that two halves are views of, from the first half's beginning."""
+    """Return the buffer that two halves are views of, from the first half's beginning."""
     base = halves[0].base
     assert base is not None
     return base[: 2 * len(halves[0])]
 
 
 def splitters(runs: list[tuple[np.ndarray, Run]], ranges: int) -> np.ndarray:
-    """Words that cut all rows into ranges of about equal size."""
+    """Return words that cut all rows into ranges of about equal size."""
     samples = np.sort(
         np.concatenate([words[lo:hi][:: max((hi - lo) // SAMPLES, 1)] for words, (lo, hi) in runs])
     )
@@ -190,7 +190,7 @@ def splitters(runs: list[tuple[np.ndarray, Run]], ranges: int) -> np.ndarray:
 
 
 class MultiWay(SortMerge):
-    """All runs at once, through a tree: each row is moved once."""
+    """Merge all runs at once, through a tree: each row is moved once."""
 
     name = "mway"
 
@@ -206,7 +206,7 @@ class MultiWay(SortMerge):
 
 
 def merge_all(call: Call, given: dict[str, Any], runs: list[Run], target: int) -> None:
-    """Merge runs through a tree, for which they are made a power of two by empty ones."""
+    """Merge runs through a tree; empty runs pad their number to a power of two."""
     size = 1 << (len(runs) - 1).bit_length()
     padded = [*runs, *[(0, 0)] * (size - len(runs))]
     cursors, ends = (np.array([run[end] for run in padded], np.int64) for end in (0, 1))
@@ -215,7 +215,7 @@ def merge_all(call: Call, given: dict[str, Any], runs: list[Run], target: int) -
 
 
 class MultiPass(SortMerge):
-    """Two runs at a time, pass after pass: a row is moved once a pass, but each step is simple."""
+    """Merge two runs at a time, pass after pass: a row is moved once per pass, but each step is simple."""
 
     name = "mpass"
 
@@ -234,7 +234,7 @@ class MultiPass(SortMerge):
 
 
 def merge_pairs(call: Call, given: dict[str, Any], runs: list[Run], target: int, merged: list[Run]) -> None:
-    """Merge neighbours; an odd one is carried over as it is."""
+    """Merge neighbouring runs; copy the last one if their number is odd."""
     for place in range(0, len(runs), 2):
         (a, a_end), (b, b_end) = (*runs[place : place + 2], (0, 0))[:2]
         end = call({**given, "from_a": a, "end_a": a_end, "from_b": b, "end_b": b_end, "target": target})

@@ -1,4 +1,4 @@
-"""One worker of the symmetric hash join: its table, and the chains of rows that hang from it."""
+"""One worker of the symmetric hash join: a hash table with chains of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_SLOTS = 1 << 10
 
 
 class SymmetricHash:
-    """Takes rows of either side at any time; what they match is known at once."""
+    """Takes rows of either side at any time, and returns their matches at once."""
 
     def __init__(self, kernels: Kernels, spec: JoinSpec, spare: Spare) -> None:
         self._kernels, self._spec, self._spare = kernels, spec, spare
@@ -24,7 +24,7 @@ class SymmetricHash:
         self._keys = 0
 
     def push(self, side: int, piece: RowSlice) -> Found:
-        """Enter the rows of a piece, and give what they match."""
+        """Insert the rows of a piece, and return their matches."""
         call = self._kernels("shj_push_left" if side == 0 else "shj_push_right", self._spec)
         out = PairsOut(2 * piece.rows if self._spec.pairs else 1)
         values = self._arguments(side, piece)
@@ -61,7 +61,7 @@ class SymmetricHash:
             self._next[side][: len(old)] = old
 
     def _grow(self) -> None:
-        """Carry the table into one four times as large: growing seldom matters more than memory that is not touched."""
+        """Rehash into a table four times as large: rare growth matters more than untouched memory."""
         slots = len(self._table) // 2
         larger = np.zeros(8 * slots, np.uint64)
         grow = self._kernels("shj_grow", JoinSpec())

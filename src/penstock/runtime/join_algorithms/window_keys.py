@@ -1,4 +1,4 @@
-"""What is known of a window before its lazy join: how its codes lie."""
+"""The range of a window's codes, and the choice of build side and kernel spec before a lazy join."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from penstock.loop.join_abi import JoinSpec
 from penstock.runtime.join_algorithms.memory import FEW_ROWS, Kernels, check_size
 
-# An array over all codes pays while it has at most so many cells for each row.
+# An array indexed by code is worth it with at most this many cells per row.
 CELLS_PER_ROW = 4
 LARGER = 2
 _GREATEST, _LEAST = (1 << 63) - 1, -(1 << 63)
@@ -17,7 +17,7 @@ _GREATEST, _LEAST = (1 << 63) - 1, -(1 << 63)
 
 @dataclass(frozen=True)
 class Window:
-    """Two columns of codes: a table is built of the one, and probed with the other; `swapped`: built of the right one."""
+    """Two columns of codes: the build side and the probe side; `swapped`: the right side is the build side."""
 
     build: np.ndarray
     probe: np.ndarray
@@ -28,12 +28,12 @@ class Window:
     threads: int
 
     def oriented(self, pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Give pairs of (build, probe) rows as (left, right)."""
+        """Return pairs of (build, probe) rows as (left, right)."""
         return (pairs[1], pairs[0]) if self.swapped else pairs
 
 
 def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, threads: int) -> Window:
-    """Look at the codes once, and choose how wide words are and whether they can index arrays."""
+    """Find the range of codes in one pass; choose the word width, and whether words can index arrays."""
     check_size(len(left), len(right))
     sides = [np.ascontiguousarray(side, np.int64) for side in (left, right)]
     bounds = np.array([_GREATEST, _LEAST], np.int64)
@@ -44,7 +44,7 @@ def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, t
     rows = len(left) + len(right)
     dense = span < CELLS_PER_ROW * rows
     spec = JoinSpec(wide=span >= 1 << 32, dense=dense, pairs=pairs)
-    # Pairs come in the order of the rows that probe. That these are the left ones is worth a larger table.
+    # Pairs are in the order of the probing rows. Probing with left rows justifies a larger table.
     swapped = len(right) <= (LARGER if pairs else 1) * len(left)
     build, probe = reversed(sides) if swapped else sides
     workers = threads if rows >= FEW_ROWS else 1
@@ -52,5 +52,5 @@ def survey(kernels: Kernels, left: np.ndarray, right: np.ndarray, pairs: bool, t
 
 
 def shared(window: Window) -> JoinSpec:
-    """The spec of kernels that several threads run on one table."""
+    """Return the spec of kernels that several threads run on one table."""
     return replace(window.spec, shared=window.threads > 1)

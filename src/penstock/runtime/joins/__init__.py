@@ -1,4 +1,5 @@
-"""Joins as stages of a run: rows of both sides wait for the watermark, meet by window, interval or nearness, and become results.
+"""Join stages: rows are buffered up to the watermark and matched by window, interval or nearest time.
 
-`stage.py` is the stage, one file each the ways to meet. Large windows are joined by the algorithms of `runtime/joining`.
+`stage.py` is the stage; each kind of match has one file. The algorithms for large windows are in
+`runtime/join_algorithms`.
 """

@@ -1,4 +1,4 @@
-"""Pairs of large windows by a join algorithm: key codes of one window at a time, then the order that is promised."""
+"""Pairs of large windows by a join algorithm: one window's key codes at a time, in result order."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from penstock.runtime.joins.windows import Placed
 from penstock.runtime.sorted_partitions.rows import Rows
 from penstock.types.pairing import LEFT_ROW_KINDS
 
-FEW_ROWS = 1 << 12  # windows with fewer rows are joined all at once, in lanes
-MANY_PAIRS = 16  # of equal keys for each row, before a condition is asked of them
+FEW_ROWS = 1 << 12  # windows with fewer rows are joined in one call, by partition
+MANY_PAIRS = 16  # pairs with equal keys per row, above which the condition's bounds are searched
 
 
 @dataclass(frozen=True)
 class Sorting:
-    """A pairing that sorts by what the condition bounds, and what tells how many pairs that saves."""
+    """A pairing that sorts by the column that the condition bounds, and a joiner that counts pairs of equal keys."""
 
     pairing: Pairing
     counter: LazyJoiner
@@ -35,7 +35,7 @@ class Sorting:
 
 @dataclass
 class AlgorithmPairing:
-    """Window by window, by a joiner; in lanes where windows are small (unless `always`) or rows of one lie apart."""
+    """Join window by window with a joiner; by partition if windows are small (unless `always`) or not contiguous."""
 
     ordered: Ordered
     always: bool
@@ -44,10 +44,10 @@ class AlgorithmPairing:
     lanes: LanePairing
     kernels: Kernels
     band: Sorting | None = None
-    instead: Pairing | None = field(default=None, init=False)  # of the joiner, for the last window
+    instead: Pairing | None = field(default=None, init=False)  # replaced the joiner in the last window
 
     def chosen(self) -> Chosen:
-        """What the last window was joined by."""
+        """Return the algorithm that joined the last window."""
         return self.ordered.chosen if self.instead is None else self.instead.chosen()
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
@@ -65,7 +65,7 @@ class AlgorithmPairing:
         return len(batch.left) + len(batch.right) >= FEW_ROWS * max(windows, 1)
 
     def codes(self, left: Rows, right: Rows) -> Pairs:
-        """A code for each key: the value itself where that is a whole number, else its number among all."""
+        """Return a code for each key: an integer value itself, else the number of the key among all keys."""
         return self._codes(left, right, lambda: numbers_of(left, right, self.keys, self.kernels))
 
     def _codes(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> Pairs:
@@ -78,7 +78,7 @@ class AlgorithmPairing:
         return found.left, found.right
 
     def pairs(self, left: Rows, right: Rows, codes: Pairs) -> Pairs:
-        """The pairs of one window that satisfy the condition, in order."""
+        """Return the pairs of one window that satisfy the condition, in order."""
         if self.band is not None and self._are_many(codes):
             return joined_pairs(list(self._sorted(self.band.pairing, left, right)))
         found = self._window(*codes, (0, len(left)), (0, len(right)))
@@ -92,14 +92,14 @@ class AlgorithmPairing:
         return pairing.parts(Batch(left, right, (placed[0], placed[1]), numbers))
 
     def parts_of_window(self, left: Rows, right: Rows, codes: Pairs, how: str) -> Iterator[Pairs] | None:
-        """The pairs of one window a part at a time, where they need not be looked at together; else None.
+        """Return the pairs of one window in parts, if the parts are independent; else None.
 
-        Left rows without a partner are in their places, where `how` asks for them.
+        Unmatched left rows are in order among the pairs, if `how` preserves them.
         """
         if how in LEFT_ROW_KINDS or not (len(left) and len(right)):
             return None
         if self.band is not None and self._are_many(codes):
-            inner = how in ("inner", "right")  # others have to know which left rows are in no part
+            inner = how in ("inner", "right")  # other joins need the left rows that are in no part
             return self._sorted(self.band.pairing, left, right) if inner else None
         outer, threads = how in ("left", "full"), self.kernels.shares(len(left) + len(right))
         several = self.ordered.parts(*codes, threads, outer=outer, most=MOST_PAIRS)
@@ -108,7 +108,9 @@ class AlgorithmPairing:
         return (self._satisfying(pairs, left, right, outer) for pairs in several)
 
     def _satisfying(self, pairs: Pairs, left: Rows, right: Rows, outer: bool) -> Pairs:
-        """The pairs that satisfy the condition; with `outer`, nobody beside the left rows that have none left."""
+        """Return the pairs that satisfy the condition; with `outer`, also left rows without such a pair, with
+        NULL_ROW.
+        """
         if not outer:
             return satisfying(pairs, self.residual, left, right)
         own, other = pairs
@@ -119,7 +121,7 @@ class AlgorithmPairing:
         return alone[0] + first, alone[1]
 
     def _are_many(self, codes: Pairs) -> bool:
-        """Whether keys alone make so many pairs that sorting by what the condition bounds is cheaper."""
+        """Whether equal keys make so many pairs that sorting by the bounded column is cheaper."""
         if self.band is None:
             return False
         rows = len(codes[0]) + len(codes[1])
@@ -131,7 +133,7 @@ class AlgorithmPairing:
     def _window(
         self, left: np.ndarray, right: np.ndarray, mine: tuple[int, int], its: tuple[int, int]
     ) -> Pairs:
-        """The pairs of one window, left rows in order, each with its right rows in order."""
+        """Return the pairs of one window, by left row, then by right row."""
         one, other = left[slice(*mine)], right[slice(*its)]
         if not len(one) or not len(other):
             return one[:0], other[:0]
@@ -141,7 +143,7 @@ class AlgorithmPairing:
 
 
 def _shifted(places: np.ndarray, by: int) -> np.ndarray:
-    """Places from another beginning; beyond it they may need more bits."""
+    """Add an offset to row indices; the sum may need 64 bits."""
     return places.astype(np.int64) + by if by else places
 
 
@@ -150,12 +152,12 @@ def _are_whole(columns: Sequence[pa.Array]) -> bool:
 
 
 def is_whole(dtype: pa.DataType) -> bool:
-    """Whether values of a type are whole numbers inside."""
+    """Whether values of a type are stored as integers."""
     return bool(pa.types.is_integer(dtype) or pa.types.is_temporal(dtype))
 
 
 def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[int, int]]] | None:
-    """The rows of each window on both sides; None where a window's rows do not lie side by side."""
+    """Return the rows of each window on both sides; None if a window's rows are not contiguous."""
     runs = [_runs(each.end) for each in placed]
     if runs[0] is None or runs[1] is None:
         return None
@@ -163,7 +165,7 @@ def slices(placed: tuple[Placed, Placed]) -> list[tuple[tuple[int, int], tuple[i
 
 
 def _runs(ends: np.ndarray) -> dict[int, tuple[int, int]] | None:
-    """The rows of each window by its end, where rows lie in the order of their ends."""
+    """Return the rows of each window by its end, if rows are in the order of window ends; else None."""
     steps = np.diff(ends)
     if bool((steps < 0).any()):
         return None

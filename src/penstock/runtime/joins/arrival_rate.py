@@ -1,4 +1,4 @@
-"""How fast rows come: one of the facts that a join algorithm is chosen by."""
+"""The arrival rate of rows, an input to the choice of a join algorithm."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable
 
 
 class Arrivals:
-    """Counts rows from one time that windows are complete to the next."""
+    """Counts the rows that arrive between two emissions of complete windows."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock, self._begin, self._rows = clock, clock(), 0
-        self._rate = 0.0  # rows a millisecond, between the last two times
+        self._rate = 0.0  # rows per millisecond, between the last two emissions
 
     def add(self, rows: int) -> None:
-        """Rows have come."""
+        """Count rows that have arrived."""
         self._rows += rows
 
     def turn(self) -> None:
-        """Windows are complete: what comes now belongs to others."""
+        """Update the rate when windows are complete; start a new count."""
         now = self._clock()
         self._rate = self._rows / max((now - self._begin) * 1e3, 1e-6)
         self._begin, self._rows = now, 0
 
     def milliseconds(self, rows: int) -> float:
-        """How long so many rows took to come, at the rate of those that came last.
+        """Return how long a number of rows took to arrive, at the last rate.
 
         >>> times = iter([0.0, 0.5])
         >>> arrivals = Arrivals(lambda: next(times))
@@ -37,5 +37,5 @@ class Arrivals:
 
 
 def at_rest(rows: int) -> float:
-    """How long rows took to come that were all there: no time."""
+    """Return the arrival time of rows that were all present at the start: zero."""
     return 0.0

@@ -1,4 +1,4 @@
-"""The nearest row of the other side: both sides are met in order of time, and the last row of each key remembered."""
+"""As-of joins: both sides are merged in order of time, and the last row of each key is retained."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.runtime.joins.results import NULL_ROW, Emitted, Results, RowByRow,
 from penstock.runtime.sorted_partitions.rows import Rows
 from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
-EVERYTHING = -1  # what a kernel takes for no limit
+EVERYTHING = -1  # the kernel's value for no limit
 
 
 @dataclass(frozen=True)
 class AsofMatcher(RowByRow):
-    """Every left row, in order, with the nearest right row. A left row leaves when no nearer one can come."""
+    """Every left row, in order, with the nearest right row. A left row is emitted when no nearer row can arrive."""
 
     direction: str
     tolerance: int | None
@@ -27,7 +27,9 @@ class AsofMatcher(RowByRow):
 
     @property
     def waits(self) -> Waits:
-        """Results have the time of their left row, which waits for a later right one unless that is not asked for."""
+        """Results have the time of their left row, which is buffered for a later right row unless the join is
+        backward.
+        """
         if self.direction == "backward":
             return 0, None
         return END_OF_TIME if self.tolerance is None else self.tolerance, None
@@ -52,7 +54,9 @@ class AsofMatcher(RowByRow):
     def _found(
         self, left: Rows, right: Rows, numbers: Numbers, watermark: int, last: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest row for each left row, and whether that is final; `last` gets the last right row of each key."""
+        """Return the nearest row of each left row, and whether it is final; write the last right row of each
+        key to `last`.
+        """
         known = np.ones(len(left), np.bool_)
         if self.direction == "backward":
             return self._nearest(left, right, numbers, last, backward=True), known
@@ -70,7 +74,7 @@ class AsofMatcher(RowByRow):
         return np.where(nearer, after, before), final
 
     def _final(self, left: Rows, after: np.ndarray, watermark: int) -> np.ndarray:
-        """A next row that has been passed by the watermark is final; so is none within the tolerance."""
+        """A next row before the watermark is final; so is its absence once the tolerance has passed."""
         final: np.ndarray = after != NULL_ROW
         if self.tolerance is not None:
             final |= left.times < max(watermark - self.tolerance, START_OF_TIME)
@@ -91,14 +95,14 @@ class AsofMatcher(RowByRow):
         return found
 
     def _needed(self, left: Rows, right: Rows, numbers: Numbers, oldest: int, last: np.ndarray) -> np.ndarray:
-        """Right rows from the oldest left row yet to leave on; and of earlier ones, the last of each key."""
+        """Retain right rows from the oldest pending left row on, and the last earlier row of each key."""
         kept: np.ndarray = right.times >= oldest
         if self.direction == "forward":
             return kept
-        if kept.any() or not len(left):  # else the kernel has been told of no other rows
+        if kept.any() or not len(left):  # else `last` covers exactly the earlier rows
             earlier = np.flatnonzero(~kept)
             last = np.full(numbers.lanes, NULL_ROW)
-            last[numbers.right[earlier]] = earlier  # the last one written stays: rows come in order
+            last[numbers.right[earlier]] = earlier  # rows are in order, so the last write is the latest row
         last = last[last != NULL_ROW]
         if self.tolerance is not None:
             last = last[right.times[last] >= max(oldest - self.tolerance, START_OF_TIME)]
@@ -107,7 +111,7 @@ class AsofMatcher(RowByRow):
 
 
 def _apart(before: np.ndarray, after: np.ndarray | np.int64) -> np.ndarray:
-    """How far apart times are: perhaps beyond 63 bits, which would look negative."""
+    """Return the differences of times as unsigned numbers: they may exceed 63 bits."""
     return (after - before).view(np.uint64)
 
 

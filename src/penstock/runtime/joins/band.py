@@ -1,4 +1,4 @@
-"""Pairs by a condition that bounds a right column: the right rows of a window are sorted by it, and searched."""
+"""Pairs by a condition that bounds a right column: sort a window's right rows by the column, then search."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ Side = Callable[[pa.RecordBatch], list[pa.Array]]
 
 @dataclass(frozen=True)
 class Ends:
-    """What is compared: of each bound the left rows' values and the right rows', which grow with the right column.
+    """The compared values: for each bound, those of the left rows, and those of the right rows, which increase
+    with the right column.
 
-    The first ones are lower bounds. `known` are the left rows that have all of them.
+    The first `lower` bounds are lower bounds. `known` marks left rows with no null bound.
     """
 
     left: list[np.ndarray]
@@ -39,7 +40,7 @@ class Ends:
     known: np.ndarray
 
     def between(self, rows: slice, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """For left rows, where the right rows that they meet begin and end among some that are in order."""
+        """Return, for left rows, the range of matching rows among the ordered right rows."""
         first, last = (
             np.zeros(rows.stop - rows.start, np.int64),
             np.full(rows.stop - rows.start, len(ordered)),
@@ -54,10 +55,11 @@ class Ends:
 
 @dataclass(frozen=True)
 class BandPairing:
-    """Window by window: a left row meets the right rows whose `column` lies between its bounds, both included.
+    """Window by window: a left row matches right rows with `column` between its bounds, both included.
 
-    `bounds` gives what is compared for a batch of left rows, and of right ones: the lower bounds, then the upper ones. The
-    condition is asked again of every pair, so bounds only have to be wide enough. In lanes, where rows of a window lie apart.
+    `bounds` computes the compared values of a batch of left rows and of right rows: the lower bounds, then the
+    upper ones. The condition is evaluated on every pair as well, so bounds may be too wide but not too narrow.
+    Windows with rows that are not contiguous are joined by partition.
     """
 
     column: str
@@ -75,7 +77,7 @@ class BandPairing:
         windows = slices(batch.placed)
         try:
             ends = None if windows is None else self._ends(batch)
-        except OverflowError:  # perhaps of a row that meets nobody: the condition itself will tell
+        except OverflowError:  # possibly at a row without a match; evaluating the condition decides
             ends = None
         if windows is None or ends is None:
             yield from self.lanes.parts(batch)
@@ -93,7 +95,7 @@ class BandPairing:
         return Ends([each for each, _ in left], [each for each, _ in right], self.lower, known)
 
     def _ranges(self, batch: Batch, ends: Ends, windows: Slices) -> Ranges:
-        """What each left row meets: right rows lie window by window, and there in the order that is searched."""
+        """Find the right rows that each left row matches; right rows are listed by window, in search order."""
         values, there = _numbers(batch.right.batch.column(self.column))
         search = self._by_key(batch.numbers()) if self.keyed else _by_value
         first, last = np.zeros((2, len(batch.left)), np.int64)
@@ -111,8 +113,8 @@ class BandPairing:
 
     @staticmethod
     def _by_key(numbers: Numbers) -> Search:
-        """Right rows key by key, sorted by the column: a row's place in that order is one number, that of its key,
-        then the rank of its value among the window's.
+        """Search right rows by key, then by the column, with one integer per row: the key number times
+        (number of ranks + 1), plus the rank of the value in the window.
         """
 
         def search(
@@ -136,13 +138,13 @@ Search = Callable[[Ends, slice, np.ndarray, np.ndarray], tuple[np.ndarray, np.nd
 def _by_value(
     ends: Ends, here: slice, some: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Right rows sorted by the column."""
+    """Search right rows sorted by the column."""
     ordered = some[np.argsort(values, kind="stable")]
     return ordered, *ends.between(here, ordered)
 
 
 def _numbers(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Values as wide machine numbers, and which are there; NaN is the greatest, as it is where arrays are searched."""
+    """Return values as float64 or int64, and a validity mask; NaN is the greatest value, as in `searchsorted`."""
     wide = np.float64 if pa.types.is_floating(column.type) else np.int64
     there: np.ndarray = column.is_valid().to_numpy(zero_copy_only=False)
     return values_view(column).astype(wide), there

@@ -1,8 +1,8 @@
-"""Joins that give pairs as rows arrive: each window that is open has a run of an eager algorithm.
+"""The eager join stage: each open window has a run of an eager algorithm, which emits pairs as rows arrive.
 
-A pair is given with its later row, or a little after (pmj). Rows without a partner are given when their window is
-complete; then all of it is forgotten, so that what is kept is bounded by the watermark. The order of results depends on how
-rows come in: whoever asks for an eager algorithm by name, in `run` or `open`, asks for that.
+A pair is emitted with its later row, or shortly after (pmj). Unmatched rows are emitted when their window is
+complete; the window's state is then dropped, so the watermark bounds the state. The order of results depends on
+the order of arrival; a caller accepts this by naming an eager algorithm in `run` or `open`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Keys = tuple[tuple[str, ...], tuple[str, ...]]
 
 @dataclass
 class EagerRows:
-    """Rows of one side of a window, in pieces of which later ones are much smaller: few, and seldom copied."""
+    """Rows of one side of a window, in few pieces of geometrically falling size, so that rows are seldom copied."""
 
     pieces: list[Rows] = field(default_factory=list)
     matched: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -48,7 +48,7 @@ class EagerRows:
             self.pieces[-1] = self.pieces[-1].followed_by(last)
 
     def taken(self, places: np.ndarray) -> Rows:
-        """The rows at some places; any row where there is nobody."""
+        """Return the rows at some indices; NULL_ROW yields an arbitrary row."""
         known = np.maximum(places, 0)
         if len(self.pieces) == 1:
             return self.pieces[0].chosen(known)
@@ -66,7 +66,7 @@ class EagerRows:
 
     @property
     def whole(self) -> Rows:
-        """All rows, in one piece."""
+        """All rows, merged into one piece."""
         while len(self.pieces) > 1:
             last = self.pieces.pop()
             self.pieces[-1] = self.pieces[-1].followed_by(last)
@@ -74,7 +74,7 @@ class EagerRows:
 
 
 class OpenWindow:
-    """One window while its rows arrive."""
+    """The state of one window while its rows arrive."""
 
     def __init__(self, bounds: tuple[int, int], parts: Parts) -> None:
         self.bounds, self._parts = bounds, parts
@@ -82,27 +82,27 @@ class OpenWindow:
         self._index = parts.kernels.new_index(len(parts.keys[0]))
         self._run: WatchedRun | None = None
         self._places: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self._settled = [0, 0]  # all pairs of so many rows of each side have been given
+        self._settled = [0, 0]  # all pairs among the first n rows of each side have been emitted
 
     def push(self, side: int, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Take rows of a side; give what is new."""
+        """Add rows of a side; yield the new results."""
         begin = len(self.sides[side])
         self.sides[side].add(rows)
         return self._results(self._pushed(side, rows, begin))
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """Learn that no row will come any more; give the pairs that are left, and rows without a partner."""
+        """Close the window: yield the remaining pairs, then the unmatched rows."""
         yield from self._results(self._finished())
         yield from self._given(self._alone())
 
     def settle(self) -> list[pa.RecordBatch]:
-        """Give all pairs that are known, so that rows alone tell what is left to do."""
+        """Return all pairs found so far and close the run, so that the rows alone define the remaining work."""
         made = list(self._results(self._finished()))
         self._settled = [len(pile) for pile in self.sides]
         return made
 
     def resume(self, settled: Sequence[int], matched: Sequence[np.ndarray]) -> None:
-        """Take up a window that was saved."""
+        """Restore the state of a saved window."""
         self._settled = list(settled)
         for pile, known in zip(self.sides, matched, strict=True):
             pile.matched = known
@@ -115,7 +115,9 @@ class OpenWindow:
         return self._push(side, rows, begin)
 
     def _begin(self, side: int, begin: int) -> None:
-        """Open a run; rows that came before it, if a run was closed to be saved, go first. Their pairs are known."""
+        """Open a run and push the earlier rows again, if a run was closed for a checkpoint; `_new` drops their
+        pairs.
+        """
         self._run = WatchedRun(self._parts.open())
         self._places = [], []
         self._index = self._parts.kernels.new_index(len(self._parts.keys[0]))
@@ -139,7 +141,7 @@ class OpenWindow:
         return found
 
     def _codes(self, side: int, rows: Rows) -> Pairs:
-        """Codes of the rows whose key has no null, and which rows these are."""
+        """Return the codes of rows without a null in the key, and the indices of these rows."""
         columns = [rows.batch.column(name) for name in self._parts.keys[side]]
         known = np.logical_and.reduce([each.is_valid().to_numpy(zero_copy_only=False) for each in columns])
         there = np.flatnonzero(known)
@@ -148,7 +150,7 @@ class OpenWindow:
         return self._index.number(columns)[there], there
 
     def _new(self, pairs: Pairs) -> Pairs:
-        """Places of rows, from the numbers that the run gave them; without pairs that were given before."""
+        """Map the run's row numbers to row indices; drop pairs that were emitted before."""
         own, other = (
             np.concatenate([np.zeros(0, np.int64), *places])[numbers] if len(numbers) else numbers
             for places, numbers in zip(self._places, pairs, strict=True)
@@ -184,7 +186,7 @@ class OpenWindow:
         return pairs[0][kept], pairs[1][kept]
 
     def _alone(self) -> Pairs:
-        """Rows without a partner, of the sides that are asked for."""
+        """Return the unmatched rows of the sides that `how` preserves."""
         how, nothing = self._parts.how, np.zeros(0, np.int64)
         alone = np.flatnonzero(~self.sides[0].matched) if how in ("left", "full", "anti") else nothing
         strays = np.flatnonzero(~self.sides[1].matched) if how in ("right", "full") else nothing
@@ -192,7 +194,7 @@ class OpenWindow:
         return joined_pairs([(alone, nobody[0]), (nobody[1], strays)])
 
     def _given(self, pairs: Pairs) -> Iterator[pa.RecordBatch]:
-        """The columns of some pairs: their rows first, side by side."""
+        """Yield the result batches of some pairs; the rows of both sides are gathered first."""
         if not len(pairs[0]):
             return
         rows = [
@@ -208,7 +210,7 @@ class OpenWindow:
 
 @dataclass(frozen=True)
 class Parts:
-    """What the windows of a join share. `whole`: the key is one column of whole numbers."""
+    """The configuration that the windows of a join share. `whole`: the key is a single integer column."""
 
     joiner: EagerJoiner
     how: str
@@ -225,13 +227,13 @@ class Parts:
 
 
 def whole_numbers(port: Port) -> bool:
-    """Whether the key of a side is one column of whole numbers."""
+    """Whether the key of a side is a single integer column."""
     return len(port.keys) == 1 and is_whole(port.schema.field(port.keys[0]).type)
 
 
 @dataclass
 class EagerJoinStage:
-    """Two ports, and a run for each window on a grid that is open."""
+    """Two ports, and an eager run for each open window of a grid."""
 
     left: Port
     right: Port
@@ -260,7 +262,7 @@ class EagerJoinStage:
         return [TimedBatch(batch, counted=True) for batch in made if batch.num_rows], self._ahead()
 
     def _ahead(self) -> int:
-        """A pair yet to come is of a window that is open, or of rows yet to come."""
+        """Return the output watermark: a future pair lies in an open window or consists of future rows."""
         starts = [window.bounds[0] for window in self.open_windows.values()]
         return min([self.watermark, *starts])
 
@@ -282,7 +284,7 @@ class EagerJoinStage:
     # -- state ---------------------------------------------------------------------------------------------
 
     def save(self) -> Mapping[str, StateTable]:
-        """Keep rows, whether they have met anybody, and results that saving itself brought to light."""
+        """Save rows, their matched flags, and the results that settling the windows emitted."""
         for window in self.open_windows.values():
             self.waiting += window.settle()
         times = {"left": self.left.watermark, "right": self.right.watermark}

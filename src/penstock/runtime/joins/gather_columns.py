@@ -1,6 +1,6 @@
-"""Columns of pairs of rows: values fetched by places, on all threads, into memory that is used again.
+"""Columns of pairs of rows: values gathered by row index, on all threads, into reused buffers.
 
-Values that kernels can fetch are of 1, 2, 4 or 8 bytes and without nulls; Arrow takes all others.
+Kernels gather values of 1, 2, 4 or 8 bytes without nulls; Arrow takes all others.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from penstock.runtime.threads import run_on_threads
 
 _BY_WIDTH = {1: U8, 2: U16, 4: U32, 8: U64}
 _NUMPY = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-FEW = 1 << 15  # pairs: fewer are not worth a second thread
+FEW = 1 << 15  # fewer pairs do not justify a second thread
 
-Work = Callable[[int, int], object]  # some of the pairs: from, to
+Work = Callable[[int, int], object]  # a range of the pairs: from, to
 
 
 @dataclass(frozen=True)
 class Gather:
-    """The kernels that fetch."""
+    """The gather kernels."""
 
     values: Callable[[Type, Type], Call]
     later: Callable[[Type], Call]
 
     def column(self, source: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, Work]:
-        """Room for the values at some places, and the work that fills it."""
+        """Return a buffer for the values at some indices, and the work that fills it."""
         width = source.dtype.itemsize
         out = room(len(places), source.dtype)
         call = self.values(_BY_WIDTH[width], place_type(places))
@@ -44,7 +44,7 @@ class Gather:
     def later_of(
         self, times: tuple[np.ndarray, np.ndarray], pairs: tuple[np.ndarray, np.ndarray]
     ) -> tuple[np.ndarray, Work]:
-        """Room for the later time of each pair, and the work that fills it."""
+        """Return a buffer for the later time of each pair, and the work that fills it."""
         out = room(len(pairs[0]))
         given = {"left": times[0], "right": times[1], "own": pairs[0], "other": pairs[1], "out": out}
         call = self.later(place_type(pairs[0]))
@@ -52,30 +52,30 @@ class Gather:
 
 
 def later_of(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, Work]:
-    """Room for the later of times that lie side by side, and the work that fills it."""
+    """Return a buffer for the elementwise later time, and the work that fills it."""
     out = room(len(left))
     return out, lambda lo, hi: np.maximum(left[lo:hi], right[lo:hi], out=out[lo:hi])
 
 
 def same_memory(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two arrays are the same numbers at the same place."""
+    """Whether two arrays have the same type and address."""
     return one.dtype == other.dtype and one.__array_interface__["data"] == other.__array_interface__["data"]
 
 
 def place_type(places: np.ndarray) -> Type:
-    """The machine type of places."""
+    """Return the machine type of row indices."""
     return I32 if places.dtype == np.int32 else I64
 
 
 def is_plain(array: pa.Array) -> bool:
-    """Whether kernels can fetch an array's values."""
+    """Whether kernels can gather an array's values."""
     dtype = array.type
     simple = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
     return simple and not pa.types.is_interval(dtype) and not array.null_count
 
 
 def share_out(work: Sequence[Work], rows: int, threads: int) -> None:
-    """Do all work for a portion of the pairs on each thread."""
+    """Run all work, with a portion of the pairs on each thread."""
 
     def portion(lo: int, hi: int) -> None:
         for each in work:

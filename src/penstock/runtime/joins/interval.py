@@ -1,7 +1,7 @@
-"""Joins of rows that lie near each other in time: linear in what they give.
+"""Interval joins: a left row matches right rows within a time range around it. Linear in rows and results.
 
-A pair is given when its later row is new, the left one being earlier where times are equal. So every pair is found
-once, however rows are cut into batches, and comes in the order of its later row.
+A pair is emitted when its later row is new; at equal times the left row counts as the earlier one. So every
+pair is found once, however rows are cut into batches, and pairs are in the order of their later rows.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.time_limits import moved
 from penstock.types.pairing import LEFT_ROW_KINDS
 
-_PAIR, _LEFT, _RIGHT = 1, 2, 3  # in this order at one time
+_PAIR, _LEFT, _RIGHT = 1, 2, 3  # sort order among results at one time
 _NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
 class _Lanes:
-    """Rows of both sides in the same lanes; those from `fresh` on are new."""
+    """Rows of both sides in the same partitions; `Rows.fresh` marks the new ones."""
 
     left: Rows
     right: Rows
@@ -53,7 +53,7 @@ class _Lanes:
 
 @dataclass(frozen=True)
 class IntervalMatcher(RowByRow):
-    """Right rows from `lo` to `hi` after a left row, both included."""
+    """Match right rows from `lo` to `hi` after a left row, both included."""
 
     lo: int
     hi: int
@@ -65,7 +65,7 @@ class IntervalMatcher(RowByRow):
 
     @property
     def waits(self) -> Waits:
-        """A pair has the time of its later row, which is new; rows that wait for a partner may stay without one."""
+        """A pair has the time of its later row, which is new; a pending row may be emitted later as unmatched."""
         mine, its = max(self.hi, 0), max(-self.lo, 0)
         if self.how in LEFT_ROW_KINDS:
             return mine, None
@@ -80,7 +80,7 @@ class IntervalMatcher(RowByRow):
             yield from self.shape.batches(results, left, right, self.kernels.threads)
 
     def _kept(self, left: Rows, right: Rows, watermark: int) -> tuple[np.ndarray, np.ndarray]:
-        """Rows that one yet to come can meet, and those that a row still waiting for a partner may have met."""
+        """Retain rows that a future row may match, and rows that a still undecided row may have matched."""
         mine, its = max(self.hi, 0), max(-self.lo, 0)
         left_reach = self.hi + (its if self.how in ("right", "full") else 0)
         right_reach = -self.lo + (mine if self.how in ("left", "full", "semi", "anti") else 0)
@@ -114,9 +114,9 @@ class IntervalMatcher(RowByRow):
     # -- pairs ---------------------------------------------------------------------------------------
 
     def _new_pairs(self, lanes: _Lanes) -> Iterator[tuple[Pairs, int]]:
-        """The pairs whose later row is new, in the order of that row, then of the other.
+        """Yield the pairs whose later row is new, in the order of that row, then of the other.
 
-        They come in parts, each with the time before which the later rows of its pairs lie.
+        Each part comes with an exclusive upper bound on the times of the later rows of its pairs.
         """
         met = [
             self._met(lanes, 0, self.lo, min(self.hi, -1)),
@@ -138,7 +138,7 @@ class IntervalMatcher(RowByRow):
             yield pairs, int(times[end]) if end < len(times) else END_OF_TIME
 
     def _met(self, lanes: _Lanes, side: int, lo: int, hi: int) -> Ranges:
-        """What each new row of a side meets among the earlier rows of the other; old rows meet nobody."""
+        """Find the earlier rows of the other side that each new row of a side matches; old rows match none."""
         mine, its = lanes.laid[side], lanes.laid[1 - side]
         rows = lanes.rows[side]
         if lo > hi:
@@ -149,17 +149,17 @@ class IntervalMatcher(RowByRow):
             found.last[~rows.fresh] = found.first[~rows.fresh]
         return found
 
-    # -- rows without a partner ------------------------------------------------------------------------
+    # -- unmatched rows --------------------------------------------------------------------------------
 
     @staticmethod
     def _due(rows: Rows, wait: int, before: int, watermark: int) -> np.ndarray:
-        """The rows for which it is known since the last time whom they meet."""
+        """Return the rows whose matches became final since the watermark `before`."""
         since, until = _earlier(before, wait), _earlier(watermark, wait)
         low, high = np.searchsorted(rows.times, [since, until]).tolist()
         return np.arange(low, len(rows) if watermark == END_OF_TIME else high)
 
     def _matched(self, lanes: _Lanes, side: int, due: np.ndarray) -> np.ndarray:
-        """Which of some rows of a side have a partner at all."""
+        """Return a mask of the given rows of a side that have any match."""
         rows, others = lanes.rows[side], lanes.rows[1 - side]
         some = rows.chosen(due)
         laid = lay(lanes.numbers[side][due], lanes.lanes, some.times, self.kernels)
@@ -177,7 +177,7 @@ class IntervalMatcher(RowByRow):
         return matched
 
     def _with_strays(self, lanes: _Lanes, before: int, watermark: int) -> Iterator[Results]:
-        """Put rows without a partner where it is known that none will come."""
+        """Yield pairs and unmatched rows; an unmatched row is placed at the time at which no match can follow."""
         strays = [
             self._strays(lanes, side, before, watermark) if self.how in wanted else _NOTHING
             for side, wanted in ((0, ("left", "full")), (1, ("right", "full")))
@@ -192,14 +192,14 @@ class IntervalMatcher(RowByRow):
             yield self._among(lanes, pairs, some)
 
     def _strays(self, lanes: _Lanes, side: int, before: int, watermark: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a side without a partner, and when that is known."""
+        """Return the unmatched rows of a side, and the times at which they became final."""
         wait = max(self.hi, 0) if side == 0 else max(-self.lo, 0)
         due = self._due(lanes.rows[side], wait, before, watermark)
         rows = due[~self._matched(lanes, side, due)]
         return rows, moved(lanes.rows[side].times[rows], wait)
 
     def _among(self, lanes: _Lanes, pairs: Pairs, strays: list[tuple[np.ndarray, np.ndarray]]) -> Results:
-        """Pairs and rows without a partner, in order of time."""
+        """Merge pairs and unmatched rows in order of time."""
         times = np.maximum(lanes.left.times[pairs[0]], lanes.right.times[pairs[1]])
         (alone, left_known), (others, right_known) = strays
         left = np.concatenate([pairs[0], alone, np.full(len(others), NULL_ROW)])
@@ -210,12 +210,12 @@ class IntervalMatcher(RowByRow):
 
 
 def _between(times: np.ndarray, first: int, last: int) -> tuple[int, int]:
-    """The rows from one time to another, both included."""
+    """Return the range of rows from one time to another, both included."""
     return int(np.searchsorted(times, first)), int(np.searchsorted(times, last, side="right"))
 
 
 def _cuts(times: np.ndarray, ends: np.ndarray) -> list[int]:
-    """Where to cut rows in order of time, none at one time from another: about MOST_PAIRS pairs each."""
+    """Return cuts through rows in order of time, about MOST_PAIRS pairs apart; rows of one time stay in one part."""
     if ends[-1] <= MOST_PAIRS:
         return []
     some = np.searchsorted(ends, np.arange(MOST_PAIRS, int(ends[-1]), MOST_PAIRS))
@@ -225,5 +225,5 @@ def _cuts(times: np.ndarray, ends: np.ndarray) -> list[int]:
 
 
 def _earlier(time: int, by: int) -> int:
-    """A time so much earlier, where time has ends."""
+    """Subtract from a time; START_OF_TIME and END_OF_TIME stay fixed."""
     return time if time in (START_OF_TIME, END_OF_TIME) else max(time - by, START_OF_TIME)

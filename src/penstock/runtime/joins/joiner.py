@@ -1,7 +1,7 @@
-"""What joins the rows of one window: the contract between the runtime and the join algorithms.
+"""The interface between the join stages and the join algorithms, which join the rows of one window.
 
-A joiner sees nothing but key codes, one int64 for each row: equal codes are equal keys, and any int64 may
-occur. Rows whose key is null never reach it. It answers with places of rows, or with their number.
+A joiner takes only key codes, one int64 per row: equal codes are equal keys, and any int64 may occur. Rows with
+a null key are excluded. A joiner returns row indices, or the number of pairs.
 """
 
 from __future__ import annotations
@@ -10,39 +10,39 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-Pairs = tuple[np.ndarray, np.ndarray]  # places of left rows, places of right rows: int64, of one length
+Pairs = tuple[np.ndarray, np.ndarray]  # indices of left rows, of right rows: int64, of one length
 Emit = Literal["pairs", "count"]
 
 
 class LazyJoiner(Protocol):
-    """An algorithm that waits for the whole window."""
+    """An algorithm that needs the whole window."""
 
     name: str
 
     def join(self, left: np.ndarray, right: np.ndarray, emit: Emit, threads: int) -> Pairs | int:
-        """Give every pair of rows with equal codes, each once and in any order; or only how many there are."""
+        """Return every pair of rows with equal codes, each once and in any order; or only the number of pairs."""
 
 
 class EagerRun(Protocol):
-    """One window while its rows arrive. Places count the rows of a side in the order they were pushed."""
+    """One window while its rows arrive. Row indices count the rows of a side in push order."""
 
     def push_left(self, codes: np.ndarray) -> Pairs:
-        """Take left rows; give pairs that are new, if the algorithm knows any yet."""
+        """Add left rows; return new pairs, if the algorithm has found any."""
 
     def push_right(self, codes: np.ndarray) -> Pairs:
-        """Take right rows; give pairs that are new, if the algorithm knows any yet."""
+        """Add right rows; return new pairs, if the algorithm has found any."""
 
     def close(self) -> Pairs:
-        """Learn that the window is complete; give the pairs that are left. Each pair is given exactly once."""
+        """Complete the window; return the remaining pairs. Each pair is returned exactly once."""
 
 
 class EagerJoiner(Protocol):
-    """An algorithm that gives pairs as rows arrive."""
+    """An algorithm that returns pairs as rows arrive."""
 
     name: str
 
     def open(self, threads: int) -> EagerRun:
-        """Begin a window."""
+        """Open a window."""
 
 
 Joiner = LazyJoiner | EagerJoiner

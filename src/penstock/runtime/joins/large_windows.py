@@ -1,7 +1,7 @@
-"""Joins of large windows, one at a time: rows come in order of time, so a window's rows lie side by side.
+"""Joins of large windows, one at a time: rows are in order of time, so a window's rows are contiguous.
 
-A window is then two ranges of rows, found by searching for its bounds. Pairs are found in the order of the result,
-and each window gives batches of its own: nothing is sorted or put together afterwards.
+A window is two ranges of rows, found by binary search for its bounds. Pairs are found in result order and each
+window makes separate batches, so results are neither sorted nor concatenated afterwards.
 """
 
 from __future__ import annotations
@@ -34,52 +34,53 @@ from penstock.runtime.sorted_partitions.rows import Rows
 from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import ahead
 
-LARGE = 1 << 20  # rows of a window that are worth all threads
+LARGE = 1 << 20  # rows of a window that justify all threads
 
 JoinRun = Callable[[Run], Iterator[pa.RecordBatch]]
 
 
 class OneWindow(Protocol):
-    """What joins windows one at a time."""
+    """Joins windows one at a time."""
 
     def over(self, left: Rows, right: Rows) -> JoinRun:
-        """Take the rows of all windows; the function gives the results of each."""
+        """Take the rows of all windows; return a function that joins one window."""
 
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """What joins one window by an algorithm, and says so."""
+    """Joins one window by an algorithm, and reports the algorithm."""
 
     pairing: AlgorithmPairing
     how: str
     shape: Shape
     watch: Watch
-    alone: Callable[[], AlgorithmPairing]  # another one like it, for one thread
-    made: list[AlgorithmPairing] = field(default_factory=list)  # of those, so far: their memory is used again
+    alone: Callable[[], AlgorithmPairing]  # makes an equal pairing for one thread
+    made: list[AlgorithmPairing] = field(default_factory=list)  # made so far; their buffers are reused
 
     def over(self, left: Rows, right: Rows) -> JoinRun:
         codes = self.pairing.codes(left, right)
         return lambda run: self.batches(run, left, right, codes)
 
     def several(self, runs: Sequence[Run], left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
-        """The results of windows one after the other; side by side, where that is better."""
+        """Yield the results of windows in order; join several windows concurrently where that is faster."""
         if not self._side_by_side(runs):
             yield from (batch for run in runs for batch in self.batches(run, left, right, codes))
             return
         threads = self.pairing.kernels.threads
-        # A window is under way until its last batch is taken, and its memory is not another's.
+        # A window uses the buffers of its pairing until its last batch is consumed, so each window in flight
+        # needs its own pairing.
         self.made.extend(self.alone() for _ in range(threads + 1 - len(self.made)))
         joins = [replace(self, pairing=each) for each in self.made]
         found = (join.batches(run, left, right, codes) for join, run in zip(cycle(joins), runs, strict=False))
         yield from ahead(found, threads)
 
     def _side_by_side(self, runs: Sequence[Run]) -> bool:
-        """Whether windows are better joined side by side than each by all threads, which wait for each other often."""
+        """Whether one thread per window is faster than all threads per window, which synchronise often."""
         many = len(runs) >= self.pairing.kernels.threads > 1 and self.pairing.residual is None
         return many and all(run.rows < LARGE for run in runs)
 
     def batches(self, run: Run, left: Rows, right: Rows, codes: Pairs) -> Iterator[pa.RecordBatch]:
-        """The results of a window whose rows lie side by side; `codes` are those of all rows."""
+        """Yield the results of a window with contiguous rows; `codes` covers all rows."""
         one, other = left.part(*run.left), right.part(*run.right)
         mine, its = codes[0][slice(*run.left)], codes[1][slice(*run.right)]
         found = self._parts(one, other, (np.ascontiguousarray(mine), np.ascontiguousarray(its)))
@@ -87,7 +88,7 @@ class WindowJoin:
             yield from framed(results, run, one, other, self.shape, self.pairing.kernels.threads)
 
     def _parts(self, left: Rows, right: Rows, codes: Pairs) -> Iterator[Results]:
-        """The results of one window, in order, few enough at a time where that can be."""
+        """Yield the results of one window, in order; in parts of bounded size where the pairing supports it."""
         parts = self.pairing.parts_of_window(left, right, codes, self.how)
         if parts is None:
             yield self._joined(left, right, codes)
@@ -103,7 +104,7 @@ class WindowJoin:
             yield Results(np.full(len(rows), NULL_ROW), rows)
 
     def _joined(self, left: Rows, right: Rows, codes: Pairs) -> Results:
-        """The results of one window, in order."""
+        """Return the results of one window, in order."""
         how, pairing = self.how, self.pairing
         if pairing.residual is not None:
             pairs = pairing.pairs(left, right, codes)
@@ -124,7 +125,7 @@ class WindowJoin:
 
 @dataclass(frozen=True)
 class PairingJoin:
-    """What joins one window by a pairing of any kind."""
+    """Joins one window by any pairing."""
 
     pairing: Pairing
     how: str
@@ -137,7 +138,7 @@ class PairingJoin:
         return lambda run: self.batches(run, left, right)
 
     def batches(self, run: Run, left: Rows, right: Rows) -> Iterator[pa.RecordBatch]:
-        """The results of a window."""
+        """Yield the results of a window."""
         one, other = left.part(*run.left), right.part(*run.right)
         placed = one_window(len(one)), one_window(len(other))
         numbers = partial(numbers_of, one, other, self.keys, self.kernels)
@@ -149,7 +150,7 @@ class PairingJoin:
 
 @dataclass(frozen=True)
 class RunMatcher(InWindows):
-    """Joins in windows that do not overlap; `plain` joins those that are small or whose rows lie apart."""
+    """Joins in non-overlapping windows; `plain` joins windows that are small or whose rows are not contiguous."""
 
     plain: WindowMatcher
     join: WindowJoin
@@ -182,7 +183,7 @@ class RunMatcher(InWindows):
             yield from self.join.several(list(some), left, right, codes)
 
     def _together(self, runs: list[Run], left: Rows, right: Rows) -> Iterable[pa.RecordBatch]:
-        """Small windows, one after the other in time, all at once."""
+        """Join small consecutive windows in one call."""
         one, other = (
             left.part(*_around(run.left for run in runs)),
             right.part(*_around(run.right for run in runs)),
@@ -192,7 +193,7 @@ class RunMatcher(InWindows):
 
 
 def _around(spans: Iterator[tuple[int, int]]) -> tuple[int, int]:
-    """From the first to the last row of neighbouring ranges, some of which are empty."""
+    """Return the range from the first to the last row of adjacent ranges, some of which are empty."""
     some = [span for span in spans if span[0] < span[1]]
     return (some[0][0], some[-1][1]) if some else (0, 0)
 
@@ -200,13 +201,13 @@ def _around(spans: Iterator[tuple[int, int]]) -> tuple[int, int]:
 def framed(
     results: Results, run: Run, left: Rows, right: Rows, shape: Shape, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The results of one window as batches, with its bounds."""
+    """Return the results of one window as batches, with the window's bounds."""
     results.start, results.end = (_constant(each, len(results)) for each in (run.start, run.end))
     return shape.batches(results, left, right, threads)
 
 
 def one_window(rows: int) -> Placed:
-    """Rows that are all in one window."""
+    """Place all rows in one window."""
     zeros = np.zeros(rows, np.int64)
     return Placed(zeros, zeros, np.ones(rows, np.bool_))
 

@@ -1,4 +1,4 @@
-"""Joins with a table: each row of a stream meets the rows of the table as it comes, nothing waits."""
+"""Joins of a stream with a table: each stream row is matched on arrival, without buffering."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.runtime.state.state_table import StateTable
 
 
 class TableStage:
-    """Where the rows of a table come in."""
+    """The stage that passes on the rows of a table."""
 
     def push(self, port: int, flows: list[TimedBatch]) -> list[TimedBatch]:
         return flows
@@ -27,7 +27,7 @@ class TableStage:
         return [], watermark
 
     def save(self) -> Mapping[str, StateTable]:
-        """Remember nothing: a table is given anew with every run."""
+        """Save nothing: every run reads the table again."""
         return {}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
@@ -37,8 +37,8 @@ class TableStage:
 class LookupStage:
     """A stream and a table; `table` is the port of the table.
 
-    A row that meets nobody counts as filtered, one that meets several as read so many times: `paths` is how often
-    it would have been counted further on.
+    An unmatched row counts as filtered. A row with n matches counts as read n times. `paths` is the number of
+    times that downstream stages would have counted the row.
     """
 
     table: int
@@ -62,7 +62,7 @@ class LookupStage:
         return [], watermark
 
     def save(self) -> Mapping[str, StateTable]:
-        """Remember nothing: rows pass as they come, and a table is given anew with every run."""
+        """Save nothing: stream rows are not buffered, and every run reads the table again."""
         return {}
 
     def load(self, tables: Mapping[str, pa.Table]) -> None: ...
@@ -84,7 +84,7 @@ class LookupStage:
         self.metrics.read += (len(passing) - met) * self.paths
 
     def _pairs(self, stream: Rows, table: Rows) -> Pairs:
-        """Pairs of rows of the stream, in order, and rows of the table, in order."""
+        """Return pairs of stream and table rows, by stream row, then by table row."""
         names = self.keys if self.table else self.keys[::-1]
         columns = [
             [rows.batch.column(name) for name in each]
@@ -102,7 +102,7 @@ class LookupStage:
         return satisfying(plain[::-1], self.residual, table, stream)[::-1]
 
     def _chosen(self, pairs: Pairs, rows: int) -> Pairs:
-        """Add the rows without a partner where they are asked for, or choose rows by whether they have one."""
+        """Add unmatched rows (left), or select rows by whether they match (semi, anti)."""
         if self.how == "inner":
             return pairs
         alone = unmatched(rows, pairs[0])
@@ -119,6 +119,6 @@ class LookupStage:
 
 
 def _plain(batch: pa.RecordBatch) -> Rows:
-    """Rows that nobody asks for their time."""
+    """Rows without times."""
     nothing = np.zeros(batch.num_rows, np.int64)
     return Rows(batch, nothing, None, None, np.ones(batch.num_rows, np.bool_))

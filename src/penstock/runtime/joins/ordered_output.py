@@ -1,4 +1,4 @@
-"""Joiners whose pairs come in the order of results: by left row, then by right row."""
+"""Joiners that return pairs in result order: by left row, then by right row."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from penstock.runtime.joins.results import NULL_ROW, joined_pairs, unmatched
 
 
 class Ordered(Protocol):
-    """A joiner of one window at a time; `chosen` tells by what it joined the last."""
+    """A joiner of one window at a time."""
 
     @property
     def chosen(self) -> Chosen:
-        """The algorithm, and why."""
+        """The algorithm that joined the last window, and the reason."""
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
-        """The pairs of equal codes; with `outer`, NOBODY beside left rows that meet nobody."""
+        """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""
 
     def parts(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
     ) -> Iterator[Pairs]:
-        """The same, about so many at a time where that can be."""
+        """Yield the same pairs, about `most` at a time where the algorithm supports it."""
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-        """Which left rows meet anybody."""
+        """Return a mask of the left rows that have a match."""
 
 
 @dataclass(frozen=True)
 class PutInOrder:
-    """Any joiner; its pairs are put in order by counting."""
+    """Any joiner, with its pairs ordered by a counting sort."""
 
     joiner: Joiner
     kernels: Kernels
@@ -45,7 +45,7 @@ class PutInOrder:
         return Chosen(self.joiner.name)
 
     def ordered(self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False) -> Pairs:
-        """The pairs of equal codes; with `outer`, NOBODY beside left rows that meet nobody."""
+        """Return the pairs of equal codes; with `outer`, also unmatched left rows, paired with NULL_ROW."""
         rows = len(left), len(right)
         nobody = np.zeros(0, np.int64), np.zeros(0, np.int64)
         pairs = in_order(*self._joined(left, right, threads), rows, self.kernels) if all(rows) else nobody
@@ -54,11 +54,11 @@ class PutInOrder:
     def parts(
         self, left: np.ndarray, right: np.ndarray, threads: int, *, outer: bool = False, most: int | None
     ) -> Iterator[Pairs]:
-        """All at once: the last pair found may be the first in order."""
+        """Yield all pairs at once: the last pair found may be the first in order."""
         yield self.ordered(left, right, threads, outer=outer)
 
     def met(self, left: np.ndarray, right: np.ndarray, threads: int) -> np.ndarray:
-        """Which left rows meet anybody."""
+        """Return a mask of the left rows that have a match."""
         found = np.zeros(len(left), np.bool_)
         if len(left) and len(right):
             found[self._joined(left, right, threads)[0]] = True
@@ -74,7 +74,7 @@ class PutInOrder:
 
 
 def with_alone(pairs: Pairs, rows: int, kernels: Kernels) -> Pairs:
-    """Add the left rows that meet nobody, each in its place."""
+    """Add the unmatched left rows, in order."""
     alone = unmatched(rows, pairs[0])
     if not len(alone):
         return pairs
@@ -84,10 +84,10 @@ def with_alone(pairs: Pairs, rows: int, kernels: Kernels) -> Pairs:
 
 
 def in_order(own: np.ndarray, other: np.ndarray, rows: tuple[int, int], kernels: Kernels) -> Pairs:
-    """Put pairs in the order of their left rows, then of their right ones, without comparing any."""
+    """Order pairs by left row, then by right row, by counting sort."""
     if not len(own):
         return own, other
-    if len(own) <= rows[0]:  # perhaps every left row has one partner at most: then its place tells the order
+    if len(own) <= rows[0]:  # if each left row has at most one match, its index gives the order
         partner = np.full(rows[0], NULL_ROW)
         partner[own] = other
         having = np.flatnonzero(partner != NULL_ROW)

@@ -1,6 +1,7 @@
-"""Joins in windows that overlap, one window at a time: where an algorithm is asked for, or a condition can be searched for.
+"""Joins in overlapping windows, one window at a time: for a named algorithm, or a condition that can be
+searched.
 
-A pair is found once for every window that holds both rows, as it is given.
+A pair is found, and emitted, once for every window that holds both rows.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from penstock.runtime.joins.windows import Run
 from penstock.runtime.sorted_partitions.reducers import ranges
 from penstock.runtime.sorted_partitions.rows import Rows
 
-ROWS_A_WINDOW = 16  # new ones, on average: with fewer, sorting each window costs more than it saves
+ROWS_A_WINDOW = 16  # new rows, on average: with fewer, sorting each window costs more than it saves
 
 
 @dataclass(frozen=True)
 class OverlapMatcher(InWindows):
-    """Window by window by `join`; by `plain` where windows have fewer rows than `least`, unless `always`.
+    """Join windows one by one with `join`; with `plain` if windows have fewer rows than `least`, unless
+    `always`.
 
-    With `if_many`, only where there are so many pairs that finding each once saves nothing, and they need too much
-    memory at once.
+    With `if_many`, use `join` only if finding each pair once saves nothing and the pairs need too much memory
+    at once.
     """
 
     plain: SlidingMatcher
@@ -51,7 +53,9 @@ class OverlapMatcher(InWindows):
         return made, *self.plain.kept(left, right, held, upto, watermark)
 
     def _runs(self, numbers: np.ndarray, held: list[Held]) -> list[Run]:
-        """The rows of each window: both the first and the last window that holds a row grow with its time."""
+        """Return the rows of each window: the first and the last window that holds a row both increase with its
+        time.
+        """
         cuts = [
             (
                 np.searchsorted(each.last, numbers).tolist(),

@@ -1,4 +1,7 @@
-"""Rows of two sides by their keys: numbers for keys, lanes of rows, and what the rows of one meet on the other."""
+"""Key numbering, partitions of both sides, and the ranges of right rows that left rows match.
+
+A partition (a lane in identifiers) holds the rows of one key on one side, in order of a value.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,13 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.runtime.threads import run_on_threads
 from penstock.runtime.time_limits import is_within_reach, moved
 
-# Fewer rows than this are not worth a second thread.
+# Fewer rows than this do not justify a second thread.
 ROWS_PER_THREAD = 1 << 16
 
 
 @dataclass(frozen=True)
 class Kernels:
-    """What joins are made of."""
+    """The kernels and settings that all joins share."""
 
     count_lanes: Call
     fill_lanes: Call
@@ -40,18 +43,19 @@ class Kernels:
     threads: int
 
     def shares(self, rows: int) -> int:
-        """How many threads some rows are worth."""
+        """Return the number of threads to use for some rows."""
         return max(min(self.threads, rows // ROWS_PER_THREAD), 1)
 
 
-# --- numbers for keys -------------------------------------------------------------------------------
+# --- key numbering ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """The lane of each row of both sides. Rows whose key is null lie in lanes where the other side has none.
+    """The partition of each row of both sides. Rows with a null key are in a partition without rows of the
+    other side.
 
-    `groups` tells rows apart by their keys alone, null being one like others.
+    `groups` numbers rows by their keys alone; null is a key like any other.
     """
 
     left: np.ndarray
@@ -60,7 +64,7 @@ class Numbers:
     groups: tuple[np.ndarray, np.ndarray]
 
     def chosen(self, left: np.ndarray, right: np.ndarray) -> Numbers:
-        """The numbers of some rows."""
+        """Return the numbers of some rows."""
         groups = self.groups[0][left], self.groups[1][right]
         return Numbers(self.left[left], self.right[right], self.lanes, groups)
 
@@ -68,7 +72,7 @@ class Numbers:
 def number_keys(
     left: Sequence[pa.Array], right: Sequence[pa.Array], rows: tuple[int, int], kernels: Kernels
 ) -> Numbers:
-    """Give equal keys of both sides one number; without keys there is one lane."""
+    """Assign one number to equal keys of both sides; without keys there is one partition."""
     if not left:
         zeros = np.zeros(rows[0], np.int64), np.zeros(rows[1], np.int64)
         return Numbers(*zeros, 1, zeros)
@@ -88,7 +92,7 @@ def number_keys(
 
 
 def _whole(columns: Sequence[pa.Array]) -> np.ndarray | None:
-    """Which rows have a key without nulls; None: all."""
+    """Which rows have a key without nulls; None means all."""
     masks = [each.is_valid().to_numpy(zero_copy_only=False) for each in columns if each.null_count]
     if not masks:
         return None
@@ -97,7 +101,7 @@ def _whole(columns: Sequence[pa.Array]) -> np.ndarray | None:
 
 
 def _dense(left: pa.Array, right: pa.Array) -> tuple[np.ndarray, np.ndarray, int] | None:
-    """Number keys by subtraction, where they are whole numbers in a small range."""
+    """Number keys by subtraction, where they are integers in a small range."""
     if not (pa.types.is_integer(left.type) or pa.types.is_temporal(left.type)):
         return None
     if left.null_count or right.null_count or not len(left) or not len(right):
@@ -106,16 +110,16 @@ def _dense(left: pa.Array, right: pa.Array) -> tuple[np.ndarray, np.ndarray, int
     least, most = int(min(one.min(), other.min())), int(max(one.max(), other.max()))
     widest = min(max(SPARSEST * (len(one) + len(other)), SMALL), LARGEST)
     if least >= 0 and most < widest:
-        return one, other, most + 1  # a few lanes without rows cost less than two copies
+        return one, other, most + 1  # a few empty partitions cost less than two copies
     return None if most - least >= widest else (one - least, other - least, most - least + 1)
 
 
-# --- lanes ------------------------------------------------------------------------------------------
+# --- partitions -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Laid:
-    """Rows of one side lane by lane, in order of a value; `values` has one element to spare."""
+    """Rows of one side by partition, in order of a value; `values` has one spare element."""
 
     bounds: np.ndarray
     places: np.ndarray
@@ -127,7 +131,7 @@ class Laid:
 
 
 def lay(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -> Laid:
-    """Put rows, which come in order of their values, into lanes."""
+    """Distribute rows, which are in order of their values, over partitions."""
     rows = len(numbers)
     if lanes == 1:
         return Laid(np.array([0, rows]), np.arange(rows), np.append(values, np.int64(0)))
@@ -153,12 +157,12 @@ def lay(numbers: np.ndarray, lanes: int, values: np.ndarray, kernels: Kernels) -
     return Laid(bounds, placed, moved)
 
 
-# --- what rows meet ---------------------------------------------------------------------------------
+# --- ranges -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """For each left row, as it came, the places first … last in the right lanes that it meets."""
+    """For each left row, in input order, the range first … last of matching rows in the right partitions."""
 
     first: np.ndarray
     last: np.ndarray
@@ -174,9 +178,9 @@ Limits = tuple[int, int] | tuple[np.ndarray, np.ndarray]
 
 
 def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
-    """Find the right rows of each left row's lane with values between limits, both included.
+    """Find the right rows of each left row's partition with values between limits, both included.
 
-    Limits are added to the left row's value, or listed for the left rows lane by lane.
+    Limits are added to the left row's value, or listed for the left rows by partition.
     """
     since, until = limits
     listed = isinstance(since, np.ndarray)
@@ -198,7 +202,7 @@ def find(left: Laid, right: Laid, limits: Limits, kernels: Kernels) -> Ranges:
 
 
 def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: Kernels) -> Ranges:
-    """List the limits, as far as there are times; a row whose limits both lie beyond meets nobody."""
+    """Find with listed limits, clamped to valid times; a row with both limits out of range matches no row."""
     since, until = limits
     values, places = left.values[: left.rows], left.places[: left.rows]
     found = find(left, right, (moved(values, since), moved(values, until)), kernels)
@@ -208,7 +212,7 @@ def _find_at_limits(left: Laid, right: Laid, limits: tuple[int, int], kernels: K
 
 
 def expanded(ranges: Ranges, begin: int, end: int, kernels: Kernels) -> Pairs:
-    """List the pairs of the left rows begin … end: left rows in order, each with right rows in lane order."""
+    """Return the pairs of the left rows begin … end, by left row, then by position in the right partition."""
     counts = ranges.counts[begin:end]
     starts = np.zeros(len(ranges.first), np.int64)
     starts[begin:end] = np.cumsum(counts) - counts
@@ -221,7 +225,7 @@ def expanded(ranges: Ranges, begin: int, end: int, kernels: Kernels) -> Pairs:
 def place_pairs(
     ranges: Ranges, starts: np.ndarray, into: Pairs, rows: tuple[int, int], kernels: Kernels
 ) -> None:
-    """Write the pairs of some left rows, each row's from its own start."""
+    """Write the pairs of some left rows, each row's pairs from its entry in `starts`."""
     given = {"first": ranges.first, "last": ranges.last, "starts": starts, "places": ranges.right.places}
     given |= {"own": into[0], "other": into[1]}
     begin, end = rows
@@ -232,7 +236,7 @@ def place_pairs(
 
 
 def blocks(counts: np.ndarray, most: int) -> list[tuple[int, int]]:
-    """Cut rows so that each block has about `most` pairs, or one row."""
+    """Cut rows into blocks of about `most` pairs, or one row."""
     ends = np.cumsum(counts)
     if not len(ends) or ends[-1] <= most:
         return [(0, len(counts))]

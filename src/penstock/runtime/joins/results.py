@@ -1,4 +1,4 @@
-"""From pairs of rows to result batches."""
+"""Result batches from pairs of rows, and the residual condition on pairs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from penstock.runtime.stage import END_OF_TIME
 from penstock.runtime.threads import run_on_threads
 
 NULL_ROW = -1
-MOST_PAIRS = 1 << 21  # so many are looked at, and put together, at once
+MOST_PAIRS = 1 << 21  # filtered, and gathered into one batch, at a time
 
-# Results, made as they are taken, and which of the left and right rows are needed further on.
+# Result batches, made lazily, and masks of the left and right rows to retain.
 Emitted = tuple[Iterable[pa.RecordBatch], np.ndarray, np.ndarray]
 
 
-# For each side, how long after its time a row may still give its time to a result; None: it never does.
+# For each side, how long after a row's time a result with that time may still be emitted; None: never.
 Waits = tuple[int | None, int | None]
 
 
 class InWindows:
-    """Joins whose results wait for a window: every row that waits lies in an open one, and may be part of a result."""
+    """Joins that emit results when a window is complete: every pending row is in an open window and may match."""
 
     waits: ClassVar[Waits] = (END_OF_TIME, END_OF_TIME)
 
 
 class RowByRow:
-    """Joins whose results need not wait for a window: every row that time has passed may have some."""
+    """Joins that emit results without waiting for a window: every row before the watermark may have results."""
 
     def completes(self, before: int, watermark: int) -> bool:
         return True
@@ -45,8 +45,8 @@ class RowByRow:
 
 @dataclass(frozen=True)
 class ResultColumn:
-    """Where a column of the result comes from: "start" or "end" of the window, the later "time", a "left" or a
-    "right" column; a "key" is the left's, or the right's `partner` where there is no left row.
+    """The origin of a result column: "start" or "end" of the window, the later "time", a "left" or a "right"
+    column. A "key" is the left column, or the right column `partner` where there is no left row.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ResultColumn:
 
 @dataclass
 class Results:
-    """Pairs of rows in order: places of left and right rows, NOBODY where there is none, and their windows."""
+    """Ordered pairs: indices of left and right rows, NULL_ROW where there is none, and the bounds of their windows."""
 
     left: np.ndarray
     right: np.ndarray
@@ -78,7 +78,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of a join's result, and what fetches their values."""
+    """The columns of a join's result, and the kernels that gather their values."""
 
     columns: tuple[ResultColumn, ...]
     schema: pa.Schema
@@ -95,7 +95,7 @@ class Shape:
         sides = _Picked(left, results.left), _Picked(right, results.right)
         due = [
             self._due(column, results, *sides) for column in self.columns
-        ]  # what is fetched comes before times
+        ]  # gathered columns precede the time column, which may reuse them
         share_out([work for _, work in due if work is not None], len(results), threads)
         arrays: list[pa.Array] = [None] * len(due)
 
@@ -108,7 +108,7 @@ class Shape:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _due(self, column: ResultColumn, results: Results, left: _Picked, right: _Picked) -> _Due:
-        """What makes a column, once the work that fetches its values is done."""
+        """Return the function that makes a column, and the gather work that must run before it."""
         dtype = self.schema.field(column.name).type
         match column.origin:
             case "left":
@@ -150,7 +150,7 @@ class Shape:
         return partial(time_array, out, dtype), work
 
 
-_Due = tuple[Callable[[], pa.Array], Work | None]  # what makes an array, after this work
+_Due = tuple[Callable[[], pa.Array], Work | None]  # makes an array, after this work
 
 
 def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
@@ -160,12 +160,12 @@ def _bound(ticks: np.ndarray | None, dtype: pa.DataType) -> pa.Array:
 
 
 class _Picked:
-    """Rows of one side, by their places; null where there is nobody."""
+    """Rows of one side selected by index; NULL_ROW gives nulls."""
 
     def __init__(self, rows: Rows, places: np.ndarray) -> None:
         self.rows, self.places = rows, np.ascontiguousarray(places)
         self.there = None if not len(places) or int(places.min()) >= 0 else places >= 0
-        self.fetched_times: np.ndarray | None = None  # where a column of the result is the times
+        self.fetched_times: np.ndarray | None = None  # set when a result column holds the row times
 
     @cached_property
     def index(self) -> pa.Array:
@@ -174,7 +174,7 @@ class _Picked:
 
     @cached_property
     def are_all(self) -> bool:
-        """Whether these are all rows of the side, each once and in order: then their columns are the result's."""
+        """Whether the selection is every row once and in order; the result then reuses the side's columns."""
         places = self.places
         if len(places) != len(self.rows) or not len(places) or places[0] or places[-1] != len(places) - 1:
             return False
@@ -193,7 +193,7 @@ class _Picked:
         return times if self.there is None else np.where(self.there, times, np.iinfo(np.int64).min)
 
     def times_at_hand(self) -> np.ndarray | None:
-        """The times of all pairs, if nothing is to be fetched for them that is not fetched anyway."""
+        """The times of all pairs, if they need no gather of their own."""
         return self.rows.times if self.are_all else self.fetched_times
 
     def or_else(self, name: str, other: _Picked, partner: str) -> pa.Array:
@@ -204,14 +204,16 @@ class _Picked:
         return both.take(indices(places))
 
 
-# --- the condition ----------------------------------------------------------------------------------
+# --- residual -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A condition on pairs. `columns` are what it reads: the pair's name for it, the side, the side's name.
+    """A residual condition on pairs. `columns` lists its inputs: the name in the condition, the side, the
+    side's column.
 
-    `holds` takes a batch of them, with a number for each pair, and gives the numbers of those that satisfy it.
+    `holds` takes a batch of these columns with a number for each pair, and returns the numbers of the pairs
+    that satisfy it.
     """
 
     columns: tuple[tuple[str, int, str], ...]
@@ -219,7 +221,7 @@ class Residual:
     holds: Callable[[pa.RecordBatch], np.ndarray]
 
     def among(self, pairs: Pairs, left: Rows, right: Rows) -> np.ndarray:
-        """The places of the pairs that satisfy the condition."""
+        """Return the indices of the pairs that satisfy the condition."""
         sides = _Picked(left, pairs[0]), _Picked(right, pairs[1])
         arrays = [sides[side].taken(name) for _, side, name in self.columns]
         names = [name for name, _, _ in self.columns]
@@ -228,7 +230,7 @@ class Residual:
 
 
 def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels) -> Pairs:
-    """List the pairs of all ranges that satisfy the condition."""
+    """Return the pairs of all ranges that satisfy the condition."""
     if residual is None:
         return expanded(ranges, 0, len(ranges.first), kernels)
     return joined_pairs(list(parts_of(ranges, residual, left, right, kernels)))
@@ -237,13 +239,13 @@ def pairs_of(ranges: Ranges, residual: Residual | None, left: Rows, right: Rows,
 def parts_of(
     ranges: Ranges, residual: Residual | None, left: Rows, right: Rows, kernels: Kernels
 ) -> Iterator[Pairs]:
-    """The same, a block of left rows at a time."""
+    """Yield the pairs of all ranges that satisfy the condition, one block of left rows at a time."""
     for begin, end in blocks(ranges.counts, MOST_PAIRS):
         yield satisfying(expanded(ranges, begin, end, kernels), residual, left, right)
 
 
 def satisfying(pairs: Pairs, residual: Residual | None, left: Rows, right: Rows) -> Pairs:
-    """The pairs that satisfy a condition, if there is one."""
+    """Return the pairs that satisfy the condition; without one, all pairs."""
     if residual is None or not len(pairs[0]):
         return pairs
     parts = []
@@ -264,7 +266,7 @@ def joined_pairs(several: Sequence[Pairs]) -> Pairs:
 
 
 def unmatched(rows: int, matched: np.ndarray) -> np.ndarray:
-    """The places of rows that are in no pair."""
+    """Return the indices of rows that are in no pair."""
     alone = np.ones(rows, np.bool_)
     alone[matched] = False
     return np.flatnonzero(alone)

@@ -1,4 +1,4 @@
-"""Aggregates over the rows of the other side around each row: frames of its lanes, reduced as those of windows are."""
+"""Aggregates over the rows of the other side around each row, as frames of its partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 @dataclass(frozen=True)
 class RollingMatcher(RowByRow):
-    """Every left row, in order, with reductions over right rows from `lo` to `hi` after it."""
+    """Every left row, in order, with reductions over right rows from `lo` to `hi` after it, both included."""
 
     lo: int
     hi: int
@@ -57,7 +57,7 @@ class RollingMatcher(RowByRow):
         own = lay(numbers.left, numbers.lanes, left.times, self.kernels)
         other = lay(numbers.right, numbers.lanes, right.times, self.kernels)
         found = find(own, other, (self.lo, self.hi), self.kernels)
-        # Frames slide along lanes, so they are listed lane by lane; results go back to where rows came from.
+        # Frames slide along partitions, so they are listed by partition; results return to input order.
         frames = Frames(found.first[own.places], found.last[own.places], own.values, own.values)
         ranking = (lambda: other.places) if numbers.lanes > 1 else None
         lanes = Lanes(right, other.bounds, other.values[: other.rows], None, ranking)

@@ -1,4 +1,4 @@
-"""Joins in windows that overlap: each pair of rows is found once, then given for every window that holds both."""
+"""Joins in overlapping windows: each pair of rows is found once, then emitted for every window that holds both."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from penstock.runtime.time_limits import within_reach
 
 
 class Overlapping(Protocol):
-    """Windows by their numbers, which grow with their ends."""
+    """Windows by number; numbers increase with window ends."""
 
     def held(self, times: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first and last window that holds each time of a side (none: last < first)."""
+        """Return the first and last window that holds each time of a side (none: last < first)."""
 
     def complete(self, watermark: int) -> int:
-        """The last window complete at a watermark."""
+        """Return the last window complete at a watermark."""
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Whether windows may be complete at a watermark that were not at the one before."""
+        """Whether windows may have become complete between two watermarks."""
 
     def bounds(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where windows start and end."""
+        """Return the starts and ends of windows."""
 
     def reach(self) -> tuple[int, int]:
-        """How much earlier and later than a left row a right row can be that shares a window with it."""
+        """Return how much earlier and later than a left row a right row in the same window can be."""
 
     def prepare(self, left: np.ndarray, right: np.ndarray) -> None:
-        """Learn which times there are."""
+        """Set the range of times that later calls use."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class CommonEnds:
 
     @staticmethod
     def of(left: Grid, right: Grid) -> CommonEnds:
-        """Meet the ends of two grids (there are common ones: the plan has been checked)."""
+        """Return the windows at the common ends of two grids (the plan check guarantees that there are some)."""
         one, other = left.offset + left.size, right.offset + right.size
         divisor = gcd(left.every, right.every)
         step = left.every // divisor * right.every
@@ -98,7 +98,7 @@ class CommonEnds:
 
 
 class CalendarOverlap:
-    """Windows on a calendar, numbered among those around the times at hand: by their ends."""
+    """Windows on a calendar, numbered by their ends within the range set by `prepare`."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._listed = bounds
@@ -129,7 +129,7 @@ class CalendarOverlap:
 
 @dataclass(frozen=True)
 class Held:
-    """The windows that hold each row of a side, among those to be given now."""
+    """The first and last window that holds each row of a side, among the windows to emit."""
 
     first: np.ndarray
     last: np.ndarray
@@ -142,7 +142,7 @@ class Held:
 
 @dataclass(frozen=True)
 class _Near:
-    """Some rows of both sides, the windows that hold each of all rows, and who is near whom."""
+    """Candidate rows of both sides, the windows of all rows, and the right candidates near each left one."""
 
     now: list[Held]
     some: list[np.ndarray]
@@ -150,19 +150,21 @@ class _Near:
     found: Ranges
 
     def results(self) -> int:
-        """About how many results these rows have."""
+        """Estimate the number of results."""
         several = sum(int(each.counts.sum()) for each in self.now) / max(sum(map(len, self.some)), 1)
         return int(self.found.counts.sum() * several)
 
     def cuts(self) -> list[int]:
-        """Windows after which to cut, so that about MOST_PAIRS results are made at once; none if there are not as many."""
+        """Return the windows to cut after, so that a part has about MOST_PAIRS results; empty if one part is
+        enough.
+        """
         parts = self.results() // MOST_PAIRS
         if not parts:
             return []
         first = np.sort(
             np.concatenate([each.first[some] for each, some in zip(self.now, self.some, strict=True)])
         )
-        # Between windows that begin a row: so many groups that each is given about as many rows.
+        # Cut at the first windows of evenly spaced rows, so that parts hold about as many rows each.
         places = np.linspace(0, len(first) - 1, parts + 2)[1:-1].astype(int)
         found: list[int] = np.unique(first[places]).tolist()
         return found
@@ -210,7 +212,9 @@ class SlidingMatcher(InWindows):
     def kept(
         self, left: Rows, right: Rows, held: list[Held], upto: int, watermark: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rows of windows that are open; right rows longer, where the last window of a left row asks for them."""
+        """Retain the rows of open windows; for semi and anti joins, also the right rows that pending left rows
+        may match.
+        """
         open_yet = [(each.last > upto) & (each.last >= each.first) for each in held]
         if self.how in ("semi", "anti"):
             past, future = self.windows.reach()
@@ -218,7 +222,7 @@ class SlidingMatcher(InWindows):
         return open_yet[0], open_yet[1]
 
     def are_many(self, left: Rows, right: Rows, now: list[Held]) -> bool:
-        """Whether there are more results than rows in windows, and more than are made at once."""
+        """Whether there are at least as many results as (row, window) pairs, and too many for one batch."""
         return self._near(left, right, now).results() >= max(
             MOST_PAIRS, sum(int(each.counts.sum()) for each in now)
         )
@@ -242,7 +246,7 @@ class SlidingMatcher(InWindows):
         return Results(left[order], right[order], start, end)
 
     def _near(self, left: Rows, right: Rows, now: list[Held], some: list[np.ndarray] | None = None) -> _Near:
-        """The rows near enough to share a window, among those that lie in one, or some of each side."""
+        """Find the rows near enough to share a window, among rows inside a window or among `some` of each side."""
         some = some or [np.flatnonzero(each.counts) for each in now]
         rows = [
             each if len(which) == len(each) else each.chosen(which)
@@ -262,7 +266,9 @@ class SlidingMatcher(InWindows):
         return near.some[0][pairs[0]], near.some[1][pairs[1]]
 
     def _chosen(self, left: Rows, right: Rows, held: list[Held], after: int, upto: int) -> Results:
-        """Left rows whose last window is complete now, by whether they share any window with a partner."""
+        """Return left rows whose last window is now complete and which match in some window (semi) or in none
+        (anti).
+        """
         mine = held[0]
         due = (mine.last > after) & (mine.last <= upto) & (mine.last >= mine.first)
         some = np.flatnonzero(due)
@@ -284,7 +290,7 @@ def clipped(held: Held, after: int, upto: int) -> Held:
 def _alone(
     held: Held, side: int, rows: np.ndarray, windows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of a side in the windows where they have no partner; `rows` in `windows` have one."""
+    """Return the rows of a side in windows where they are unmatched; `rows` match in `windows`."""
     counts = held.counts
     starts = np.cumsum(counts) - counts
     free = np.ones(int(counts.sum()), np.bool_)

@@ -1,4 +1,4 @@
-"""Joins as a stage with two ports: rows of both sides wait until the watermark of both has passed them."""
+"""The join stage with two ports: rows are buffered until the watermarks of both sides have passed them."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from penstock.types.time import Time
 
 
 class Matcher(Protocol):
-    """One type of join."""
+    """One kind of join."""
 
     @property
     def waits(self) -> Waits:
-        """For each side, how long after its time a row may still give its time to a result; None: it never does.
+        """For each side, how long after a row's time a result with that time may still be emitted; None: never.
 
-        The output watermark depends on nothing else: rows that are kept for others to meet do not hold it up.
+        The output watermark depends on nothing else: rows retained only as candidates for a match do not delay
+        it.
         """
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Whether there may be results at a watermark that there were not at the one before."""
+        """Whether there may be new results at `watermark` since the watermark `before`."""
 
     def emit(self, left: Rows, right: Rows, before: int, watermark: int) -> Emitted:
-        """Give the results that are new since the watermark `before`, and which rows are needed further on.
+        """Return the results that are new since the watermark `before`, and masks of the rows to retain.
 
-        Results are made when they are asked for: what aggregates them need not wait for all.
+        Results are made lazily, so that an aggregate downstream consumes them one batch at a time.
 
-        Rows come in order; they are all that lie before the watermark and were needed before, and those that
-        have not been `seen` yet.
+        Rows are in order. They are the retained rows and the new (`fresh`) rows before the watermark.
         """
 
 
 @dataclass
 class Port:
-    """One input: the rows that wait, and how far its time has advanced."""
+    """One input: the pending rows and the watermark."""
 
     schema: pa.Schema
     time: Time
@@ -60,15 +60,17 @@ class Port:
         self.waiting = PendingRows(self.schema)
 
     def add(self, flows: list[TimedBatch]) -> None:
-        """Take rows in; those before the watermark of their own stream are late, whatever the other has seen."""
+        """Add rows; a row is late if it is before the watermark of its side, whatever the other side's
+        watermark is.
+        """
         for flow in flows:
             rows = self.taken([flow])
             if rows is not None:
-                # As they came: they are copied once, together with those that were kept.
+                # Unsorted: they are copied once, in `passed`, with the retained rows.
                 self.waiting.add(rows)
 
     def taken(self, flows: list[TimedBatch]) -> Rows | None:
-        """The rows that are not late, if there are any."""
+        """Return the rows that are not late, or None."""
         some = [flow for flow in map(self._on_time, flows) if flow.batch.num_rows]
         return arrived(some, self.schema, self.time) if some else None
 
@@ -81,7 +83,7 @@ class Port:
         return on_time(flow, self.metrics, late)
 
     def passed(self, watermark: int, sorter: Sorter) -> Rows:
-        """Take out the rows before a watermark, in order; the others stay."""
+        """Remove and return the rows before a watermark, in order."""
         now = self.waiting.take()
         if watermark == END_OF_TIME:
             pass
@@ -99,18 +101,18 @@ class Port:
         return now if order is None else now.chosen(order)
 
     def ahead(self, now: int, wait: int) -> int:
-        """The earliest time of rows yet to come, and of those that wait since at most `wait` before now."""
+        """Return the earliest time of future rows, and of pending rows at most `wait` older than `now`."""
         return min(self.watermark, max(self.waiting.oldest, now - wait))
 
     def keep(self, rows: Rows) -> None:
-        """Put rows back that are needed further on."""
+        """Put back rows that are still needed."""
         if len(rows):
             self.waiting.add_before(rows.seen())
 
 
 @dataclass
 class JoinStage:
-    """Two ports and what makes results of their rows."""
+    """Two ports, and the matcher that joins their rows."""
 
     left: Port
     right: Port
@@ -145,12 +147,14 @@ class JoinStage:
         return (TimedBatch(batch, counted=True) for batch in made if batch.num_rows)
 
     def _ahead(self, watermark: int) -> int:
-        """The output watermark, both sides having advanced to a watermark."""
+        """Return the output watermark when both sides have advanced to a watermark."""
         sides = zip((self.left, self.right), self.matcher.waits, strict=True)
         return min(side.ahead(watermark, wait) for side, wait in sides if wait is not None)
 
     def _settle(self) -> None:
-        """Look at the rows that wait, so that what is kept does not depend on when somebody did: no window is complete."""
+        """Process pending rows, so that saved state does not depend on when they were last processed. No window
+        is complete.
+        """
         now = min(self.left.watermark, self.right.watermark)
         if now > self.watermark:
             made = list(self._emit(now))

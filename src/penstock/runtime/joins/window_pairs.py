@@ -1,4 +1,4 @@
-"""Pairs of rows in windows that do not overlap, and the results that they make."""
+"""Pairs of rows in non-overlapping windows, and their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IN_LANES = Chosen("lanes")
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of complete windows: both sides, their windows, and the numbers of their keys."""
+    """The rows of complete windows: both sides, the rows' windows, and the numbers of their keys."""
 
     left: Rows
     right: Rows
@@ -43,18 +43,18 @@ class Batch:
 
 
 class Pairing(Protocol):
-    """Finds the pairs of rows with one key in one window, left rows in order."""
+    """Finds the pairs of rows with equal keys in a window, by left row."""
 
     def parts(self, batch: Batch) -> Iterator[Pairs]:
-        """Some left rows' pairs after another's."""
+        """Yield pairs in parts, by left row."""
 
     def chosen(self) -> Chosen:
-        """What the last ones were found by."""
+        """Return the algorithm that found the last pairs."""
 
 
 @dataclass(frozen=True)
 class LanePairing:
-    """Pairs as ranges of lanes. Where rows carry windows these are keys, so that a whole lane is one window."""
+    """Pairs as ranges of partitions. With `carried`, windows are among the keys, so a partition is one window."""
 
     residual: Residual | None
     carried: bool
@@ -77,7 +77,7 @@ class LanePairing:
 
 @dataclass(frozen=True)
 class WindowMatcher(InWindows):
-    """Joins in windows that do not overlap."""
+    """Joins in non-overlapping windows."""
 
     windows: Windows
     pairing: Pairing
@@ -129,7 +129,7 @@ class WindowMatcher(InWindows):
 
 
 def _how_many(placed: tuple[Placed, Placed]) -> int:
-    """The windows of rows in order of time, those of the side that has more."""
+    """Count the windows of rows in order of time, on the side that has more."""
     return max(int(np.count_nonzero(np.diff(each.end))) + min(len(each.end), 1) for each in placed)
 
 
@@ -146,7 +146,7 @@ def numbers_of(
 def arranged_parts(
     parts: Iterator[Pairs], placed: tuple[Placed, Placed], how: str, kernels: Kernels
 ) -> Iterator[Results]:
-    """The results of pairs part by part, where none needs to be compared with those of another part."""
+    """Yield the results of pairs part by part, if no result depends on another part; else all at once."""
     if how == "inner" and _sorted((placed[0].end, placed[0].start)):
         yield from (arranged(pairs, placed, how, kernels) for pairs in parts)
     else:
@@ -154,7 +154,7 @@ def arranged_parts(
 
 
 def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Kernels) -> Results:
-    """Add the rows without a partner, and put all in order: by window, left rows first."""
+    """Add the unmatched rows and order all results by window, rows with a left row first."""
     own, other = placed
     if how in ("semi", "anti"):
         matched = np.zeros(len(own.start), np.bool_)
@@ -179,7 +179,7 @@ def arranged(pairs: Pairs, placed: tuple[Placed, Placed], how: str, kernels: Ker
 
 
 def _in_order(results: Results, kind: np.ndarray, kernels: Kernels) -> Results:
-    """Sort by the window's end and start, then what has a left row, by that row; equal ones stay as they are."""
+    """Sort by window end and start, then results with a left row first, then by row; the sort is stable."""
     assert results.start is not None and results.end is not None
     own = np.where(results.left == NULL_ROW, results.right, results.left)
     keys = results.end, results.start, kind, own

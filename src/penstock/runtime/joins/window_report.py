@@ -1,4 +1,4 @@
-"""Note how each window of a lazy join went, for the report in the metrics."""
+"""Measure each window of a lazy join, for the report in the metrics."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import TypeVar
 from penstock.runtime.adapt.join_metrics import JoinMetrics
 from penstock.runtime.adapt.tree import Chosen
 
-Note = Callable[[Chosen, JoinMetrics, int], None]  # the algorithm, what became of windows, how many they are
+Note = Callable[[Chosen, JoinMetrics, int], None]  # the algorithm, its measurements, the number of windows
 Part = TypeVar("Part", bound=Sized)
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Times windows that are complete: a pair's latency is the time since its window was taken up."""
+    """Measures complete windows: a pair's latency is the time since the join of its window began."""
 
     note: Note
     clock: Callable[[], float] = time.perf_counter
@@ -26,9 +26,9 @@ class Watch:
     def parts(
         self, rows: int, chosen: Callable[[], Chosen], found: Iterator[Part], windows: int = 1
     ) -> Iterator[Part]:
-        """Pass on the results of some windows part by part, and time how long each took to find.
+        """Pass on the results of some windows part by part, and measure the time to find each part.
 
-        What they are joined by is asked for when they are: some choose only then.
+        `chosen` is called after the last part: some pairings choose an algorithm only while joining.
         """
         metrics, spent = JoinMetrics(rows=rows), 0.0
         while True:

@@ -1,4 +1,4 @@
-"""Joins in windows that do not overlap: every row lies in one, so pairs of a key are ranges of its lane."""
+"""Non-overlapping join windows: each row is in at most one, so the pairs of a key are ranges of its partition."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Placed:
         return Placed(self.start[which], self.end[which], self.inside[which])
 
 
-ROWS_A_RUN = 256  # windows with fewer rows, on average, are not looked at one by one
+ROWS_A_RUN = 256  # windows with fewer rows, on average, are not joined one at a time
 
 
 @dataclass(frozen=True)
 class Run:
-    """A window, and the rows of both sides that lie in it."""
+    """A window, and the range of rows of each side that lie in it."""
 
     start: int
     end: int
@@ -48,7 +48,7 @@ class Run:
 
 
 def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarray]) -> list[Run]:
-    """Windows whose rows have times from start to end, among rows in order of time."""
+    """Return the windows with rows at times from start to end; rows are in order of time."""
     cuts = [np.searchsorted(each, bounds) for each in times for bounds in (starts, ends)]
     rows = zip(*(each.tolist() for each in (starts, ends, *cuts)), strict=True)
     runs = [Run(start, end, (a, b), (c, d)) for start, end, a, b, c, d in rows]
@@ -56,29 +56,29 @@ def runs_between(starts: np.ndarray, ends: np.ndarray, times: Sequence[np.ndarra
 
 
 def first_and_last(left: Rows, right: Rows) -> tuple[int, int] | None:
-    """The times of the first and last row, if there is any."""
+    """Return the times of the first and last row, or None without rows."""
     some = [each.times for each in (left, right) if len(each)]
     return (min(int(each[0]) for each in some), max(int(each[-1]) for each in some)) if some else None
 
 
 class Windows(Protocol):
-    """One type of window."""
+    """One kind of window."""
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
-        """Tell the window of each row; `numbers` tells their keys."""
+        """Assign a window to each row; `numbers` numbers the rows' keys."""
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
-        """Which windows are complete at a watermark."""
+        """Return a mask of the windows that are complete at a watermark."""
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Whether windows may be complete at a watermark that were not at the one before."""
+        """Whether windows may have become complete between two watermarks."""
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
-        """The windows, where the rows of each lie side by side and are many (or `always`); else None."""
+        """Return the windows, if the rows of each are contiguous and numerous (or `always`); else None."""
 
 
 class Closing:
-    """Windows that no row at or after their end belongs to."""
+    """Windows that exclude every row at or after their end."""
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
         found: np.ndarray = ends <= watermark
@@ -90,7 +90,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class GridWindows(Closing):
-    """Windows on a grid, as long as the slide or shorter."""
+    """Windows on a grid, no longer than the slide."""
 
     grid: Grid
 
@@ -98,7 +98,7 @@ class GridWindows(Closing):
         return self.side(left.times), self.side(right.times)
 
     def completes(self, before: int, watermark: int) -> bool:
-        """Whether a window ends between the two."""
+        """Whether a window ends between the two watermarks."""
         first, every = self.grid.offset + self.grid.size, self.grid.every
         return (watermark - first) // every > (before - first) // every
 
@@ -130,7 +130,7 @@ class GridWindows(Closing):
 
 @dataclass(frozen=True)
 class CalendarWindows(Closing):
-    """Windows on a calendar, each beginning where the last ends, or later."""
+    """Windows on a calendar that do not overlap; there may be gaps between them."""
 
     bounds: Bounds
 
@@ -157,7 +157,7 @@ class CalendarWindows(Closing):
 
 @dataclass(frozen=True)
 class SessionWindows:
-    """Sessions of a key, over the rows of both sides."""
+    """Sessions per key, over the rows of both sides."""
 
     gap: int
     kernels: Kernels
@@ -179,26 +179,26 @@ class SessionWindows:
 
     def _begins(self, groups: np.ndarray, times: np.ndarray) -> np.ndarray:
         begins = np.ones(len(groups), np.bool_)
-        # Times grow within a group: their distance is right as an unsigned number, however far apart they are.
+        # Times increase within a group, so a difference of any size is exact as an unsigned number.
         apart = (times[1:] - times[:-1]).view(np.uint64)
         begins[1:] = (groups[1:] != groups[:-1]) | (apart > np.uint64(self.gap))
         return begins
 
     def complete(self, ends: np.ndarray, watermark: int) -> np.ndarray:
-        """A row exactly at the end would still join."""
+        """Exclude a session that ends at the watermark: a row exactly at its end still extends it."""
         return ends < watermark if watermark != END_OF_TIME else np.ones(len(ends), np.bool_)
 
     def completes(self, before: int, watermark: int) -> bool:
         return True
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
-        """Tell nothing: the sessions of different keys lie across each other."""
+        """Return None: sessions of different keys interleave."""
         return None
 
 
 @dataclass(frozen=True)
 class CarriedWindows(Closing):
-    """The windows that rows carry: columns of their own, which are among the keys."""
+    """Windows given by two columns of the rows, which are among the keys."""
 
     start: str
     end: str
@@ -212,7 +212,7 @@ class CarriedWindows(Closing):
         return Placed(ticks_of(start), ticks_of(end), known[0] & known[1])
 
     def runs(self, left: Rows, right: Rows, *, always: bool) -> list[Run] | None:
-        """Rows that carry windows of a grid come in the order of these."""
+        """Return the windows if rows are in window order, as rows with the windows of a grid are."""
         mine, its = (_carried_runs(self._side(each), always) for each in (left, right))
         if mine is None or its is None:
             return None
@@ -226,7 +226,7 @@ class CarriedWindows(Closing):
 
 
 class WholeWindow:
-    """All rows of both sides, when input ends."""
+    """One window with all rows of both sides, complete when the input ends."""
 
     def place(self, left: Rows, right: Rows, numbers: Callable[[], Numbers]) -> tuple[Placed, Placed]:
         times = np.concatenate([left.times, right.times])
@@ -253,7 +253,7 @@ class WholeWindow:
 
 
 def _carried_runs(placed: Placed, always: bool) -> dict[tuple[int, int], tuple[int, int]] | None:
-    """The rows of each window, where every row has one and rows of one lie side by side."""
+    """Return the rows of each window, if every row has a window and the rows of a window are contiguous."""
     steps = np.diff(placed.end)
     same = bool((np.diff(placed.start)[steps == 0] == 0).all())
     if not placed.inside.all() or bool((steps < 0).any()) or not same:

@@ -1,1 +1,1 @@
-"""Signals at run time: points of temporal objects in lanes, one lane a key."""
+"""Signals at run time: the points of temporal objects, partitioned by key (a partition is a `lane`)."""

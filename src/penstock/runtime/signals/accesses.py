@@ -1,4 +1,4 @@
-"""What an expression reads, walked from change to change on all threads."""
+"""The inputs of an expression, walked from change to change on all threads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from penstock.runtime.threads import run_on_threads
 Objects = Mapping[str, Points]
 
 FIRST = -(1 << 62)  # before any instant of a walk
-POINTS_PER_THREAD = 1 << 15  # fewer are not worth a second thread
+POINTS_PER_THREAD = 1 << 15  # fewer do not justify a second thread
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Lanes lo … hi, at the instants from `since` to `before`."""
+    """Partitions lo … hi, at the instants from `since` to `before`."""
 
     lo: int
     hi: int
@@ -34,7 +34,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Access:
-    """Points of an object, moved in time; only their marks count where no `columns` are read."""
+    """Points of an object, shifted in time; without `columns`, only their marks are read."""
 
     source: str
     shift: int
@@ -43,7 +43,7 @@ class Access:
 
 @dataclass(frozen=True)
 class SpanReading:
-    """Samples of an object over a span: how they enter and leave, and what that is in ticks."""
+    """Samples of an object over a span: the kind of frame, and its size, step and delay in ticks."""
 
     source: str
     kind: str
@@ -52,7 +52,7 @@ class SpanReading:
     delay: int
 
     def until(self, final: np.ndarray) -> np.ndarray:
-        """Up to when frames are final, where samples are up to `final`."""
+        """Return the time before which frames are final, if samples are final before `final`."""
         if self.kind == "per":
             final = np.where(final == END_OF_TIME, END_OF_TIME, final - final % self.step)
         return _moved(final, self.delay)
@@ -60,7 +60,7 @@ class SpanReading:
 
 @dataclass(frozen=True)
 class Reading:
-    """All that an expression reads, and the kernel that walks from change to change of it."""
+    """All inputs of an expression, and the kernel that walks from change to change."""
 
     accesses: tuple[Access, ...]
     spans: tuple[SpanReading, ...]
@@ -96,7 +96,7 @@ class Reading:
     def _sizes(
         self, given: dict[str, object], cuts: list[Cut], points: Sequence[Points], lanes: Sequence[Lanes]
     ) -> list[int]:
-        """Bound how many instants each run has; where grids add some, or time is cut, count."""
+        """Bound the number of instants of each part; count them where grids add instants or time is cut."""
         whole = all(cut.since == FIRST and cut.before == END_OF_TIME for cut in cuts)
         if whole and not any(span.kind == "window" for span in self.spans):
             return [
@@ -113,7 +113,7 @@ class Reading:
 
 
 def final_until(accesses: Sequence[Access], spans: Sequence[SpanReading], objects: Objects) -> np.ndarray:
-    """Up to when what is made of accesses and spans is final, in each lane."""
+    """Return, per partition, the time before which the result of accesses and spans is final."""
     finals = [_moved(objects[each.source].until, each.shift) for each in accesses]
     finals += [span.until(objects[span.source].until) for span in spans]
     until: np.ndarray = np.minimum.reduce(finals)
@@ -121,7 +121,7 @@ def final_until(accesses: Sequence[Access], spans: Sequence[SpanReading], object
 
 
 def cuts_of(points: Sequence[Points], lanes: int, threads: int) -> list[Cut]:
-    """Cut lanes into a run for each thread; a single one is cut in time."""
+    """Cut partitions into one range per thread; cut a single partition by time."""
     largest = max(points, key=len, default=None)
     if threads == 1 or largest is None or len(largest) < POINTS_PER_THREAD:
         return [Cut(0, lanes)]
@@ -134,7 +134,7 @@ def cuts_of(points: Sequence[Points], lanes: int, threads: int) -> list[Cut]:
 
 
 class _Part:
-    """The walk over some lanes, into memory of its own."""
+    """The walk over some partitions, into private buffers."""
 
     def __init__(
         self, call: Call, given: dict[str, object], cut: Cut, size: int, accesses: int, spans: int
@@ -160,7 +160,7 @@ class _Part:
 
 
 def whole_bounds(parts: Iterable[tuple[Cut, np.ndarray, int]], lanes: int) -> np.ndarray:
-    """Where lanes begin when the results of parts, each with its own bounds and so many rows, lie one behind the other."""
+    """Return the partition bounds of the parts' concatenated results; each part has local bounds and a row count."""
     bounds = np.zeros(lanes + 1, np.int64)
     before = 0
     for cut, own, found in parts:
@@ -172,7 +172,7 @@ def whole_bounds(parts: Iterable[tuple[Cut, np.ndarray, int]], lanes: int) -> np
 
 @dataclass(frozen=True)
 class Walked:
-    """Where a walk stood: instants, marks, the point of each access, and the frame of each span."""
+    """The result of a walk: instants, marks, the point of each access, and the frame of each span."""
 
     bounds: np.ndarray
     times: np.ndarray
@@ -182,11 +182,11 @@ class Walked:
     until: np.ndarray
 
     def marked(self) -> Walked:
-        """The marks alone."""
+        """Return the marked instants."""
         return self.chosen(np.flatnonzero(self.marks))
 
     def chosen(self, chosen: np.ndarray) -> Walked:
-        """Some of the instants, in order."""
+        """Return some of the instants, in order."""
         return Walked(
             np.searchsorted(chosen, self.bounds),
             self.times[chosen],
@@ -198,7 +198,7 @@ class Walked:
 
 
 def _whole(parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Walked:
-    """Put the runs of lanes together."""
+    """Concatenate the parts."""
     times = _joined([part.times[: part.found] for part in parts])
     los = [_joined([part.los[i][: part.found] for part in parts]) for i in range(len(parts[0].los))]
     his = [_joined([part.his[i][: part.found] for part in parts]) for i in range(len(parts[0].his))]

@@ -1,8 +1,8 @@
-"""Evaluate signals over regular time: cut positions among threads, each with its halo, without synchronisation.
+"""Positional evaluation of signals: slices of positions with halos, one per thread, without synchronisation.
 
-Which kernel computes a position depends on the position alone (is everything it can depend on inside the
-samples?), and how a kernel computes it does not depend on the cut. So the answer is the same to the last bit,
-whatever the batches and however many threads.
+The position alone selects the kernel that computes it (is everything it can depend on inside the samples?), and
+the computation does not depend on the cut. So results are identical to the last bit for any batches and any
+number of threads.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from penstock.runtime.threads import run_on_threads
 
 Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
-LEAST_SLICE = 1 << 16  # positions: fewer cost more in Python than a thread waits for another's last slice
-HALOS = 4  # a slice is at least so many times as long as what is around it
+LEAST_SLICE = 1 << 16  # positions: shorter slices cost more Python time than idle threads do
+HALOS = 4  # a slice is at least this many times as long as its halo
 
 
 @dataclass(frozen=True)
 class DenseCall:
-    """A kernel, what fills its parameters, and the memory it works in."""
+    """A kernel, the bindings of its parameters, and its buffers."""
 
     call: Call
     inputs: tuple[tuple[Binding, ...], ...]
@@ -41,16 +41,16 @@ class DenseCall:
 
 
 class DenseProgram(Protocol):
-    """What the compiler knows of a program that fits."""
+    """A compiled positional program and its properties."""
 
     @property
     def outputs(self) -> tuple[Output, ...]: ...
 
     @property
     def memories(self) -> tuple[Memory, ...]:
-        """What each feedback remembers."""
+        """The history that each feedback reads."""
 
-    past: int  # positions before the windows, and after those, that results depend on
+    past: int  # reach of a result: positions before its windows, and after them (`future`)
     future: int
     lasting: int
     shortest: int
@@ -60,10 +60,10 @@ class DenseProgram(Protocol):
     marks: tuple[int, int] | None
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
-        """The kernel for what is known of the samples."""
+        """Return the kernel for what is known of the samples."""
 
     def outputs_before(self, position: int) -> int:
-        """How many results come before a position, counted from some position on."""
+        """Return the number of results before a position, counted from a fixed origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Samples:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Results: values, bytes that tell which of them are there, and whether one is not."""
+    """Results: values, validity bytes, and whether any value is null."""
 
     values: np.ndarray
     valid: np.ndarray
@@ -92,7 +92,7 @@ class Column:
 
 @dataclass
 class DenseSignals:
-    """Evaluates one program. A sequential one goes on from where the last call ended."""
+    """Evaluates one program. A sequential program continues where the last call ended."""
 
     program: DenseProgram
     threads: int = 1
@@ -101,29 +101,29 @@ class DenseSignals:
     _scratch: dict[int, list[dict[str, np.ndarray]]] = field(default_factory=dict)
 
     def span(self, total: int) -> tuple[int, int]:
-        """The positions at which the output can change, `total` being the longest input's samples.
+        """Return the positions at which the output can change, for `total` samples of the longest input.
 
-        The last sample may lie in a window that ends where grids meet again: what is there then is among them.
+        The span includes the next common grid point: a window that holds the last sample may end there.
         """
         program = self.program
         last = self._down(total + program.past + program.lasting + program.grid - 1)
         return self._down(-program.future), last + program.grid
 
     def ready(self, total: int) -> int:
-        """The position up to which results are final, while more samples may come."""
+        """Return the position before which results are final, while more samples may arrive."""
         return self._down(max(total - self.program.future, self.span(0)[0]))
 
     def _down(self, position: int) -> int:
-        """The last position up to this one where all grids meet."""
+        """Round a position down to one where all grids meet."""
         return position - (position + self.program.phase) % self.program.grid
 
     def evaluate(
         self, samples: Sequence[Samples], lo: int, hi: int, room: Sequence[Column] | None = None
     ) -> list[Column]:
-        """Compute the output at positions [lo, hi), into the memory given or into new."""
+        """Compute the output at positions [lo, hi), into the given buffers or into new ones."""
         columns = self.room(lo, hi) if room is None else room
         nullable = {str(i): nullable_columns(each.rows) for i, each in enumerate(samples)}
-        sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column in which nothing can be null
+        sure: list[list[slice]] = [[] for _ in columns]  # the parts of a column that cannot hold nulls
         nulls = [False for _ in columns]
         for begin, end, edge in self._parts(samples, lo, hi):
             call, whole = self._computed(nullable, edge, samples, (begin, end), lo, columns)
@@ -136,7 +136,7 @@ class DenseSignals:
         return [_marked(*each) for each in zip(columns, sure, nulls, strict=True)]
 
     def room(self, lo: int, hi: int) -> list[Column]:
-        """Memory for the results of some positions."""
+        """Allocate buffers for the results of some positions."""
         size = self._place(hi, lo)
         types = [each.type for each in self.program.outputs]
         return [Column(room(size, numpy_type(each)), room(size, np.uint8), True) for each in types]
@@ -144,7 +144,7 @@ class DenseSignals:
     # -- cutting -------------------------------------------------------------------------------------
 
     def _parts(self, samples: Sequence[Samples], lo: int, hi: int) -> Iterator[tuple[int, int, bool]]:
-        """Cut off what lies near the beginning and the end of the samples: where grids meet, windows are whole."""
+        """Separate the positions near both ends of the samples; cut where grids meet, between windows."""
         program = self.program
         total = min(each.total for each in samples)
         first = self._down(max(program.past, lo) + program.grid - 1)
@@ -158,14 +158,14 @@ class DenseSignals:
                 yield begin, end, edge
 
     def _slices(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Cut positions into slices that get smaller: threads that take them in turn end together."""
+        """Cut positions into slices of falling size, so that threads finish at about the same time."""
         cuts = [begin, end]
         if self.threads > 1 and not self.program.sequential:
             cuts[1:1] = (max(self._down(cut), begin) for cut in self._tapering(begin, end))
         return [(a, b) for a, b in itertools.pairwise(cuts) if a < b]
 
     def _tapering(self, begin: int, end: int) -> Iterator[int]:
-        """Where each slice ends: a part of what is left, but long beside the halo that is computed for it."""
+        """Yield the end of each slice: a fraction of the rest, but long relative to the halo."""
         least = max(LEAST_SLICE, HALOS * (self.program.past + self.program.future))
         while end - begin >= 2 * least:
             begin += max((end - begin) // (2 * self.threads), least)
@@ -182,9 +182,9 @@ class DenseSignals:
         lo: int,
         columns: Sequence[Column],
     ) -> tuple[DenseCall, list[bool]]:
-        """Compute some positions by one kernel; where 64 bits do not do for a sum, again with 128.
+        """Compute some positions with one kernel; if a sum overflows 64 bits, repeat with 128.
 
-        Tell with it which columns have all their values.
+        Return the kernel, and for each column whether it has no nulls.
         """
         before = [(values.copy(), valid.copy()) for values, valid in self.histories]
         while True:
@@ -206,7 +206,7 @@ class DenseSignals:
         lo: int,
         columns: Sequence[Column],
     ) -> list[tuple[int, list[bool]]]:
-        """Call the kernel for each slice: its status, and which columns have all their values."""
+        """Call the kernel for each slice; return its status, and for each column whether it has no nulls."""
         given = self._given(call, samples)
         found: list[tuple[int, list[bool]]] = []
 
@@ -249,10 +249,10 @@ class DenseSignals:
     def _place(self, position: int, lo: int) -> int:
         return self.program.outputs_before(position) - self.program.outputs_before(lo)
 
-    # -- what a feedback remembers -------------------------------------------------------------------
+    # -- feedback history ----------------------------------------------------------------------------
 
     def _memory(self, call: DenseCall) -> dict[str, Any]:
-        """Past results; as long as the kernel at hand needs."""
+        """Return past results, extended to the size that the kernel needs."""
         if not self.histories:
             self.histories = [_first_results(each) for each in call.memories]
         found: dict[str, Any] = {}
@@ -264,7 +264,7 @@ class DenseSignals:
         return found
 
     def _lost(self) -> bool:
-        """Whether a past result is null, so that those after it may be."""
+        """Whether a past result is null, so that later results may be null."""
         return any(not valid[: self._kept(place)].all() for place, (_, valid) in enumerate(self.histories))
 
     def _kept(self, place: int) -> int:
@@ -272,7 +272,7 @@ class DenseSignals:
 
 
 def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool]:
-    """Whether each column has all its values in a part; the flags were just written, so they are near."""
+    """Return for each column whether a part has no nulls; the flags were just written, so they are in cache."""
     return [
         output.valid is None or bool(column.valid[part].view(np.bool_).all())
         for output, column in zip(call.outputs, columns, strict=True)
@@ -280,7 +280,7 @@ def _whole(call: DenseCall, columns: Sequence[Column], part: slice) -> list[bool
 
 
 def _marked(column: Column, sure: list[slice], nulls: bool) -> Column:
-    """Fill in the validity of what cannot be null, if anybody will look at it."""
+    """Set the validity of parts that cannot hold nulls, if the column has any null."""
     for part in sure if nulls else ():
         column.valid[part] = 1
     return Column(column.values, column.valid, nulls)
@@ -304,7 +304,7 @@ def _scratch(call: DenseCall) -> dict[str, np.ndarray]:
 
 
 def nullable_columns(rows: pa.RecordBatch) -> frozenset[str]:
-    """The columns that hold a null."""
+    """Return the columns that hold a null."""
     return frozenset(
         name for name, array in zip(rows.schema.names, rows.columns, strict=True) if array.null_count
     )

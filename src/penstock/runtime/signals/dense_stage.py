@@ -1,4 +1,4 @@
-"""Signals over regular time as a stage: results at positions become intervals, as soon as they are final."""
+"""The stage for signals over regular time: results at positions become intervals as soon as they are final."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from penstock.runtime.state.state_table import (
     scalars,
 )
 
-Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and whether some may be null
+Kernels = Callable[[str, np.dtype, bool], Call]  # by name, type of values, and whether values may be null
 
 
 @dataclass(frozen=True)
 class Clock:
     """The time of results: the i-th begins at `origin + i * stride` ticks.
 
-    `closes` says that each lasts for a stride only, even the last.
+    With `closes`, each result lasts for one stride, including the last one.
     """
 
     origin: int
@@ -48,7 +48,7 @@ class Clock:
 
 @dataclass
 class Open:
-    """The run that has begun and not ended: when, and its values; null where nothing is."""
+    """The open run: its start and its values, with validity."""
 
     start: int
     values: list[np.ndarray]
@@ -57,9 +57,10 @@ class Open:
 
 @dataclass
 class DenseStage:
-    """Holds the samples that results to come depend on, and the run that is still open.
+    """Holds the samples that future results depend on, and the open run.
 
-    Intervals have the columns of `whole`, of which `schema` are asked for. `few()` makes the stage that runs what has too few samples for positions to be regular (see `shortest`).
+    Intervals have the columns of `whole`; `schema` selects the output columns. `few()` makes the fallback stage
+    for inputs with too few samples for regular positions (see `shortest`).
     """
 
     signals: DenseSignals
@@ -96,7 +97,7 @@ class DenseStage:
         return self._evaluated(self.signals.ready(total)) if total >= self.signals.program.shortest else []
 
     def advance(self, port: int, watermark: int) -> tuple[list[TimedBatch], int]:
-        """Only the end matters: results are given as soon as their samples are there."""
+        """Finish at the end of input; before it, `push` emits results as soon as their samples have arrived."""
         self.ports[port] = max(self.ports[port], watermark)
         if min(self.ports) != END_OF_TIME or self.ended:
             return [], END_OF_TIME if self.ended else self._ahead()
@@ -114,7 +115,7 @@ class DenseStage:
     # -- evaluation ----------------------------------------------------------------------------------
 
     def _evaluated(self, upto: int) -> list[TimedBatch]:
-        """Give the intervals that end before a position, and forget the samples nobody needs any more."""
+        """Return the intervals that end before a position, and drop the samples that are no longer needed."""
         if upto <= self.done:
             return []
         columns = self.signals.evaluate(self.samples, self.done, upto)
@@ -133,11 +134,11 @@ class DenseStage:
 
     @property
     def _needed(self) -> int:
-        """The first position whose sample results to come may depend on."""
+        """The first position with a sample that future results may depend on."""
         return self.done - self.signals.program.past - self.signals.program.lasting - 1
 
     def _intervals(self, columns: Sequence[Column], first: int) -> pa.RecordBatch:
-        """Cut results where they change, and at marks if asked to; the last run stays open."""
+        """Cut results where they change, and at marks if the program cuts there; the last run stays open."""
         cut = self._cut(first, len(columns[0].values))
         if len(columns) == 1 and cut.start == cut.stop:
             return self._of_one(columns[0], first)
@@ -157,7 +158,7 @@ class DenseStage:
         return self._batch(starts[:-1], starts[1:], [v[:-1] for v in values], [v[:-1] for v in valid])
 
     def _of_one(self, column: Column, first: int) -> pa.RecordBatch:
-        """The intervals of one signal, as a kernel writes them; what is null is no run."""
+        """Return the intervals of one signal, written by a kernel; null values form no run."""
         values, rows = column.values, len(column.values)
         starts, ends, out = room(rows + 2), room(rows + 2), room(rows + 2, values.dtype)
         run = self.run if self.run is not None and self.run.valid[0][0] else None
@@ -175,7 +176,7 @@ class DenseStage:
         return self._rows(starts[:ended], ends[:ended], [out[:ended]], [None])
 
     def _cut(self, first: int, rows: int) -> slice:
-        """The results that are samples, of so many from the first on; none where only changes count."""
+        """Return the range of results that are samples; empty if only changes cut."""
         marks, before = self.signals.program.marks, self.signals.program.outputs_before
         if marks is None:
             return slice(0, 0)
@@ -183,7 +184,7 @@ class DenseStage:
         return slice(min(max(lo, 0), rows), min(max(hi, 0), rows))
 
     def _places(self, columns: Sequence[Column], cut: slice) -> np.ndarray:
-        """Where runs of several signals begin: where any of them changes, and at marks."""
+        """Return the starts of runs of several signals: where any signal changes, and at marks."""
         rows = len(columns[0].values)
         if cut == slice(0, rows):
             return np.arange(rows)
@@ -194,7 +195,7 @@ class DenseStage:
         return np.flatnonzero(begins)
 
     def _changes(self, column: Column, place: int) -> np.ndarray:
-        """Where the runs of one of several signals begin."""
+        """Return the starts of runs of one of several signals."""
         rows = len(column.values)
         nullable = column.nulls or (self.run is not None and not self.run.valid[place][0])
         before = np.zeros(1, column.values.dtype) if self.run is None else self.run.values[place]
@@ -207,7 +208,7 @@ class DenseStage:
         return places[: self.kernels("beginnings", column.values.dtype, nullable)(given)]
 
     def _last(self) -> list[TimedBatch]:
-        """The run that is open at the end of all samples has no end, or ends with its last result."""
+        """Close the open run at the end of input: without an end, or with the end of its last result."""
         run = self.run
         if run is None:
             return []
@@ -223,7 +224,7 @@ class DenseStage:
         values: Sequence[np.ndarray],
         valid: Sequence[np.ndarray],
     ) -> pa.RecordBatch:
-        """Runs as rows, those without any value left out."""
+        """Return runs as rows; drop runs with nulls in all columns."""
         there = np.logical_or.reduce([each.view(np.bool_) for each in valid]) if len(valid) > 1 else valid[0]
         if not there.all():
             there = there.view(np.bool_)
@@ -238,7 +239,7 @@ class DenseStage:
         values: Sequence[np.ndarray],
         valid: Sequence[np.ndarray | None],
     ) -> pa.RecordBatch:
-        """Intervals as rows: none of them is null in all columns."""
+        """Return intervals as rows; no interval has nulls in all columns."""
         types = self.types
         until = pa.nulls(len(starts), types[1]) if ends is None else time_array(ends, types[1])
         arrays = [time_array(starts, types[0]), until]
@@ -308,7 +309,7 @@ class DenseStage:
         ]
 
     def _check_places(self) -> None:
-        """Refuse places that no run comes to: results are final up to the last that samples allow."""
+        """Reject positions that no run reaches: results are final up to the last position that samples allow."""
         signals, total = self.signals, min(each.total for each in self.samples)
         done = signals.ready(total) if total >= signals.program.shortest else signals.span(0)[0]
         require(self.done == done, "the place of a signal")
@@ -323,7 +324,7 @@ def _flags(column: Column) -> np.ndarray:
 
 
 def _stored(values: np.ndarray) -> pa.Array:
-    """A column of a table, as wide as the values are."""
+    """Return values as an Arrow column of the same width."""
     kind = {"f": "float", "i": "int", "u": "uint"}[values.dtype.kind]
     dtype = {"float4": pa.float32(), "float8": pa.float64()}.get(
         f"{kind}{values.itemsize}", getattr(pa, f"{kind}{8 * values.itemsize}", None)
@@ -345,7 +346,7 @@ def _loaded_history(table: pa.Table, memory: Memory) -> tuple[np.ndarray, np.nda
 
 
 def _loaded(table: pa.Table, name: str, type: Type) -> np.ndarray:
-    """A column that was `_stored`, as a kernel reads it."""
+    """Return a `_stored` column as a kernel reads it."""
     dtype = _stored(np.empty(0, numpy_type(type))).type
     values: np.ndarray = complete(table, name, dtype).to_numpy(zero_copy_only=False)
     return values.copy()

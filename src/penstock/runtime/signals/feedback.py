@@ -1,4 +1,4 @@
-"""Signals that read their own past: results are remembered, so that what they were made of need not be."""
+"""Signals that read their own past: they retain results instead of the inputs of these results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.runtime.state.state_table import StateTable, integers, numbered_fr
 
 @dataclass(frozen=True)
 class Results:
-    """Results mark by mark: lane by lane, in order of time."""
+    """Results at marks, by partition, in order of time."""
 
     lane: np.ndarray
     times: np.ndarray
@@ -38,10 +38,10 @@ class Results:
 
 @dataclass
 class FeedbackStep:
-    """A field that reads its own past. `own` has, for each reading, samples back and the shift.
+    """A field that reads its own past. For each read, `own` has the number of samples back and the shift.
 
-    What is final is computed once: `known` has the results that later ones may read, `done` tells up to when each
-    lane is final.
+    Final results are computed once: `known` holds the results that later ones may read, `done` the time before
+    which each partition is final.
     """
 
     scope: Scope
@@ -75,9 +75,9 @@ class FeedbackStep:
         return Points(bounds, whole.times, np.ones(len(whole), np.uint8), columns, walked.until)
 
     def _joined(self, walked: Walked, lane: np.ndarray, fresh: np.ndarray) -> tuple[Results, np.ndarray]:
-        """The results there are and room for the new ones, lane by lane; and where those will be."""
+        """Return known results and room for new ones, by partition, and the indices of the new ones."""
         lanes = np.concatenate([self.known.lane, lane[fresh]])
-        order = np.argsort(lanes, kind="stable")  # what is known of a lane comes before what is new
+        order = np.argsort(lanes, kind="stable")  # stable: known results precede new ones
         room = np.empty(len(fresh), self.dtype), np.zeros(len(fresh), np.uint8)
         whole = Results(
             lanes,
@@ -109,8 +109,8 @@ class FeedbackStep:
 
     @staticmethod
     def _defined(whole: Results, bounds: np.ndarray, places: np.ndarray) -> dict[str, np.ndarray]:
-        """List, lane by lane, the places of results that are defined so far, with room for what will be."""
-        found = np.flatnonzero(whole.valid)  # of new results none is, yet
+        """List, by partition, the indices of results defined so far, with room for new ones."""
+        found = np.flatnonzero(whole.valid)  # new results are not valid yet
         before = np.concatenate([[0], np.cumsum(whole.valid, dtype=np.int64)])
         known = np.diff(before[bounds])
         defined = np.zeros(len(whole), np.int64)
@@ -120,13 +120,13 @@ class FeedbackStep:
         return {"defined": defined, "first": bounds[lane], "listed": known[lane]}
 
     def forget(self, retention: Retention, emitted: np.ndarray) -> None:
-        """Drop the results that nobody will read any more."""
+        """Drop the results that no future result reads."""
         known = self.known
         kept = retention.needed_times(known.times, known.lane, np.minimum(emitted, self.done))
         self.known = known.chosen(kept | self._last_defined())
 
     def _last_defined(self) -> np.ndarray:
-        """Which results are the last of their lanes that are defined, as many as are read."""
+        """Mark the last defined results of each partition, as many as are read back."""
         back = max(back for back, _ in self.own)
         defined = np.flatnonzero(self.known.valid)
         lanes = self.known.lane[defined]
@@ -153,7 +153,7 @@ class FeedbackStep:
         return StateTable(pa.Table.from_arrays(list(columns.values()), names=list(columns)), (), ("place",))
 
     def load(self, table: pa.Table, lanes: int) -> None:
-        """Go on from results that were saved, in so many lanes."""
+        """Restore saved results, for a given number of partitions."""
         table = numbered_from_zero(table, "place")
         is_mark = integers(table, "kind") == 1
         lane, time = integers(table, "lane"), integers(table, "time")
@@ -167,7 +167,7 @@ class FeedbackStep:
 
 
 def _in_order(known: Results, lanes: int) -> bool:
-    """Tell whether results lie lane by lane, in order of time, no two of one time."""
+    """Whether results are in order of partition, then strictly of time."""
     lane, time = known.lane, known.times
     later = (lane[1:] > lane[:-1]) | ((lane[1:] == lane[:-1]) & (time[1:] > time[:-1]))
     return bool(later.all() and ((lane >= 0) & (lane < lanes)).all())

@@ -1,4 +1,4 @@
-"""Run the one kernel of an expression: from points to points, each thread on lanes or on a stretch of time."""
+"""Run the fused kernel of an expression, from points to points; threads split partitions or time."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ from penstock.runtime.threads import run_on_threads
 FEWEST_POINTS = 1 << 16  # of the first call of a kernel
 
 ALL_MARKS, SOME_MARKS, NO_MARKS = "all", "some", "none"
-# What a kernel writes: all instants, those at which the value changes, or the samples.
+# A kernel writes all instants, the instants at which the value changes, or the samples.
 INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a kernel may assume of an object: that points are samples, which are marks, which columns hold nulls.
+    """A kernel's assumptions about an object: whether all points are samples, the marks, the columns with
+    nulls.
 
-    `sampled` are the columns that hold nulls among its samples.
+    `sampled` names the columns that hold nulls among the samples.
     """
 
     alike: bool
@@ -60,7 +61,7 @@ class Track:
 
 @dataclass(frozen=True)
 class FusedCall:
-    """The kernel under some assumptions: what its cursors and spans are, in ticks, and what it is given."""
+    """The kernel under some assumptions: its cursors and spans, in ticks, and its bindings."""
 
     output: OutputCall
     tracks: tuple[Track, ...]
@@ -69,14 +70,15 @@ class FusedCall:
     spans: tuple[tuple[int, int, int, int, bool], ...]  # track, size, step, delay, on a grid
     bindings: tuple[tuple[Binding, ...], ...]
     scratch: tuple[tuple[str, Type], ...]
-    endless: bool  # grids may add instants without end in sight: they are counted first
+    endless: bool  # grids may add an unbounded number of instants, so they are counted first
 
 
 @dataclass(frozen=True)
 class FusedStep:
-    """Fields over all that is read, in one loop. `call(facts, writes)` gives the kernel; `staged` is another way, for nothing at all.
+    """Fields over all inputs, in one loop. `call(facts, writes)` returns the kernel; `staged` is the fallback
+    for empty inputs and for overlapping samples.
 
-    `sampled`: nobody asks for more than the samples.
+    `sampled`: only the samples of the result are read.
     """
 
     accesses: tuple[Access, ...]
@@ -89,11 +91,11 @@ class FusedStep:
     sampled: bool = False
 
     def points(self, objects: Objects) -> Points:
-        """All points, or the samples."""
+        """Compute all points, or the samples."""
         return self._points(objects, SAMPLES if self.sampled else INSTANTS, None)
 
     def joined(self, objects: Objects, emitted: np.ndarray) -> Points:
-        """The points at which the value changes, from when each lane has been emitted on; without marks."""
+        """Compute the points at which the value changes, from each partition's `emitted` on; without marks."""
         return self._points(objects, CHANGES, emitted)
 
     def _points(self, objects: Objects, writes: str, emitted: np.ndarray | None) -> Points:
@@ -114,7 +116,7 @@ class FusedStep:
         return self._whole(parts, final_until(self.accesses, self.spans, objects), read[0].lanes)
 
     def _whole(self, parts: Sequence[_Part], until: np.ndarray, lanes: int) -> Points:
-        """Put the runs of lanes together."""
+        """Concatenate the parts."""
         bounds = whole_bounds(((part.cut, part.bounds, part.found) for part in parts), lanes)
         columns = {
             name: to_arrow(_joined(parts, each.values), _joined(parts, each.valid or ""), dtype)
@@ -123,7 +125,7 @@ class FusedStep:
         times = _joined(parts, "out_times")
         if "out_marks" in parts[0].out:
             return Points(bounds, times, _joined(parts, "out_marks"), columns, until)
-        # Where time was cut, the first point behind a cut may be like the last before it.
+        # Where time was cut, the first point after a cut may equal the last point before it.
         alone = parts[0].writes == CHANGES and (len(parts) == 1 or lanes > 1)
         return Points(bounds, times, np.ones(len(times), np.uint8), columns, until, joined=alone)
 
@@ -140,7 +142,7 @@ def facts_of(points: Points) -> Facts:
 
 
 class _Given:
-    """What all parts of a run are given."""
+    """The arguments that all parts share."""
 
     def __init__(self, kernel: FusedCall, objects: Objects) -> None:
         self.kernel = kernel
@@ -178,7 +180,7 @@ class _Given:
         self.arguments |= BatchArguments(batch, {}).fill(self.kernel.bindings[place])
 
     def pieces(self, cut: Cut) -> list[Cut]:
-        """Cut what one thread does into more calls, each longer than the one before: the first tells whether it is slow."""
+        """Cut a thread's work into calls of growing size; the short first call shows whether the kernel is slow."""
         bounds, times = self.bounds[0], self.times[0]
         begin, end = int(bounds[cut.lo]), int(bounds[cut.hi])
         if cut.since != FIRST or cut.before != END_OF_TIME:
@@ -194,7 +196,7 @@ class _Given:
         return [Cut(lo, hi) for lo, hi in pairwise([cut.lo, *lanes, cut.hi]) if lo < hi]
 
     def most(self, cut: Cut) -> int:
-        """Bound how many instants there are."""
+        """Bound the number of instants."""
         found = sum(self._rows(track, cut, offset) for track, offset in self.kernel.cursors)
         return found + sum(
             2 * int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
@@ -203,7 +205,7 @@ class _Given:
         )
 
     def _rows(self, track: int, cut: Cut, offset: int) -> int:
-        """How many times of a track a cursor meets."""
+        """Count the times of a track that a cursor visits."""
         if cut.since == FIRST and cut.before == END_OF_TIME:
             return int(self.bounds[track][cut.hi] - self.bounds[track][cut.lo])
         ends = [FIRST if each == FIRST else each - offset for each in (cut.since, cut.before)]
@@ -213,7 +215,7 @@ class _Given:
 
 @dataclass
 class _Part:
-    """The run over some lanes, into memory of its own."""
+    """The run over some partitions, into private buffers."""
 
     given: _Given
     cut: Cut
@@ -230,7 +232,7 @@ class _Part:
         return self.out["out_bounds"]
 
     def allocate(self) -> None:
-        """Get memory, on the thread that gives it back: what another returns is not handed out again."""
+        """Allocate buffers on the thread that frees them: the pool does not reuse memory freed by another thread."""
         kernel = self.given.kernel
         size = 0 if self.counting else 1 + (self.given.most(self.cut) if self.size is None else self.size)
         self.out = {"out_times": room(size), "out_bounds": np.zeros(self.cut.hi + 1, np.int64)}
@@ -259,7 +261,7 @@ class _Part:
 
 
 def _counted(parts: Sequence[_Part]) -> None:
-    """Count the instants of each part, so that there is room for them."""
+    """Count the instants of each part, to size its buffers."""
     counting = [_Part(part.given, part.cut, part.emitted, part.writes, counting=True) for part in parts]
     _run(counting)
     for part, each in zip(parts, counting, strict=True):
@@ -273,7 +275,7 @@ def _run(parts: Sequence[_Part]) -> None:
 
 
 def _joined(parts: Sequence[_Part], name: str) -> np.ndarray:
-    """The results of all parts, one behind the other; each thread copies a part, into memory used before."""
+    """Concatenate the results of all parts, one part per thread, into a pooled buffer."""
     arrays = [part.out[name][: part.found] for part in parts]
     if len(arrays) == 1:
         return arrays[0]

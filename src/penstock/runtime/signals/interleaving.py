@@ -1,4 +1,7 @@
-"""Intervals of all lanes at once, where all points are known: a merge by time instead of a sort (`kernels/signals/interleave.py`)."""
+"""Intervals of all partitions in order of time, by a merge instead of a sort (`kernels/signals/interleave.py`).
+
+It applies only if all points are known.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,19 @@ from penstock.runtime.threads import run_on_threads
 
 Types = tuple[np.dtype, ...]
 
-FEWEST_ROWS = 1 << 14  # below this, sorting costs nothing to speak of
-ROWS_OF_A_LANE = 16  # with fewer, a bucket would look at more lanes than it finds runs in
+FEWEST_ROWS = 1 << 14  # with fewer, the cost of sorting is negligible
+ROWS_OF_A_LANE = 16  # with fewer, a bucket visits more partitions than it finds runs
 SLICES_PER_THREAD = 2
 ROWS_PER_SLICE = 1 << 17
-_ASKED = 1 << 12  # points that tell where time is cut among threads
+_ASKED = 1 << 12  # sampled points by which time is cut among threads
 _LONGEST = 1 << 46  # ticks of a bucket
 
 
 @dataclass(frozen=True)
 class Interleaver:
-    """Merges lanes; `interleave(types of points, types of lanes)` is a kernel whose buckets hold `capacity` runs."""
+    """Merges partitions; `interleave(types of points, types of partitions)` is a kernel with buckets of
+    `capacity` runs.
+    """
 
     part_of_lanes: Call
     interleave: Callable[[Types, Types], Call]
@@ -37,7 +42,7 @@ class Interleaver:
     threads: int
 
     def merged(self, points: Points, keys: Sequence[pa.Array]) -> Merged | None:
-        """Every point that has a value as a run, by start; None where a sort is the better way."""
+        """Return every point with a value as a run, by start; None if a sort is faster."""
         if len(points) < max(FEWEST_ROWS, ROWS_OF_A_LANE * points.lanes) or points.lanes < 2:
             return None
         of_points = _Columns(points.columns, len(points), defined=True)
@@ -47,7 +52,7 @@ class Interleaver:
 
 @dataclass(frozen=True)
 class Merged:
-    """Runs in the order of their starts: what keys and values are at each."""
+    """Runs in order of their starts, with keys and values."""
 
     start: np.ndarray
     end: np.ndarray
@@ -56,9 +61,9 @@ class Merged:
 
 
 class _Columns:
-    """Columns of points or lanes: those of fixed width are carried, of the others the place.
+    """Columns of points or partitions: columns of fixed width are copied, others are gathered by index.
 
-    `defined`: where all columns are null there is no run. So one that is alone has all its values.
+    `defined`: where all columns are null there is no run, so a single column has no nulls in runs.
     """
 
     def __init__(self, columns: Mapping[str, pa.Array], rows: int, *, defined: bool) -> None:
@@ -78,7 +83,7 @@ class _Columns:
         return tuple(each.dtype for each in self.carried)
 
     def found(self, carried: Sequence[np.ndarray]) -> list[pa.Array]:
-        """The columns of runs, from what was carried."""
+        """Return the columns of runs, from the copied arrays."""
         known = dict(zip(self.plain, carried, strict=False))
         return [
             to_arrow(known[name], None, column.type) if name in known else taken(column, carried[-1])
@@ -87,7 +92,7 @@ class _Columns:
 
 
 def _without_nulls(column: pa.Array) -> pa.Array:
-    """The same values, whatever is stored where there is none."""
+    """Return a primitive column without its validity bitmap; return other columns unchanged."""
     if not column.null_count or pa.types.is_boolean(column.type) or not pa.types.is_primitive(column.type):
         return column
     return to_arrow(values_view(column), None, column.type)
@@ -99,7 +104,7 @@ def _named(keys: Sequence[pa.Array]) -> dict[str, pa.Array]:
 
 @dataclass
 class _Slice:
-    """The points of all lanes from one time to another, and where their runs go."""
+    """The points of all partitions from one time to another, and the output range of their runs."""
 
     since: int
     before: int
@@ -134,7 +139,7 @@ class _Merge:
         carried = [*self.of_points.carried, *self.of_lanes.carried]
         out = [room(total), room(total), *(room(total, each.dtype) for each in carried)]
         call = self.by.interleave(self.of_points.types, self.of_lanes.types)
-        # Memory is got here: what a thread gets and another gives back is not handed out again.
+        # Allocate here: the pool does not reuse memory that one thread allocates and another frees.
         given = [self._own(each, carried, out) for each in self.slices]
         run_on_threads(
             [partial(self._fill, *each, call) for each in zip(self.slices, given, strict=True)],
@@ -147,7 +152,7 @@ class _Merge:
         return Merged(start, end, self.of_lanes.found(columns[many:]), self.of_points.found(columns[:many]))
 
     def _cuts(self, times: np.ndarray) -> list[int]:
-        """The times at which slices begin, about as many points in each; and the end."""
+        """Return the times at which slices with about equally many points begin, and the end."""
         many = min(self.by.threads * SLICES_PER_THREAD, self.rows // ROWS_PER_SLICE)
         ends = [self.least, self.most + 1]
         if self.by.threads == 1 or many < 2:
@@ -166,7 +171,7 @@ class _Merge:
     def _own(
         self, this: _Slice, carried: Sequence[np.ndarray], out: Sequence[np.ndarray]
     ) -> dict[str, object]:
-        """What a slice has of its own."""
+        """Return the arguments of one slice."""
         length = 2 * self.by.capacity + 1
         scratch = {name: room(length) for name in ("words", "spare", "until", "counts")}
         columns: dict[str, object] = {"out_start": out[0], "out_end": out[1]}

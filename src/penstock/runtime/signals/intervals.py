@@ -1,4 +1,4 @@
-"""From points to intervals on which a signal has one value, across pushes."""
+"""Intervals on which a signal has one value, from points, across pushes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 @dataclass(frozen=True)
 class Runs:
-    """Stretches of lanes with one value: those that have begun and not ended yet are open."""
+    """Stretches of partitions with one value; a run without an end yet is open."""
 
     lane: np.ndarray
     start: np.ndarray
@@ -38,7 +38,7 @@ class Runs:
 
 
 def no_runs(schema: pa.Schema) -> Runs:
-    """Nothing open."""
+    """Return no runs."""
     nothing = np.zeros(0, np.int64)
     return Runs(nothing, nothing, nothing, {each.name: pa.nulls(0, each.type) for each in schema})
 
@@ -46,11 +46,12 @@ def no_runs(schema: pa.Schema) -> Runs:
 def advance(
     open_runs: Runs, points: Points, emitted: np.ndarray, finish: Call, *, pieces: bool, ends: bool
 ) -> tuple[Runs, Runs]:
-    """Follow open runs by the points that have become final; give the runs that ended, and those still open.
+    """Extend open runs by the points that have become final; return the runs that ended, and those still open.
 
-    Where nobody asks for `ends`, give the runs that have begun instead.
+    Without `ends`, return the runs that have begun instead of those that ended.
 
-    Neighbours of one value are one run, but in pieces, where each mark begins another. Points before `emitted` have been seen, in full knowledge of the past.
+    Adjacent points of one value form one run; with `pieces`, each mark begins a new run. Points before
+    `emitted` were final, and were processed by an earlier call.
     """
     if everything(open_runs, points, emitted):
         if points.joined:
@@ -77,14 +78,14 @@ def advance(
 
 
 def everything(open_runs: Runs, points: Points, emitted: np.ndarray) -> bool:
-    """Whether points are all there ever are."""
+    """Whether the points are complete: nothing was emitted before, and nothing can follow."""
     return not len(open_runs) and bool(
         (emitted == START_OF_TIME).all() and (points.until == END_OF_TIME).all()
     )
 
 
 def _all_runs(points: Points, finish: Call) -> Runs:
-    """Every point that has a value as a run, its end being the next of its lane."""
+    """Return every point with a value as a run that ends at the next point of its partition."""
     rows = len(points)
     out = {f"out_{name}": room(rows + 1) for name in ("lane", "place", "start", "end")}
     given = {"bounds": points.bounds, "times": points.times, "valid": points.defined.view(np.uint8)}
@@ -96,7 +97,7 @@ def _all_runs(points: Points, finish: Call) -> Runs:
 
 @dataclass(frozen=True)
 class _Begun:
-    """Values in lanes, each from its start on until the next of its lane."""
+    """Values by partition, each from its start until the next one."""
 
     bounds: np.ndarray
     starts: np.ndarray
@@ -105,7 +106,7 @@ class _Begun:
 
 
 def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
-    """What is open, and behind it the points that are new."""
+    """Return open runs followed by the new points, by partition."""
     lane = np.repeat(np.arange(points.lanes), np.diff(points.bounds))
     places = np.flatnonzero((points.times >= emitted[lane]) & (points.times < points.until[lane]))
     lanes = np.concatenate([open_runs.lane, lane[places]])
@@ -116,7 +117,7 @@ def _followed(open_runs: Runs, points: Points, emitted: np.ndarray) -> _Begun:
         for name, column in points.columns.items()
     }
     if (lanes[1:] < lanes[:-1]).any():
-        order = np.argsort(lanes, kind="stable")  # what is open comes before what follows it
+        order = np.argsort(lanes, kind="stable")  # stable: open runs precede new points
         lanes, starts, marks = lanes[order], starts[order], marks[order]
         columns = {name: taken(column, order) for name, column in columns.items()}
     return _Begun(np.searchsorted(lanes, np.arange(points.lanes + 1)), starts, marks, columns)
@@ -127,15 +128,15 @@ def _like(column: pa.Array, other: pa.Array) -> pa.Array:
 
 
 def interval_batch(runs: Runs, keys: Sequence[pa.Array], schema: pa.Schema, sorter: Sorter) -> pa.RecordBatch:
-    """Ended runs as rows by their start; an end that never comes is null."""
+    """Return ended runs as rows, by start; the end of an unbounded run is null."""
     if (runs.start[1:] < runs.start[:-1]).any():
-        runs = runs.chosen(sorter.order(runs.start))  # stable: runs lie lane by lane
+        runs = runs.chosen(sorter.order(runs.start))  # stable: runs are in order of partition
     of_lanes = [taken(key, runs.lane) for key in keys]
     return _batch(runs.start, runs.end, [*of_lanes, *runs.columns.values()], schema)
 
 
 def merged_batch(merged: Merged, schema: pa.Schema) -> pa.RecordBatch:
-    """The same of runs that are in order already."""
+    """Return a batch of runs that are already in order."""
     return _batch(merged.start, merged.end, [*merged.keys, *merged.values], schema)
 
 

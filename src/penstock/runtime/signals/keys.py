@@ -1,4 +1,4 @@
-"""The keys of a signal's lanes: numbered as they come, renumbered when some are forgotten."""
+"""The keys of a signal's partitions: numbered on arrival, renumbered when some are dropped."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.runtime.sorted_partitions.partition import dense_numbers
 from penstock.runtime.sorted_partitions.rows import Rows
 from penstock.runtime.state.state_table import require
 
-FEW_ROWS = 1 << 12  # below this, a table of keys is not worth making
+FEW_ROWS = 1 << 12  # with fewer rows, a lookup table of keys does not pay
 
 
 @dataclass
 class LaneKeys:
-    """The key of each lane. A signal without keys has a single lane."""
+    """The key of each partition. A signal without keys has one partition."""
 
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
@@ -34,7 +34,7 @@ class LaneKeys:
         return 1 if self.index is None else len(self.index)
 
     def number(self, rows: Rows) -> np.ndarray:
-        """The lane of each row; new keys get new lanes."""
+        """Return the partition of each row; new keys get new partitions."""
         if self.index is None:
             return np.zeros(len(rows), np.int64)
         columns = [rows.batch.column(name) for name in self.names]
@@ -44,7 +44,7 @@ class LaneKeys:
         return self.index.number(columns) if dense is None else self._by_table(columns[0], dense)
 
     def _by_table(self, column: pa.Array, dense: np.ndarray) -> np.ndarray:
-        """Number the few values of many rows, and look the rows up."""
+        """Number the distinct values of many rows, and map the rows by a lookup table."""
         assert self.index is not None
         seen = np.bincount(dense)
         some = np.flatnonzero(seen)
@@ -55,28 +55,28 @@ class LaneKeys:
         return dense if (table[some] == some).all() else table[dense]
 
     def values(self) -> list[pa.Array]:
-        """The keys of all lanes, a column for each component."""
+        """Return the keys of all partitions, one column per component."""
         if self.index is None:
             return []
         found = self.index.values(self.types)
         return [as_type(key, dtype) for key, dtype in zip(found, self.types, strict=True)]
 
     def keep(self, lanes: np.ndarray) -> None:
-        """Forget the keys of all lanes but some, which are numbered anew in their order."""
+        """Drop the keys of all but some partitions, and renumber these in order."""
         if self.index is not None:
             kept = [key.take(indices(lanes)) for key in self.index.values(self.types)]
             self.index = self.new_index()
             self.index.number(kept)
 
     def load(self, columns: Sequence[pa.Array], lanes: int) -> None:
-        """Go on from keys that were saved, one for each lane."""
+        """Restore saved keys, one for each partition."""
         if self.index is not None:
             self.index.number(columns)
         require(len(self) == lanes, "the keys of a signal")
 
 
 def as_type(column: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """The same values as another type that has them, encoded where that is a dictionary."""
+    """Cast values to an equivalent type; encode them if it is a dictionary type."""
     if column.type == dtype:
         return column
     if pa.types.is_dictionary(dtype):

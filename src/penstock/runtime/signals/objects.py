@@ -1,4 +1,4 @@
-"""One step for each temporal object: from the points of what it reads to its own."""
+"""One step per temporal object: it computes the object's points from the points of its inputs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from penstock.runtime.sorted_partitions.frames import Frames
 from penstock.runtime.sorted_partitions.partitions import Lanes
 from penstock.runtime.stage import END_OF_TIME
 
-MOST_POINTS = 1 << 33  # a grid this fine over times this far apart would not fit in memory
+MOST_POINTS = 1 << 33  # a grid with more points would not fit in memory
 
 
-BEGINNING_OF_KEYS = "beginning"  # the object that has a point where a key's first sample is, and nothing else
+BEGINNING_OF_KEYS = "beginning"  # the object with a point at the first sample of each key, and no values
 
 
 class Step(Protocol):
-    """How one object is made of others."""
+    """Computes one object from others."""
 
     def points(self, objects: Objects) -> Points: ...
 
@@ -34,7 +34,8 @@ class Step(Protocol):
 class Reducing:
     """Reductions over samples of one object: `reduce(lanes, frames of each span)`.
 
-    `columns` name the results; `counts_none` tells which give a value for no samples, where there must be none.
+    `columns` names the results; `counts_none` marks reductions that count empty frames, where the result is
+    null.
     """
 
     source: str
@@ -47,7 +48,7 @@ class Reducing:
 
 @dataclass(frozen=True)
 class Scope:
-    """Gathers the columns that fields are computed over."""
+    """Gathers the input columns of fields."""
 
     reading: Reading
     reducing: tuple[Reducing, ...]
@@ -70,7 +71,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class ExpressionStep:
-    """Fields over everything that is read, from change to change."""
+    """Fields over all inputs, from change to change."""
 
     scope: Scope
     fields: Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -90,7 +91,7 @@ def located(
     times: np.ndarray,
     shift: int = 0,
 ) -> np.ndarray:
-    """The place of the last point up to `shift` before each instant of the same lane, or -1."""
+    """Return the index of the last point up to `shift` before each instant, in the same partition, or -1."""
     out = np.empty(len(instants), np.int64)
     call(
         {
@@ -122,7 +123,7 @@ class ResampleStep:
         bounds, instants = multiples(marked, self.every)
         before = located(self.locate, bounds, instants, marked.bounds, marked.times)
         columns = (self._between if self.linear else self._last)(source, bounds, instants, before)
-        # What lies behind the last final mark depends on the next one, whose value may still change.
+        # Samples after the last final mark depend on the next mark, which may still change.
         following = _next_multiple(marked.last_final(), self.every)
         until = np.where(source.until == END_OF_TIME, END_OF_TIME, np.minimum(source.until, following))
         return _closed(bounds, instants, columns, self.every, until)
@@ -140,7 +141,7 @@ class ResampleStep:
         for name, column in marked.columns.items():
             first, second = taken(column, before), taken(column, after)
             low, high = (_floats(each) for each in (first, second))
-            with np.errstate(invalid="ignore", over="ignore"):  # infinities make NaN, as anywhere
+            with np.errstate(invalid="ignore", over="ignore"):  # infinities make NaN
                 values = np.where(share == 0.0, low, low + (high - low) * share)
             valid = near & _valid(first) & _valid(second)
             made[name] = to_arrow(values.astype(column.type.to_pandas_dtype()), valid, column.type)
@@ -157,7 +158,7 @@ class ResampleStep:
 
 
 def multiples(marked: Points, every: int) -> tuple[np.ndarray, np.ndarray]:
-    """The multiples of a step between the first and the last mark of each lane."""
+    """Return the multiples of a step between the first and the last mark of each partition."""
     some = np.diff(marked.bounds) > 0
     first, last = np.zeros(marked.lanes, np.int64), np.full(marked.lanes, -1, np.int64)
     first[some] = -(-marked.times[marked.bounds[:-1][some]] // every)
@@ -180,7 +181,7 @@ def _next_multiple(times: np.ndarray, every: int) -> np.ndarray:
 def _closed(
     bounds: np.ndarray, instants: np.ndarray, columns: dict[str, pa.Array], every: int, until: np.ndarray
 ) -> Points:
-    """End the last sample of each lane after one step."""
+    """End the last sample of each partition after one step."""
     counts = np.diff(bounds)
     last = counts > 0
     places = np.repeat(np.arange(len(instants)), 1 + np.isin(np.arange(len(instants)), bounds[1:][last] - 1))
@@ -207,7 +208,7 @@ def _valid(column: pa.Array) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ChopStep:
-    """The same value with more marks: on a grid, where another object is marked, or wherever it changes."""
+    """The same value with more marks: on a grid, at the marks of another object, or at every change."""
 
     source: str
     every: int | None
@@ -228,13 +229,15 @@ class ChopStep:
 
     @staticmethod
     def _marked_until(source: Points) -> np.ndarray:
-        """Up to when the multiples are known to be marks: to the last final mark, or where a lane begins without one."""
+        """Return the time before which marks at multiples are final: after the last final mark, or at the first
+        point.
+        """
         last = source.marked.last_final()
         passed = np.where(last == source.until, source.first(), last + 1)
         return np.where(source.until == END_OF_TIME, END_OF_TIME, passed)
 
     def _grid(self, source: Points) -> Points:
-        """The multiples of the step, as marks and nothing else."""
+        """Return the multiples of the step, as marks without values."""
         if self.every is None:
             nowhere = np.zeros(source.lanes + 1, np.int64)
             return Points(nowhere, np.zeros(0, np.int64), np.zeros(0, np.uint8), {}, source.until)
@@ -242,7 +245,7 @@ class ChopStep:
         return Points(bounds, instants, np.ones(len(instants), np.uint8), {}, source.until)
 
     def _timed(self, points: Points) -> Points:
-        """Leave the pieces alone, each a mark, beside how long it lasts; the last of a lane is open."""
+        """Reduce points to pieces, each a mark with its duration; the last piece of a partition is open."""
         changed = changes(list(points.columns.values()), points.bounds[:-1])
         points = points.chosen(np.flatnonzero(changed | points.marks.view(np.bool_)))
         lasting = np.append(points.times[1:], 0) - points.times
@@ -256,7 +259,7 @@ class ChopStep:
 
 
 def _from_first(source: Points) -> Points:
-    """The first point and the last mark of each lane: a grid lies between them."""
+    """Return the first point and the last mark of each partition, the bounds of its grid."""
     marked = source.marked
     some = (np.diff(source.bounds) > 0) & (np.diff(marked.bounds) > 0)
     first, last = source.bounds[:-1][some], marked.bounds[1:][some] - 1

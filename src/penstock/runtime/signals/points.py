@@ -1,4 +1,4 @@
-"""The points of a temporal object: from each on, until the next of its lane, it has one value."""
+"""The points of a temporal object: its value is constant from one point to the next of the same partition."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.runtime.buffers import indices, plain, room, to_arrow, values_view
 from penstock.runtime.sorted_partitions.partitions import Lanes
 from penstock.runtime.sorted_partitions.rows import Rows
 
-BEGINNING = -(1 << 62)  # before all times, and still far enough from the end of 64 bits to be moved
+BEGINNING = -(1 << 62)  # before all times, with room for shifts within 64 bits
 
 
 @dataclass(frozen=True)
 class Points:
-    """Lane i is points bounds[i] … bounds[i + 1], in order of time, no two of one time.
+    """Partition i is points bounds[i] … bounds[i + 1], in strict order of time.
 
-    Where all columns are null the object is not defined. `marks` tells which instants it is sampled at. Points of
-    a lane are final before `until`: what comes later may still change with rows that have not come.
+    The object is undefined where all columns are null. `marks` flags the instants at which it is sampled.
+    Points of a partition are final before `until`; later points may change with rows yet to arrive.
     """
 
     bounds: np.ndarray
@@ -31,7 +31,7 @@ class Points:
     columns: Mapping[str, pa.Array]
     until: np.ndarray
     multiset: Lanes | None = None
-    joined: bool = False  # no two neighbours have the same value, and marks mean nothing
+    joined: bool = False  # adjacent points differ in value, and marks have no meaning
 
     def __len__(self) -> int:
         return len(self.times)
@@ -42,12 +42,12 @@ class Points:
 
     @cached_property
     def defined(self) -> np.ndarray:
-        """Which points have a value."""
+        """A mask of the points with a value."""
         return defined(self.columns, len(self))
 
     @cached_property
     def samples(self) -> Lanes:
-        """The marks at which the object is defined, as rows of lanes: what reductions count."""
+        """The marks at which the object is defined, as sorted partitions: the input of reductions."""
         if self.multiset is not None:
             return self.multiset
         if self.all_samples:
@@ -58,7 +58,7 @@ class Points:
         return lanes_of(self._defined_at(places), bounds, times)
 
     def _defined_at(self, places: np.ndarray) -> dict[str, pa.Array]:
-        """Columns at places that have a value: if there is one column, it is not null there."""
+        """Gather columns at defined points; a single column is not null there."""
         known = {name: _fixed(column) for name, column in self.columns.items()}
         if len(known) != 1 or any(values is None for values in known.values()):
             return {name: taken(column, places) for name, column in self.columns.items()}
@@ -81,11 +81,11 @@ class Points:
         return self if self.marks.all() else self.chosen(np.flatnonzero(self.marks))
 
     def chosen(self, places: np.ndarray) -> Points:
-        """Some of the points, in order."""
+        """Return some of the points, in order."""
         return Points(*_chosen(self, places), self.until)
 
     def last_final(self) -> np.ndarray:
-        """The time of each lane's last final point; `until` in a lane that has none."""
+        """Return the time of each partition's last final point; `until` without one."""
         lane = np.repeat(np.arange(self.lanes), np.diff(self.bounds))
         known = np.concatenate([[0], np.cumsum(self.times < self.until[lane])])
         last = self.bounds[:-1] + np.diff(known[self.bounds]) - 1
@@ -95,7 +95,7 @@ class Points:
         return found
 
     def first(self) -> np.ndarray:
-        """The time of each lane's first point; `until` in a lane that has none, or none before."""
+        """Return the time of each partition's first point; `until` without one before it."""
         found = self.until.copy()
         some = np.diff(self.bounds) > 0
         found[some] = np.minimum(self.times[self.bounds[:-1][some]], found[some])
@@ -103,7 +103,7 @@ class Points:
 
 
 def defined(columns: Mapping[str, pa.Array], rows: int) -> np.ndarray:
-    """Which rows have a value in some column."""
+    """Return a mask of the rows with a value in some column."""
     found = np.zeros(rows, np.bool_)
     for column in columns.values():
         if not column.null_count:
@@ -121,13 +121,13 @@ def _chosen(
 
 
 def lanes_of(columns: Mapping[str, pa.Array], bounds: np.ndarray, times: np.ndarray) -> Lanes:
-    """Rows that lie in lanes already."""
+    """Wrap rows that are already partitioned."""
     batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     return Lanes(Rows(batch, times, None, None, np.ones(len(times), np.bool_)), bounds, times)
 
 
 def taken(column: pa.Array, places: np.ndarray) -> pa.Array:
-    """The values at some places, null where a place is -1."""
+    """Return the values at some indices; index -1 gives null."""
     if not len(column):
         return pa.nulls(len(places), column.type)
     there = places >= 0
@@ -135,38 +135,38 @@ def taken(column: pa.Array, places: np.ndarray) -> pa.Array:
     if whole and _is_everything(places, len(column)):
         return column
     plain_values = None if column.null_count else _fixed(column)
-    if plain_values is not None:  # Arrow's take asks each value whether it is there
+    if plain_values is not None:  # faster: Arrow's take checks the validity of each value
         found = fetched(plain_values, places)
         return to_arrow(found, None if whole else there, column.type)
     return column.take(to_arrow(np.where(there, places, 0), None if whole else there, pa.int64()))
 
 
 def fetched(values: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Values at some places, any of them where a place is -1. (By default NumPy's `take` goes through another array.)"""
+    """Return the values at some indices, an arbitrary value at -1. (By default NumPy's `take` buffers its output.)"""
     out = room(len(places), values.dtype)
     return values.take(places, out=out, mode="clip") if len(values) else out
 
 
 def _is_everything(places: np.ndarray, rows: int) -> bool:
-    """Whether places, which rise wherever they begin with the first and end with the last of so many, are all."""
+    """Whether indices are 0 … rows - 1 in order."""
     ends = len(places) == rows and places[0] == 0 and places[-1] == rows - 1
     return bool(ends and (places[1:] > places[:-1]).all())
 
 
 def _fixed(column: pa.Array) -> np.ndarray | None:
-    """A view of values of fixed width."""
+    """Return a view of values of fixed width; None for other types."""
     dtype = column.type
     number = pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_temporal(dtype)
     return values_view(column) if number and dtype.bit_width in (8, 16, 32, 64) else None
 
 
 def only_where(column: pa.Array, holds: np.ndarray) -> pa.Array:
-    """The column, null where something does not hold."""
+    """Return the column with nulls where `holds` is False."""
     return column if holds.all() else taken(column, np.where(holds, np.arange(len(column)), -1))
 
 
 def changes(columns: Sequence[pa.Array], begins: np.ndarray) -> np.ndarray:
-    """Which rows differ from the one before, the first of each lane always; `begins` are those."""
+    """Return a mask of rows that differ from the previous row, or begin a partition (`begins`)."""
     rows = len(columns[0]) if columns else 0
     found = np.zeros(rows, np.bool_)
     for column in columns:
@@ -176,7 +176,7 @@ def changes(columns: Sequence[pa.Array], begins: np.ndarray) -> np.ndarray:
 
 
 def _differs(column: pa.Array) -> np.ndarray:
-    """Which rows, from the second on, differ from the one before; NaN is itself, and -0.0 is 0.0."""
+    """Return a mask of rows from the second on that differ from the previous row; NaN is itself, and -0.0 is 0.0."""
     valid = column.is_valid().to_numpy(zero_copy_only=False) if column.null_count else None
     numbers = _numbers(column)
     if numbers is None:
@@ -192,7 +192,7 @@ def _differs(column: pa.Array) -> np.ndarray:
 
 
 def _unequal(column: pa.Array) -> np.ndarray:
-    """The same for what is no number; whatever it says of nulls."""
+    """Compare values that are not numbers; the result at nulls is arbitrary."""
     if pa.types.is_nested(column.type):  # Arrow does not compare lists
         from penstock.expr.order import equality_key  # noqa: PLC0415 - lists are rarer still
 

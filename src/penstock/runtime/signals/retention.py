@@ -1,4 +1,4 @@
-"""Which samples points yet to come may depend on."""
+"""The samples that future points may depend on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 
 @dataclass(frozen=True)
 class Retention:
-    """How far back a result reaches: `levels` times, so many ticks and then so many samples.
+    """How far back a result reaches: `levels` times, a number of ticks (`past`) and then a number of samples.
 
-    `samples` is at least one: what holds at an instant began before it. What is reduced over all time needs
-    everything: `sequential`. A program `forgets` if a sample matters for so many ticks after it has ceased to hold,
-    and no longer: then the last one of a key need not be kept.
+    `samples` is at least one: the value at an instant began before it. Reductions over all time need every
+    sample: `sequential`. A program `forgets` if a sample matters for at most `past` ticks after it has ceased
+    to hold; the last sample of a key is then dropped as well.
     """
 
     past: int
@@ -28,7 +28,7 @@ class Retention:
     forgets: bool
 
     def needed(self, rows: Rows, lanes: np.ndarray, emitted: np.ndarray, sampling: Sampling) -> np.ndarray:
-        """Tell which rows to keep, `emitted` being how far each lane is."""
+        """Return a mask of the rows to retain; results of each partition are final before `emitted`."""
         ends = sampling.ends(rows)
         if self.forgets:
             until = _held_until(rows, lanes, sampling.lasting) if ends is None else ends
@@ -45,7 +45,7 @@ class Retention:
         ends: np.ndarray | None = None,
         there: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The same for what has times and lanes, and perhaps rows that have no value."""
+        """Return the same mask from times and partitions; `there` marks rows with all their values."""
         if self.sequential:
             return np.ones(len(all_times), np.bool_)
         order = np.lexsort((all_times, lanes))
@@ -67,10 +67,10 @@ class Retention:
         since: np.ndarray,
         single: np.ndarray | None,
     ) -> np.ndarray:
-        """Go back so many ticks, then to the sample so many before that."""
+        """Go back `past` ticks, then `samples` samples."""
         back = self._back(since)
         earlier = np.concatenate([[0], np.cumsum(times < back[lanes])])
-        behind = np.diff(earlier[bounds]) + bounds[:-1]  # of each lane, the first row that is not behind it
+        behind = np.diff(earlier[bounds]) + bounds[:-1]  # per partition, the first row at or after `back`
         place = np.maximum(behind - self.samples, bounds[:-1])
         if single is not None:
             place = _so_many_before(single, bounds[:-1], behind, self.samples)
@@ -84,7 +84,9 @@ class Retention:
 
 
 def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarray:
-    """When each sample ceases to hold: at the next of its lane, or after `lasting`; at once if it has no value."""
+    """Return when each sample ceases to hold: at the next one of its partition, after `lasting`, or at once
+    without a value.
+    """
     order = np.lexsort((rows.times, lanes))
     times, own = rows.times[order], lanes[order]
     begins = np.ones(len(times), np.bool_)
@@ -102,13 +104,13 @@ def _held_until(rows: Rows, lanes: np.ndarray, lasting: int | None) -> np.ndarra
 
 
 def _defined(rows: Rows) -> np.ndarray:
-    """Which rows have one of their values."""
+    """Return a mask of the rows with at least one value."""
     names = [name for name in rows.batch.schema.names if name.startswith(stored(""))]
     return defined({name: rows.batch.column(name) for name in names}, len(rows))
 
 
 def _there(rows: Rows) -> np.ndarray:
-    """Which rows have all their values."""
+    """Return a mask of the rows with all values."""
     found = np.ones(len(rows), np.bool_)
     for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
         if name.startswith(stored("")) and column.null_count:
@@ -117,7 +119,7 @@ def _there(rows: Rows) -> np.ndarray:
 
 
 def _single(times: np.ndarray, lanes: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Which rows surely are samples of their own: rows of one time are one, and count if all have values."""
+    """Mark rows that certainly are one sample: rows at one time form one sample, counted if all have values."""
     follows = np.zeros(len(times), np.bool_)
     follows[1:] = (times[1:] == times[:-1]) & (lanes[1:] == lanes[:-1])
     groups = np.cumsum(~follows) - 1
@@ -128,7 +130,7 @@ def _single(times: np.ndarray, lanes: np.ndarray, there: np.ndarray) -> np.ndarr
 
 
 def _so_many_before(single: np.ndarray, first: np.ndarray, behind: np.ndarray, samples: int) -> np.ndarray:
-    """The row so many samples before another, but not before its lane's first."""
+    """Return the row a number of samples before another, but not before the partition's first row."""
     counted = np.concatenate([[0], np.cumsum(single)])
     places = np.append(np.flatnonzero(single), len(single))
     wanted = counted[behind] - samples

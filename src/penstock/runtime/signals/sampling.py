@@ -1,4 +1,4 @@
-"""From rows to points: who holds when."""
+"""From rows to points: the time for which each sample holds."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ OVERLAP = (
     "two intervals of one key overlap, so that the signal has two values at once; "
     "say which counts with resolve=, such as resolve='last' or resolve='sum'"
 )
-FARTHEST = 1 << 61  # times beyond this leave no room to move them
+FARTHEST = 1 << 61  # farther times leave no room for shifts
 
 
 def stored(name: str) -> str:
-    """Name the column of rows that wait in which a value is; keys may have the value's own name."""
+    """Return the column name of a value in pending rows; a key may have the value's name."""
     return f"value.{name}"
 
 
 @dataclass(frozen=True)
 class _LaidOut:
-    """Rows lane by lane; `order` tells where each was, where somebody asks and it is not its place."""
+    """Rows by partition; `order` gives their original indices, if they are needed and differ."""
 
     bounds: np.ndarray
     times: np.ndarray
@@ -42,10 +42,11 @@ class _LaidOut:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How samples become points. `until` names the column they hold until, `lasting` says for how long at most.
+    """The rule by which samples become points. `until` names the column of ends, `lasting` is the maximum
+    duration.
 
-    `resolve(lanes, frames)` joins the values of each frame's rows; without it the last one counts. `single` says
-    that somebody asks for the value at an instant, which overlapping intervals do not have.
+    `resolve(lanes, frames)` combines the values of each frame's rows; without it the last one counts. `single`:
+    the value at an instant is read, which overlapping intervals do not have.
     """
 
     values: tuple[str, ...]
@@ -57,7 +58,7 @@ class Sampling:
     partitioner: Partitioner
 
     def points(self, rows: Rows, numbers: np.ndarray, lanes: int, until: int) -> Points:
-        """Put rows, which have been computed, into the lanes of their numbers."""
+        """Return the points of rows, partitioned by `numbers`."""
         lane_by_lane = self._laid_out(rows, numbers, lanes)
         bounds, times, order = lane_by_lane.bounds, lane_by_lane.times, lane_by_lane.order
         if _farthest(bounds, times) > FARTHEST:
@@ -73,11 +74,11 @@ class Sampling:
         return self._held(*self._singled(bounds, times, columns), final)
 
     def ends(self, rows: Rows) -> np.ndarray | None:
-        """When rows cease to hold, where they say so themselves."""
+        """Return the ends of rows, if a column holds them; else None."""
         return None if self.until is None else _ends(rows.batch.column(self.until))
 
     def _laid_out(self, rows: Rows, numbers: np.ndarray, lanes: int) -> _LaidOut:
-        """Sort rows by lane, then time; a counting sort carries along what has a fixed width."""
+        """Sort rows by partition, then time; the counting sort moves columns of fixed width directly."""
         order = rows.order(self.sorter)
         columns = {stored(name): rows.batch.column(stored(name)) for name in self.values}
         times = rows.times
@@ -105,7 +106,7 @@ class Sampling:
     def _singled(
         self, bounds: np.ndarray, times: np.ndarray, columns: Mapping[str, pa.Array]
     ) -> tuple[np.ndarray, np.ndarray, Mapping[str, pa.Array]]:
-        """One sample for each time of a lane: the last, or what they resolve to."""
+        """Reduce samples at one time of a partition to one: the last, or the resolved value."""
         same = times[1:] == times[:-1]
         if not same.any():
             return bounds, times, columns
@@ -140,7 +141,7 @@ class Sampling:
         columns: Mapping[str, pa.Array],
         final: np.ndarray,
     ) -> Points:
-        """Samples that hold until a time of their own."""
+        """Return the points of samples with explicit ends."""
         if (ends <= _following(bounds, times)).all():
             return _ended(bounds, times, ends, columns, final)
         if self.resolve is not None or not self.single:
@@ -155,7 +156,7 @@ class Sampling:
         columns: Mapping[str, pa.Array],
         final: np.ndarray,
     ) -> Points:
-        """List, from each beginning or end to the next, the samples that hold; join them, or count each."""
+        """List the samples that hold between adjacent starts and ends; resolve them, or keep them as a multiset."""
         at, marks, lo, members, new_bounds = _active(bounds, times, ends)
         if self.resolve is None:
             nothing = {name: pa.nulls(len(at), each.type) for name, each in columns.items()}
@@ -168,14 +169,14 @@ class Sampling:
 
 
 def _farthest(bounds: np.ndarray, times: np.ndarray) -> int:
-    """How far from zero a time lies. Lanes are in order, so their ends tell."""
+    """Return the largest distance of a time from zero; only the ends of the sorted partitions are read."""
     some = bounds[:-1] < bounds[1:]
     earliest, latest = times[bounds[:-1][some]], times[bounds[1:][some] - 1]
     return max(-int(earliest.min()), int(latest.max())) if len(earliest) else 0
 
 
 def _ends(column: pa.Array) -> np.ndarray:
-    """The times a column holds; null is never."""
+    """Return the times of a column; null is END_OF_TIME."""
     if not column.null_count:
         return ticks_of(column)
     there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -183,7 +184,7 @@ def _ends(column: pa.Array) -> np.ndarray:
 
 
 def _following(bounds: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The time of the next sample of the same lane; behind the last there is none."""
+    """Return the time of the next sample of the same partition; END_OF_TIME after the last one."""
     following = np.append(times[1:], END_OF_TIME)
     following[bounds[1:][bounds[1:] > 0] - 1] = END_OF_TIME
     return following
@@ -214,7 +215,9 @@ def _ended(
 def _active(
     bounds: np.ndarray, times: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The instants at which samples begin or end, which are beginnings, and behind each the samples that hold, in order."""
+    """Return the instants at which samples start or end, a mask of the starts, and the samples that hold after
+    each.
+    """
     rows, lanes = len(times), len(bounds) - 1
     lane = np.repeat(np.arange(lanes), np.diff(bounds))
     ending = np.flatnonzero(ends != END_OF_TIME)
@@ -226,7 +229,7 @@ def _active(
     last[ending] = number[rows:]
     begins = np.zeros(len(instants), np.uint8)
     begins[first] = 1
-    # Each sample stands at every instant it holds at; sorting by instant keeps samples in their order.
+    # List each sample at every instant at which it holds; the stable sort by instant preserves sample order.
     held = last - first
     samples = np.repeat(np.arange(rows), held)
     at = np.arange(len(samples)) + np.repeat(first - (np.cumsum(held) - held), held)
@@ -235,7 +238,7 @@ def _active(
 
 
 def _numbered(lanes: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number the distinct times of all lanes in order; give each number's time and lane."""
+    """Number the distinct times of all partitions in order; return each number's time and partition."""
     order = np.lexsort((times, lanes))
     new = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(times[order]) != 0) | (np.diff(lanes[order]) != 0)

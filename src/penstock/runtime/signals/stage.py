@@ -1,4 +1,4 @@
-"""Signals as a stage: rows wait for the watermark, then every object follows from what it reads."""
+"""The signal stage: rows are buffered up to the watermark, then every object is computed from its inputs."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from penstock.runtime.state.state_table import (
 )
 from penstock.types.time import Time
 
-FEW_LANES = 1 << 8  # so many that are not used any more are not worth renumbering the others
+FEW_LANES = 1 << 8  # unused partitions that do not justify renumbering
 
 
 @dataclass
 class Taker:
-    """Takes samples from the rows of one input: computes their columns, and holds them while they matter."""
+    """Takes samples from the rows of one input: computes their columns, and retains them while they are needed."""
 
     name: str
     port: int
@@ -70,17 +70,17 @@ class Taker:
         self.rows = self._samples(rows_back(table, self.schema, self.time))
 
     def _samples(self, rows: Rows) -> Rows:
-        """The rows that hold for a while: others are no samples, so none may count for one."""
+        """Drop rows that hold for no time: they are not samples."""
         ends = self.sampling.ends(rows)
         return rows if ends is None else rows.chosen(ends > rows.times)
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What a signal's intervals are made of: keys, values, and the columns of the result.
+    """The layout of a signal's intervals: keys, values, and the columns of the result.
 
-    `lag` bounds how far before the watermark an interval of a new key begins. `ends` tells whether the result has
-    the ends of intervals. If not, an interval is given as soon as it has begun.
+    `lag` bounds how far before the watermark an interval of a new key begins. `ends`: the result has the ends
+    of intervals. Without them, an interval is emitted as soon as it has begun.
     """
 
     keys: tuple[str, ...]
@@ -95,9 +95,9 @@ class Layout:
 
 @dataclass
 class SignalStage:
-    """Holds samples and open intervals; gives the intervals that have ended.
+    """Holds samples and open intervals; emits the intervals that have ended.
 
-    `used` tells which lanes have something that results to come may depend on.
+    `used` marks partitions with data that future results may depend on.
     """
 
     takers: Sequence[Taker]
@@ -144,7 +144,7 @@ class SignalStage:
         return ([TimedBatch(batch, counted=True)] if batch.num_rows else []), self._ahead()
 
     def _on_time(self, port: int, flow: TimedBatch) -> TimedBatch:
-        """Drop and count the rows that come too late: behind the slowest of all streams."""
+        """Drop and count late rows: those before the smallest watermark of all inputs."""
         time = self.times[port]
 
         def late(arrival_watermarks: np.ndarray) -> np.ndarray:
@@ -176,7 +176,7 @@ class SignalStage:
         return batch
 
     def _intervals(self, made: Points) -> pa.RecordBatch:
-        """Those that have ended; those that have begun, where nobody asks for ends."""
+        """Return the intervals that have ended; without `ends`, those that have begun."""
         keys, schema = self.keys.values(), self.layout.schema
         whole = made.joined and everything(self.runs, made, self.emitted)
         merged = self.interleaver.merged(made, keys) if whole else None
@@ -191,7 +191,7 @@ class SignalStage:
         return interval_batch(given, keys, schema, self.sorter)
 
     def _released(self) -> tuple[list[Rows], list[np.ndarray]]:
-        """The rows before the watermark, and the lanes they belong to."""
+        """Return the rows before the watermark, and their partitions."""
         if self.watermark == END_OF_TIME:
             released = [taker.rows for taker in self.takers]
         else:
@@ -202,7 +202,7 @@ class SignalStage:
         return released, numbers
 
     def _forget(self, released: Sequence[Rows], numbers: Sequence[np.ndarray]) -> None:
-        """Keep the rows, and results of filters, that points to come may depend on; and rows still ahead."""
+        """Retain the rows and filter results that future points may depend on, and the rows after the watermark."""
         for step in self._filters.values():
             step.forget(self.retention, self.emitted)
         self.used = np.full(len(self.keys), not self.retention.forgets)
@@ -219,7 +219,7 @@ class SignalStage:
         self._forget_lanes()
 
     def _forget_lanes(self) -> None:
-        """Drop the lanes that are not used any more, once they are more than the others."""
+        """Drop unused partitions once they outnumber the used ones."""
         lanes = np.flatnonzero(self.used)
         if not self.layout.keys or len(self.used) - len(lanes) <= max(FEW_LANES, len(lanes)):
             return
@@ -232,9 +232,9 @@ class SignalStage:
         return {name: step for name, step in self.steps.items() if isinstance(step, FeedbackStep)}
 
     def _ahead(self) -> int:
-        """The earliest start that intervals to come can have.
+        """Return the earliest possible start of future intervals.
 
-        They may be of a new key, of a lane that is behind, or open already where they are given when they end.
+        An interval may be of a new key, of a partition that lags, or already open, if it is emitted at its end.
         """
         if self.watermark in (START_OF_TIME, END_OF_TIME):
             return self.watermark
@@ -257,7 +257,7 @@ class SignalStage:
         return {"marks": taken, "lanes": self._kept_lanes(), **rows, **filters}
 
     def _kept_lanes(self) -> StateTable:
-        """The key of each lane that is used, how far it is, and what is open in it."""
+        """Return the key, progress and open interval of each used partition."""
         lanes = np.flatnonzero(self.used)
         places = np.full(len(self.used), -1, np.int64)
         places[self.runs.lane] = np.arange(len(self.runs))
@@ -302,9 +302,9 @@ class SignalStage:
 
 
 def _beginning(samples: Sequence[Points], lanes: int, watermark: int) -> Points:
-    """The first instant of each lane, as points without marks or values.
+    """Return the first instant of each partition, as points without marks or values.
 
-    A lane without samples may begin at any time from the watermark on; one that has begun does not begin again.
+    A partition without samples may begin at any time from the watermark on; a partition begins only once.
     """
     first = np.full(lanes, END_OF_TIME, np.int64)
     for each in samples:
