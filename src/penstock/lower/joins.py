@@ -2,7 +2,7 @@
 
 ~j @ each ~a on k = { #0 = ⊕(sum, ~b[t - 10 : t].(p * q));  vwap: #0 / 2 }
 →  rows     { ts; k; arg0: p * q }       of ~b: one pass of the row kernel
-      frames   { …; reduced0 }              ~a with the reductions over frames of ~b's sorted partitions
+   frames   { …; reduced0 }              ~a with the reductions over frames of ~b's sorted partitions
    results  { …; vwap: reduced0 / 2 }    one pass of the row kernel
 """
 

@@ -1,9 +1,8 @@
-"""Lower a windowed object for sorted partitions: plain columns, then frames, then expressions over their
-results.
+"""Lower a windowed object for sorted partitions: plain columns, then frames, then fields over their results.
 
 ~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
 →  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
-      frames   { window_start; window_end; k; reduced0 }   sorted partitions
+   frames   { window_start; window_end; k; reduced0 }   sorted partitions
    results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
 """
 

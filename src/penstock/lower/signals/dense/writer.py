@@ -88,7 +88,7 @@ class Writer:
         self.block = ceil(max(least, _HALOS * halo) / grid) * grid
         # The origin of grids lies far enough before the first sample that no number is negative.
         self.phase = plan.positions.phase + ceil(2 * halo / grid + 4) * grid
-        # With few objects, full vectorisation compiles fast enough.
+        # A kernel with few objects compiles fast with LLVM's default vectorisation.
         self.brief = len(plan.needs) > _FEW_OBJECTS
         self.status = k.var("status", 0)
         self.errors = k.var("errors", False, BOOL)
