@@ -172,9 +172,7 @@ def _panes(writer: Writer, track: Track) -> None:
     arrays = _arrays(writer, track, 1)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, 1])
     algebra = writer.plan.algebras[track]
-    lanes = (
-        1 if writer.plan.edge else LANES
-    )  # edges are short: compile time dominates
+    lanes = 1 if writer.plan.edge else LANES  # edges are short: compile time dominates
     with k.for_(start, stop, "pane", scalar=True) as pane:
         first = k.var("first", (pane + writer.base(track.pane)) * each - writer.base(own))
         entries = Entries(first, each, contribution(writer, track), lanes)
