@@ -4,9 +4,9 @@ A file is
 
     magic · version · length of key · key · HMAC-SHA-256 of all the rest · object code
 
-The code and the key are authenticated before any of it is executed. The directory and all its parents must
-belong to the user and be writable by no other user, or the directory is not used: `private.py`. The number
-and size of files are bounded: the least recently used are deleted.
+The code and the key are authenticated before any of it is executed. The directory must belong to the
+user and be writable by no other user, and no other user may be able to replace it through a parent; otherwise
+it is not used: `private.py`. The number and size of files are bounded: the least recently used are deleted.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class KernelWriter:
             self._start(done)
 
     def _for(self, stmt: For) -> None:
-        """Emit a loop; an unrolled one first runs as many iterations as are divisible by four."""
+        """Emit a loop; an unrolled one is a loop in steps of four, then a loop over the remainder."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
         if stmt.unrolled and self._effort is OptimisationLevel.FULL:
             fours = self.values.op(f"and i64 {self.values.op(f'sub i64 {stop}, {start}')}, -{_UNROLLED}")

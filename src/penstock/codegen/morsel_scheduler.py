@@ -1,10 +1,9 @@
-"""Native morsel scheduler: threads claim morsels of rows from atomic counters, without Python between two
-morsels.
+"""Native morsel scheduler: threads claim morsels of rows from atomic counters, without calls from Python.
 
 A call from Python after a kernel has streamed megabytes through the caches costs 0.1 to 0.2 ms. With one call
-per morsel, large morsels would idle threads at the end and small ones would pay for Python often. The threads
-are native as well: a Python thread would first have to acquire the interpreter lock, which the thread that
-wakes it holds.
+per morsel, large morsels would leave threads idle at the end and small ones would pay this cost often. The
+threads are native as well: a Python thread would first have to acquire the interpreter lock, which the thread
+that wakes it holds.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class TieredKernel:
         return self._arguments.frame(values)
 
     def over(self, frame: Frame, shares: Morsels) -> Progress:
-        """Process morsels; only `TRIAL` of them while the code may still be replaced by optimised code."""
+        """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""
         code = self._code()
         if self._settled:
             return code.through([frame], [shares])[0]
@@ -103,7 +103,7 @@ class TieredKernel:
         return went
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
-        """Process morsels on several threads; None until the kernel has settled on its final code."""
+        """Process morsels on several threads; None until FULL code exists or is being compiled."""
         code = self._code()
         return code.through(frames, shares) if self._settled and HAS_THREADS else None
 

@@ -86,7 +86,7 @@ class _Checker:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._where: Callable[[], str] = lambda: "parameters"
-        self._seen: set[str] = set()  # all names of the kernel, which are globally unique
+        self._seen: set[str] = set()  # all names of the kernel: unique in it, not only in scope
         self._scope: dict[str, Var] = {}
         self._buffers: dict[str, Buffer] = {}
         self._fixed: set[str] = set()  # loop indices

@@ -5,8 +5,7 @@ The words of a state are
     touched        whether a row has been added: `merge` applies only to states with rows, never to `init`
     a value        for each component
     its validity   for each component that can become null
-    failed         whether an integer overflowed 64 bits, where that can happen: an error once the state is
-    read
+    failed         whether an integer overflowed 64 bits, where that can happen: an error on reading
 """
 
 from __future__ import annotations

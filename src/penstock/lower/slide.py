@@ -32,7 +32,7 @@ from penstock.types.windows import Count
 
 Algorithm = Callable[[Slide], tuple[Scratch, ...]]
 
-# The former are not null over no rows; the latter are not null over any row that counts.
+# Functions that are not null over no rows; functions that are not null if any row counts.
 DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
 DEFINED_WITH_ROWS = frozenset({"count", "sum", "mean", "min", "max", "product", "any", "all"})
 

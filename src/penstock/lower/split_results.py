@@ -14,8 +14,7 @@ from penstock.lower.host_columns import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS
 
-# --- results that Arrow must compute
-# -------------------------------------------------------------------------
+# --- results that Arrow must compute -----------------------------------------------------------------------
 
 
 def _result_scope(body: ir.Reduce, source: ir.Object) -> tuple[pa.Schema, list[pa.DataType]]:

@@ -70,8 +70,8 @@ def _fitting(scope: Scope, value: Value, goal: Type) -> Value:
 def _overflow(scope: Scope, op: str, a: Value, b: Value, goal: Type) -> Value | None:
     """The overflow condition: with a literal, the other operand lies outside an interval (None: never).
 
-    A bound that no value of the operand's type exceeds is not tested. The code depends on a literal only in
-    that way.
+    A bound that no value of the operand's type exceeds is not tested. The code depends on the literal
+    in this respect.
     """
     match a, b:
         case (Literal(), Literal()):

@@ -154,7 +154,7 @@ def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
 def contribution(
     lowering: Lowering, partial: Partial, moment: Callable[[], Values] | None = None
 ) -> Contribution:
-    """The values that a row adds to a partial; `moment` gives the row's time and position, for partials in order."""
+    """The values that a row adds to a partial; `moment` gives the row's time and position, if a partial needs them."""
     if partial.where is None:
         return values_added(partial, _arguments(lowering, partial), None, moment)
     where = lowering.lower(partial.where)

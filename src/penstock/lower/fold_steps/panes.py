@@ -60,7 +60,7 @@ class CurrentPane:
         self.frame.k.set(n, minimum(n, left))
 
     def reach(self, n: Var) -> None:
-        """Cut a chunk at the end of its pane by binary search, assuming that its rows are in order.
+        """Cut a chunk at the end of its pane by binary search, assuming rows in order.
 
         `decide` verifies the order; after a chunk with rows out of order, the next chunk is not cut.
         """

@@ -1,7 +1,7 @@
 """Lower a temporal program over regular time to one kernel: the fast path of signals.
 
 `fits` decides whether that is possible; `reach` gives the positions around its own that each result needs;
-`build_dense` emits the kernel. The kernel computes the output for positions [lo, hi) from samples of which
+`Dense.kernel` builds it. The kernel computes the output for positions [lo, hi) from samples of which
 positions [base, total) are given. Where [lo - past, hi + future) lies inside the samples, the *interior*
 kernel applies: it does not test where samples begin and end. The *edge* kernel tests, and is correct
 everywhere.
@@ -59,7 +59,7 @@ class DenseKernel:
 
 @dataclass(frozen=True)
 class Dense:
-    """A program that the dense path can run. Kernels are built per knowledge about the samples."""
+    """A program that the dense path can run. Its kernels are specialised to the nullability of the samples."""
 
     positions: Positions
     inputs: tuple[tuple[pa.Schema, Time], ...]
