@@ -1,1 +1,1 @@
-"""From a kernel of the loop IR to machine code: `llvm.py` writes, `target.py` compiles, `native.py` calls, `cache.py` keeps."""
+"""Compile kernels of the loop IR: `llvm.py` emits LLVM, `target.py` compiles, `native.py` calls, `cache.py` caches."""

@@ -1,4 +1,4 @@
-"""A map that forgets what was used least recently, once it has too many entries or too many bytes."""
+"""A map that evicts the least recently used values once it has too many entries or too many bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Kept = TypeVar("_Kept")
 
 
 class Bounded(Generic[_Kept]):
-    """Values by key, within limits of entries and bytes. Callers lock it if threads share it."""
+    """Values by key, with limits on entries and bytes. Not thread-safe: callers lock it."""
 
     def __init__(self, entries: int, size: int, bytes_of: Callable[[_Kept], int]) -> None:
         self._entries, self._size, self._bytes_of = entries, size, bytes_of
@@ -21,14 +21,14 @@ class Bounded(Generic[_Kept]):
         return len(self._kept)
 
     def get(self, key: str) -> _Kept | None:
-        """Find a value, which is then the one used last."""
+        """Look up a value and mark it as most recently used."""
         found = self._kept.get(key)
         if found is not None:
             self._kept.move_to_end(key)
         return found
 
     def put(self, key: str, value: _Kept) -> list[_Kept]:
-        """Keep a value, even one that is too large by itself; give the values that leave."""
+        """Insert a value, even one above the limit by itself; return the values evicted or replaced."""
         left = [self._pop(key)] if key in self._kept else []
         self._kept[key] = value
         self.bytes += self._bytes_of(value)
@@ -37,7 +37,7 @@ class Bounded(Generic[_Kept]):
         return left
 
     def clear(self) -> list[_Kept]:
-        """Forget everything; give the values that leave."""
+        """Remove all values; return them."""
         left = list(self._kept.values())
         self._kept.clear()
         self.bytes = 0

@@ -1,7 +1,7 @@
-"""Keep compiled kernels: in memory, and as object files in a private directory (`files.py`).
+"""Cache of compiled kernels: in memory, and as object files in a private directory (`files.py`).
 
-Code is found by the kernel's fingerprint, which does not know the literals of the query, and by the machine it was compiled
-for. What is kept is bounded. Code that leaves the cache is freed when the last call to it returns: see `tiers.py`.
+The key is the kernel's fingerprint, which excludes the literals of the query, and the target machine. The
+cache is bounded. Evicted code is freed when the last call to it returns: see `tiers.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.codegen.optimisation_level import OptimisationLevel
 from penstock.loop.nodes import Kernel
 from penstock.loop.show import fingerprint
 
-# Code in memory. A loaded kernel takes some 75 KB beside its code, and two memory maps at most.
+# Limits in memory. A loaded kernel takes some 75 KB in addition to its code, and at most two memory maps.
 MOST_KERNELS = 512
 MOST_BYTES = 64 << 20
 
@@ -28,7 +28,7 @@ Build = Callable[[Kernel, OptimisationLevel], bytes]
 
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Choose where object files go: PENSTOCK_CACHE_DIR (empty: nowhere), else the user's cache."""
+    """Choose the directory of object files: PENSTOCK_CACHE_DIR (empty: no files), else the user's cache."""
     chosen = environment.get(_ENVIRONMENT)
     if chosen is not None:
         return Path(chosen) if chosen else None
@@ -37,7 +37,7 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
 
 
 def object_key(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> str:
-    """Name a kernel's code: what it computes, for which machine, made by which compiler and how."""
+    """Build the cache key of a kernel's code: fingerprint, target machine, compiler version and level."""
     return _key(fingerprint(kernel), effort)
 
 
@@ -48,10 +48,10 @@ def _key(name: str, effort: OptimisationLevel) -> str:
 
 
 class KernelCache:
-    """Compiled kernels by key; safe to share between threads.
+    """Compiled kernels by key; thread-safe.
 
-    `directory=None` keeps them in memory only. A directory that is not private is not used either:
-    `disabled` then says why.
+    `directory=None` keeps them in memory only. A directory that is not private is not used: `disabled` then
+    gives the reason.
     """
 
     def __init__(
@@ -68,23 +68,23 @@ class KernelCache:
 
     @property
     def directory(self) -> Path | None:
-        """Where object files are kept, if they are."""
+        """The directory of object files, or None."""
         return None if self.files is None else self.files.directory
 
     @property
     def disabled(self) -> str:
-        """Why a directory that was given is not used."""
+        """The reason why the given directory is not used, or an empty string."""
         return "" if self.files is None else self.files.disabled
 
     def offer(self, objects: Mapping[str, bytes]) -> None:
-        """Take object code by key that a trusted process compiled: our own driver, through Spark."""
+        """Add object code by key that a trusted process compiled: the Spark driver of this application."""
         with self._lock:
             for key, code in objects.items():
                 self._offered.put(key, code)
 
     def soonest(self, kernel: Kernel, build: Build) -> NativeKernel:
-        """Give the fully compiled kernel if it is here already, in memory or on disk; else one that is made quickly."""
-        name = fingerprint(kernel)  # which takes as long as a tenth of quick code
+        """Return the FULL kernel if it is in memory or on disk, else one compiled at the QUICK level."""
+        name = fingerprint(kernel)  # costs a tenth of compiling at the QUICK level
         code = self._find(_key(name, OptimisationLevel.FULL))
         return NativeKernel(
             kernel,
@@ -94,14 +94,14 @@ class KernelCache:
     def get(
         self, kernel: Kernel, build: Build, effort: OptimisationLevel = OptimisationLevel.FULL
     ) -> NativeKernel:
-        """Give the compiled kernel, calling `build` for its object code only if it is nowhere."""
+        """Return the compiled kernel; call `build` only on a cache miss."""
         return NativeKernel(kernel, self._get(object_key(kernel, effort), kernel, build, effort))
 
     def clear(self, files: bool = False) -> None:
-        """Forget all code in memory, and delete that in files if asked to."""
+        """Drop all code in memory, and delete the object files if `files` is true."""
         with self._lock:
             left = self._codes.clear(), self._offered.clear()
-        del left  # LLVM frees it, for which nobody need wait
+        del left  # LLVM frees the code outside the lock
         if files and self.files is not None:
             self.files.clear()
 
@@ -118,7 +118,7 @@ class KernelCache:
                 return found
             lock = self._compiling.setdefault(key, threading.Lock())
         try:
-            with lock:  # others may compile other kernels meanwhile
+            with lock:  # other kernels may be compiled concurrently
                 return self._in_memory(key) or self._keep(key, self._make(key, kernel, build, effort))
         finally:
             with self._lock:
@@ -132,11 +132,11 @@ class KernelCache:
         with self._lock:
             found = self._codes.get(key)
             left = [] if found is not None else self._codes.put(key, loaded)
-        del left  # outside the lock, as in `clear`
+        del left  # frees outside the lock, as in `clear`
         return found or loaded
 
     def _make(self, key: str, kernel: Kernel, build: Build, effort: OptimisationLevel) -> Code:
-        if effort is OptimisationLevel.QUICK:  # made as fast as a file is read
+        if effort is OptimisationLevel.QUICK:  # compiling takes no longer than reading a file
             return Code(build(kernel, effort), effort)
         code = self._ready(key)
         if code is None:
@@ -146,7 +146,7 @@ class KernelCache:
         return Code(code, effort)
 
     def _ready(self, key: str) -> bytes | None:
-        """Give code that is ready: offered by another process, or on disk."""
+        """Return existing object code: offered by another process, or on disk."""
         with self._lock:
             offered = self._offered.get(key)
         if offered is not None or self.files is None:

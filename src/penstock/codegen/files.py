@@ -1,12 +1,12 @@
-"""Object code in files of a private directory, authenticated by a secret of the user.
+"""Object code in files of a private directory, authenticated with a secret of the user.
 
 A file is
 
     magic · version · length of key · key · HMAC-SHA-256 of all the rest · object code
 
-and nothing of it is executed before the code and the key are authenticated. The directory must belong to the user and be
-writable by nobody else, as must all that it lies in, or it is not used at all: `private.py`. The files are bounded: those
-that were used least recently are deleted.
+The code and the key are authenticated before any of it is executed. The directory must belong to the
+user and be writable by no other user, and no other user may be able to replace it through a parent; otherwise
+it is not used: `private.py`. The number and size of files are bounded: the least recently used are deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.atomic_write import replace_file
 from penstock.codegen.private import private_directory, secret_in
 from penstock.errors import StateError
 
-# Raise it whenever the same kernel would be compiled to other code, or called in another way.
+# Increment when the same kernel compiles to different code, or is called in a different way.
 CODEGEN_VERSION = 3
 MOST_FILES = 4_096
 MOST_BYTES = 256 << 20
@@ -36,11 +36,11 @@ _HEAD = struct.Struct(f"<{len(_MAGIC)}sII")
 _DIGEST = hashlib.sha256().digest_size
 _LONGEST_KEY = 1 << 16
 _SAVES_BETWEEN_LOOKS = 32
-_ABANDONED = 3_600.0  # seconds after which a temporary file belongs to a process that was killed
+_ABANDONED = 3_600.0  # seconds after which the writer of a temporary file must have been killed
 
 
 class ObjectFiles:
-    """The files of one directory; `disabled` says why they are not used, if so."""
+    """The object files of one directory; `disabled` gives the reason if they are not used."""
 
     def __init__(self, directory: Path, files: int = MOST_FILES, size: int = MOST_BYTES) -> None:
         self.directory, self.disabled = private_directory(directory)
@@ -49,13 +49,13 @@ class ObjectFiles:
         self._secret = b""
 
     def path(self, key: str) -> Path | None:
-        """Name the file of a key, if files are kept."""
+        """Return the path of a key's file, or None if files are disabled."""
         if self.directory is None:
             return None
         return self.directory / f"{hashlib.sha256(key.encode()).hexdigest()}{SUFFIX}"
 
     def find(self, key: str) -> bytes | None:
-        """Give the code of a key; none if its file is absent, damaged or not ours."""
+        """Return the code of a key; None if its file is missing, damaged or not of this user."""
         path = self.path(key)
         if path is None or not path.exists():
             return None
@@ -67,7 +67,7 @@ class ObjectFiles:
         return code
 
     def keep(self, key: str, code: bytes) -> None:
-        """Write the code of a key. A full disk must not stop a query: from then on, nothing is written."""
+        """Write the code of a key. An error, such as a full disk, disables files and does not stop the query."""
         path = self.path(key)
         if path is None:
             return
@@ -80,7 +80,7 @@ class ObjectFiles:
             self.directory, self.disabled = None, f"cannot use {path.parent}: {error}"
 
     def clear(self) -> None:
-        """Delete all files of code."""
+        """Delete all object files."""
         for file, _ in self._listed(SUFFIX):
             Path(file).unlink(missing_ok=True)
 
@@ -91,7 +91,7 @@ class ObjectFiles:
         return self._secret
 
     def _prune(self) -> None:
-        """Delete what was used least recently until the rest is within the limits, and what killed processes left."""
+        """Delete the least recently used files beyond the limits, and temporary files of killed processes."""
         now = time.time()
         for file, status in self._listed(".tmp"):
             if now - status.st_mtime > _ABANDONED:
@@ -109,17 +109,17 @@ class ObjectFiles:
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 if entry.name.endswith(suffix):
-                    with suppress(FileNotFoundError):  # another process deletes, too
+                    with suppress(FileNotFoundError):  # other processes delete files concurrently
                         yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def save(path: Path, key: str, code: bytes, secret: bytes) -> None:
-    """Write an object file in one step: readers see the old one, the new one or none."""
+    """Write an object file atomically: readers get the old file, the new file or none."""
     replace_file(path, lambda file: file.write(_encode(key, code, secret)))
 
 
 def load(path: Path, key: str, secret: bytes) -> bytes:
-    """Read an object file's code; `StateError` if it is damaged, forged or belongs to another key."""
+    """Read an object file's code; raise `StateError` if it is damaged, forged or belongs to another key."""
     return _decode(path.read_bytes(), key, secret, path.name)
 
 

@@ -1,11 +1,10 @@
-"""Turn a kernel into LLVM assembly text.
+"""Emit a kernel as LLVM assembly text.
 
-A module has two functions. `penstock_entry(ptr frame)` is the one ABI callers see: one 8-byte word for
-each parameter (a buffer's address, an extended integer, the bits of a float), then one for each literal of the
-query: kernels that differ in literals alone are one module. It unpacks the frame and
-calls the kernel proper, whose buffer parameters are `noalias`: that is what lets LLVM vectorise loops
-over several buffers without run-time overlap checks. The inner call is never inlined, so that the
-attributes stay where they are.
+A module has two functions. `penstock_entry(ptr frame)` is the ABI: one 8-byte word per parameter (a buffer's
+address, an extended integer, the bits of a float), then one per literal of the query, so kernels that differ
+in literals alone share one module. It unpacks the frame and calls the kernel proper, whose buffer parameters
+are `noalias`: this lets LLVM vectorise loops over several buffers without run-time overlap checks. The inner
+call is never inlined, which preserves the attributes.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ from penstock.loop.nodes import (
 )
 
 _LOCAL_ALIGNMENT = 64
-_RARE = 0  # the metadata of branches that are hardly ever taken; loops are numbered from 1
+_RARE = 0  # metadata of rarely taken branches; loops are numbered from 1
 _SCALAR = ', !{!"llvm.loop.vectorize.enable", i1 false}, !{!"llvm.loop.unroll.disable"}'
-# Two turns at once, where LLVM would take four and make another loop of vectors for what is left.
+# Interleave two iterations; LLVM would interleave four and add another vector loop for the remainder.
 _BRIEF = ', !{!"llvm.loop.interleave.count", i32 2}'
-_UNROLLED = 4  # turns
+_UNROLLED = 4  # iterations
 _ATOMIC_INTEGER = frozenset({"add", "sub", "and", "or", "xor"})
 
 
 def llvm_module(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> str:
-    """Write a whole module; the caller sets its target."""
+    """Emit a whole module; the caller sets its target."""
     writer = KernelWriter(kernel, effort)
     inner = writer.inner()
     parts = [*sorted(writer.values.declarations), *inner, *_entry(kernel), *writer.metadata()]
@@ -53,7 +52,7 @@ def llvm_module(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FU
 
 
 class KernelWriter:
-    """Write statements in order, keeping track of the block that is open."""
+    """Emits statements in order and tracks the open basic block."""
 
     def __init__(self, kernel: Kernel, effort: OptimisationLevel) -> None:
         self.kernel = kernel
@@ -62,7 +61,7 @@ class KernelWriter:
         self.values = ValueWriter(self.names)
         self._assigned = frozenset(_assigned(kernel.body))
         self._allocations: list[str] = []
-        self._loops: list[str] = []  # of each loop, what is said of it
+        self._loops: list[str] = []  # the metadata of each loop
         self._block = "entry"
         self._open = True
 
@@ -76,13 +75,13 @@ class KernelWriter:
         return [head, "entry:", *self._allocations, *self.values.lines, "}"]
 
     def metadata(self) -> Iterator[str]:
-        """Describe rare branches and loops. Beyond that, LLVM's own choices measured best."""
+        """Emit the metadata of rare branches and loops. Otherwise, LLVM's defaults measured best."""
         yield f'!{_RARE} = !{{!"branch_weights", i32 1, i32 1048576}}'
         for number, said in enumerate(self._loops, 1):
             yield f"!{number} = distinct !{{!{number}{said}}}"
 
     def _repeat(self, text: str, said: str = "") -> None:
-        """End a loop's last block, tagging the branch back with the loop's metadata."""
+        """End a loop's last block; attach the loop's metadata to the back edge."""
         self._loops.append(said)
         self._terminate(f"{text}, !llvm.loop !{len(self._loops)}")
 
@@ -111,7 +110,7 @@ class KernelWriter:
             self._allocations.append(f"  {name} = alloca {shape}, align {_LOCAL_ALIGNMENT}")
 
     def define(self, var: Var, value: str) -> None:
-        """Bind a variable: in a register, unless something assigns to it again."""
+        """Bind a variable: to a register, or to a stack slot if it is assigned again."""
         if var.name not in self._assigned:
             self.values.registers[var.name] = value
             return
@@ -140,13 +139,13 @@ class KernelWriter:
             self._terminate(f"br label %{label}")
 
     def _branch(self, condition: str, yes: str, no: str, rare: bool = False) -> None:
-        """Branch. One that leaves the kernel is taken at most once: told so, LLVM keeps the loop in registers."""
+        """Branch. A branch that returns from the kernel is marked as rare, so that LLVM keeps the loop in registers."""
         weights = f", !prof !{_RARE}" if rare else ""
         self._terminate(f"br i1 {condition}, label %{yes}, label %{no}{weights}")
 
     def _statements(self, block: Block) -> None:
         for stmt in block:
-            if not self._open:  # whatever follows a return is never reached
+            if not self._open:  # statements after a return are unreachable
                 return
             self.values.forget()
             self._statement(stmt)
@@ -188,17 +187,17 @@ class KernelWriter:
             self._start(done)
 
     def _for(self, stmt: For) -> None:
-        """Write a loop; where it is worth it, first as many turns as can be done four by four."""
+        """Emit a loop; an unrolled one is a loop in steps of four, then a loop over the remainder."""
         start, stop = self.values.value(stmt.start), self.values.value(stmt.stop)
         if stmt.unrolled and self._effort is OptimisationLevel.FULL:
             fours = self.values.op(f"and i64 {self.values.op(f'sub i64 {stop}, {start}')}, -{_UNROLLED}")
             upto = self.values.op(f"add i64 {start}, {fours}")
             self._loop(stmt, start, upto, _UNROLLED)
-            start = self.values.combine("max", start, upto, I64)  # it is before the start, if the stop is
+            start = self.values.combine("max", start, upto, I64)  # upto < start if stop < start
         self._loop(stmt, start, stop, 1)
 
     def _loop(self, stmt: For, start: str, stop: str, turns: int) -> None:
-        """Write a loop already rotated (guard, then do-while): the form the vectoriser wants."""
+        """Emit a loop in rotated form (guard, then do-while), which the vectoriser requires."""
         body, done = self.names.label(), self.names.label()
         outer = self.values.scalar, self.values.fixed
         held = self._hold_parameters() if _leaves(stmt.body) else None
@@ -227,7 +226,7 @@ class KernelWriter:
             self.values.buffers, self.values.registers = held
 
     def _as_vectors(self, loop: For) -> bool:
-        """Write a loop as vectors if it can be; else, leave nothing of it."""
+        """Emit a loop as vector code; on failure, remove the emitted lines and return False."""
         if not lanes_of(loop):
             return False
         written, writer = len(self.values.lines), VectorWriter(self.values, self, loop)
@@ -240,12 +239,12 @@ class KernelWriter:
         return True
 
     def _hold_parameters(self) -> tuple[dict[str, str], dict[str, str]]:
-        """Give the parameters new names for one loop, behind an empty piece of assembly.
+        """Rename the parameters for one loop through an empty inline assembly.
 
-        A kernel has more parameters than the machine has registers, and LLVM would rather read them
-        again from the stack in every turn than keep a long-lived value in a register; a value that is
-        born just before a hot loop it keeps. Loops that may leave cannot be vectorised, so hiding what
-        a pointer points to costs them nothing. Names that the loop does not use vanish.
+        A kernel has more parameters than the machine has registers, and LLVM reloads long-lived values from
+        the stack in every iteration; it keeps a value that is defined just before a hot loop in a register.
+        Loops with a return cannot be vectorised, so hiding the provenance of a pointer costs nothing. Unused
+        names vanish.
         """
         held = self.values.buffers, self.values.registers
         self.values.buffers, self.values.registers = dict(held[0]), dict(held[1])
@@ -274,7 +273,7 @@ class KernelWriter:
     # -- atomics --------------------------------------------------------------------------------
 
     def _atomic(self, stmt: Atomic) -> None:
-        """Combine in memory. Relaxed order is enough: tasks are joined before anyone reads the result."""
+        """Combine in memory. Relaxed order suffices: tasks are joined before the result is read."""
         index, value = self.values.value(stmt.index), self.values.value(stmt.value)
         address = self.values.address(stmt.buffer, index)
         operation = _atomic_operation(stmt.op, stmt.buffer.type)
@@ -288,7 +287,7 @@ class KernelWriter:
             self.define(stmt.old, self.values.from_memory(raw, stmt.buffer.type))
 
     def _exchange(self, stmt: Atomic, address: str, value: str) -> str:
-        """Retry compare-and-exchange until no other thread came between; give the old bits."""
+        """Retry compare-and-exchange until no other thread interferes; return the old bits."""
         values, type = self.values, stmt.buffer.type
         memory, bits = memory_name(type), f"i{max(type.bits, 8)}"
         loop, done = self.names.label(), self.names.label()
@@ -309,7 +308,7 @@ class KernelWriter:
 
 
 def _atomic_operation(op: str, type: Type) -> str | None:
-    """Name the machine's own read-modify-write, or None where there is none of that meaning."""
+    """Name the native read-modify-write operation, or None if there is none."""
     if type.is_float:
         return {"add": "fadd", "sub": "fsub"}.get(op)
     if op in _ATOMIC_INTEGER:
@@ -336,7 +335,7 @@ def _said(loop: For) -> str:
 
 
 def _leaves(block: Block) -> bool:
-    """Whether a return stands anywhere inside."""
+    """Whether the block contains a return."""
     for stmt in block:
         match stmt:
             case Return():
@@ -365,7 +364,7 @@ def _stored(block: Block) -> Iterator[str]:
 
 
 def _entry(kernel: Kernel) -> Iterator[str]:
-    """Write the function that unpacks the frame."""
+    """Emit the function that unpacks the frame."""
     names, arguments = Names(), []
     yield f"define i64 @{ENTRY}(ptr noalias readonly %frame) nounwind {{"
     for position, parameter in enumerate((*kernel.params, *kernel.literals)):

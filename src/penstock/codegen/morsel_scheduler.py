@@ -1,8 +1,9 @@
-"""Native code that takes share after share of rows: threads meet at a counter, and no Python runs between two shares.
+"""Native morsel scheduler: threads claim morsels of rows from atomic counters, without calls from Python.
 
-Between two calls by Python, after a kernel has streamed megabytes through the caches, a thread spends a tenth of a
-millisecond or two; so threads either wait long for the last of them, or often for Python. The threads themselves are
-native too: one of Python's would first have to wait for the interpreter, which whoever wakes it is using.
+A call from Python after a kernel has streamed megabytes through the caches costs 0.1 to 0.2 ms. With one call
+per morsel, large morsels would leave threads idle at the end and small ones would pay this cost often. The
+threads are native as well: a Python thread would first have to acquire the interpreter lock, which the thread
+that wakes it holds.
 """
 
 from __future__ import annotations
@@ -24,31 +25,32 @@ if TYPE_CHECKING:
 WORD = 8  # bytes
 HAS_THREADS = os.name == "posix"
 
-# A list of shares: where they are counted, how many there are, the first row, the one behind the last, how many rows each has.
+# A list of morsels: the address of its counter, the number of morsels, first row, end row, rows per morsel.
 _LIST = {"counter": "ptr", "many": "i64", "begin": "i64", "end": "i64", "size": "i64"}
-# What a thread is given, and where it tells how far it came.
+# The arguments of one thread, followed by its result.
 _MEMBER = {
     "kernel": "ptr",
     "frame": "ptr",
-    # Where in the frame the limits of a share go.
+    # Addresses in the frame of the morsel's row limits.
     "lo.place": "ptr",
     "hi.place": "ptr",
-    # How many shares it may take; the lists, which it goes through from its own on, all around.
+    # The most morsels to process; the lists, visited round robin from `own` on.
     "most": "i64",
     "lists": "ptr",
     "count": "i64",
     "own": "i64",
-    # A word of all threads, which is set when one of them needs help: the others then end with the share they are at, since it is by
-    # Python that one is helped, and that all go on.
+    # Address of a flag shared by all threads. A thread whose kernel stops early sets it. The other threads
+    # then finish the current morsel and return, because Python resolves the stop and restarts all threads.
     "help": "ptr",
-    # Set by a thread as the last thing that it does to anything of ours.
+    # Set by the thread as its last access to shared memory.
     "over": "i64",
-    # Rows that it took; if the kernel stopped within a share (else -1) at which row, and where the share ends.
+    # Rows processed; if the kernel stopped within a morsel (else -1), the row where it stopped and the
+    # morsel's end.
     "rows": "i64",
     "stopped": "i64",
     "ended": "i64",
 }
-_TOLD = 3  # words at the end of a member
+_TOLD = 3  # result words at the end of a member
 
 
 def _struct(fields: Mapping[str, str]) -> str:
@@ -56,7 +58,7 @@ def _struct(fields: Mapping[str, str]) -> str:
 
 
 def _fields(fields: Mapping[str, str], base: str) -> str:
-    """Find the fields of a struct, as `%name.at`, and load them, as `%name`."""
+    """Compute the address of each field of a struct, as `%name.at`, and load it, as `%name`."""
     return "\n".join(
         f"  %{name}.at = getelementptr {_struct(fields)}, ptr {base}, i64 0, i32 {place}\n"
         f"  %{name} = load {kind}, ptr %{name}.at"
@@ -132,13 +134,13 @@ leave:
 }}
 """
 
-# How often it is looked whether a thread is done before it is waited for: about a tenth of a millisecond. A share takes less, mostly, and
-# whoever sleeps until a thread has ended is woken as much later.
+# Polls before `pthread_join`: about a tenth of a millisecond. A morsel mostly takes less, and waking up from
+# a join takes as long again.
 _LOOKS = 1 << 15
 _OVER = list(_MEMBER).index("over")
 
-# The first member works on the thread that calls. One whose thread cannot be started is not missed: the others take its shares.
-# `%threads` has two words for each: the thread, and whether there is one.
+# The first member runs on the calling thread. If a thread cannot be started, the other threads process its
+# morsels. `%threads` has two words per member: the thread handle, and whether the thread was started.
 _TOGETHER = f"""
 declare i32 @pthread_create(ptr, ptr, ptr, ptr)
 declare i32 @pthread_join(i64, ptr)
@@ -219,7 +221,7 @@ _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, c
 
 
 class Frame(NamedTuple):
-    """The words a kernel over rows is given, where they lie, and where among them the limits of its rows go."""
+    """The argument words of a kernel over rows, their address, and the addresses of the row limits among them."""
 
     words: array[int]
     start: int
@@ -228,13 +230,13 @@ class Frame(NamedTuple):
 
     @classmethod
     def of(cls, words: array[int], lo: int, hi: int) -> Frame:
-        """Frame words of which the ones at two places are the limits."""
+        """Frame words whose indices `lo` and `hi` are the row limits."""
         start = _start(words)
         return cls(words, start, start + lo * WORD, start + hi * WORD)
 
 
 class MorselScheduler:
-    """The compiled code, made by whoever asks first, and alive as long as this process: threads may be within it."""
+    """The compiled scheduler: built on first use, never unloaded, since threads may be executing it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -248,9 +250,9 @@ class MorselScheduler:
         shares: Sequence[Morsels],
         most: int,
     ) -> list[Progress]:
-        """Call the kernel at an address for share after share, with its frames, on a thread for each.
+        """Call the kernel at address `kernel` for all morsels, with one thread per frame.
 
-        A thread begins with shares of its own number, then helps with others'.
+        Thread i starts with the i-th list of morsels, then steals from the other lists.
         """
         call = self._call or self._made()
         lists, members = array("q"), array("q")

@@ -1,7 +1,7 @@
-"""Hand out every identifier of generated code.
+"""Generate all identifiers of generated code.
 
-Generated text holds numbers, keywords and the names made here. Names that a user typed (columns,
-streams, aliases) and even the hints of kernel builders never reach it, so nothing has to be quoted.
+Generated text consists of numbers, keywords and these names. Names typed by a user (columns, streams,
+aliases) and the hints of kernel builders never reach it, so quoting is unnecessary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ INNER = "penstock_kernel"
 
 
 class Names:
-    """Count up: `%v1`, `%v2`, … for values and `b1`, `b2`, … for blocks."""
+    """A counter of names: `%v1`, `%v2`, … for values and `b1`, `b2`, … for blocks."""
 
     __slots__ = ("_count",)
 

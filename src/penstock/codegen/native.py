@@ -1,6 +1,6 @@
 """Compile kernels to machine code and call them.
 
-`target` is imported inside functions: it loads LLVM, which declaring a query must not.
+`target` is imported inside functions: it loads LLVM, which the declaration of a query must not do.
 
     run = compile_kernel(kernel)
     status = run({"x": x, "out": out, "n": len(x)})     # releases the GIL while it runs
@@ -33,9 +33,9 @@ ALL = (1 << 63) - 1
 
 
 class Code:
-    """Machine code in executable memory, for all kernels that differ in literals alone.
+    """Machine code in executable memory, shared by all kernels that differ in literals alone.
 
-    The memory is freed with this object: whoever calls the code holds it meanwhile.
+    The memory is freed with this object, so callers keep a reference during a call.
     """
 
     __slots__ = ("__weakref__", "_loaded", "call", "effort", "object_code")
@@ -49,12 +49,12 @@ class Code:
         self.call: Callable[[bytes], int] = self._loaded.call
 
     def through(self, frames: Sequence[Frame], shares: Sequence[Morsels], most: int = ALL) -> list[Progress]:
-        """Go through shares of rows, on a thread for each frame."""
+        """Process morsels of rows, with one thread per frame."""
         return MORSEL_SCHEDULER.through(self._loaded.address, frames, shares, most)
 
 
 class Arguments:
-    """How the parameters of a kernel are laid out in words, and the words of its literals."""
+    """The layout of a kernel's parameters in words, and the words of its literals."""
 
     __slots__ = ("_frame", "_limits", "_literals", "_params")
 
@@ -66,7 +66,7 @@ class Arguments:
         self._literals = _words(kernel.literals).pack(*(each.value for each in kernel.literals))
 
     def filled(self, values: Mapping[str, Argument]) -> bytes:
-        """The words of a call, of which literals are the last."""
+        """The words of a call; literals come last."""
         return (
             self._frame.pack(
                 *[
@@ -78,15 +78,15 @@ class Arguments:
         )
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
-        """Put all that a kernel over rows is given, but the limits of rows, where it finds it; callers keep the memory alive."""
+        """Lay out the arguments of a kernel over rows, without the row limits; callers keep the memory alive."""
         return Frame.of(array("q", self.filled({**values, "lo": 0, "hi": 0})), *self._limits)
 
 
 class NativeKernel:
     """A kernel in executable memory, called with its parameters by name.
 
-    A buffer is given as a NumPy array (contiguous, of the parameter's type; bool as uint8) or, by
-    callers that hold the memory alive themselves, as its address.
+    A buffer is given as a NumPy array (contiguous, of the parameter's type; bool as uint8) or as its address,
+    in which case the caller keeps the memory alive.
     """
 
     __slots__ = ("_arguments", "code", "kernel")
@@ -98,34 +98,34 @@ class NativeKernel:
 
     @property
     def object_code(self) -> bytes:
-        """The code as it lies in files."""
+        """The object code, as stored in files."""
         return self.code.object_code
 
     @property
     def effort(self) -> OptimisationLevel:
-        """The effort that went into the code."""
+        """The optimisation level of the code."""
         return self.code.effort
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
         return self.code.call(self._arguments.filled(values))
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
-        """Put all that a kernel over rows is given, but the limits of rows, where it finds it."""
+        """Lay out the arguments of a kernel over rows, without the row limits."""
         return self._arguments.frame(values)
 
     def over(self, frame: Frame, shares: Morsels, most: int = ALL) -> Progress:
-        """Go through shares of rows, from `lo` up to `hi` each, until none is left, a kernel stops, or these are enough."""
+        """Process morsels until none is left, the kernel stops, or `most` morsels are processed."""
         return self.code.through([frame], [shares], most)[0]
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
-        """Do the same on a thread for each of several frames, which begins with shares of its own and then helps with others'."""
+        """Process morsels with one thread per frame: thread i starts with the i-th list, then steals from others."""
         return self.code.through(frames, shares) if HAS_THREADS else None
 
 
 def _address(value: npt.NDArray[Any], width: int) -> int:
-    """Where an array lies whose elements have so many bytes, side by side: of others there is no buffer."""
+    """Return the address of a contiguous array with elements of `width` bytes; other arrays export no buffer."""
     assert value.itemsize == width, f"an array of {value.dtype} where {width} bytes are due"
-    # Asked itself, NumPy makes a dictionary or an object first: six times as long.
+    # NumPy's own attributes build a dictionary or an object first, which takes six times as long.
     address: int = pa.py_buffer(value).address
     return address
 
@@ -146,7 +146,7 @@ def _word(parameter: Var | Buffer | Literal) -> str:
 
 
 def _width(parameter: Var | Buffer) -> int:
-    """Give the bytes between a buffer's elements, or nothing for a scalar."""
+    """Return the bytes between a buffer's elements, or 0 for a scalar."""
     return alignment(parameter.type) if isinstance(parameter, Buffer) else 0
 
 
@@ -160,7 +160,7 @@ def compile_kernel(
 
 
 def compile_object(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel.FULL) -> bytes:
-    """Compile a kernel to the object code that is run, cached and shipped."""
+    """Compile a kernel to the object code that is executed, cached and sent to executors."""
     from penstock.codegen.target import to_object  # noqa: PLC0415 - loads LLVM
 
     verify(kernel)
@@ -168,14 +168,14 @@ def compile_object(kernel: Kernel, effort: OptimisationLevel = OptimisationLevel
 
 
 def llvm_text(kernel: Kernel) -> str:
-    """Give a kernel's optimised LLVM IR."""
+    """Return a kernel's optimised LLVM IR."""
     from penstock.codegen.target import to_llvm  # noqa: PLC0415 - loads LLVM
 
     return to_llvm(llvm_module(kernel))
 
 
 def assembly_text(kernel: Kernel) -> str:
-    """Give a kernel's machine code as assembly."""
+    """Return a kernel's machine code as assembly."""
     from penstock.codegen.target import to_assembly  # noqa: PLC0415 - loads LLVM
 
     return to_assembly(llvm_module(kernel))

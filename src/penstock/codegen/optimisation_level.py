@@ -1,4 +1,4 @@
-"""How much compiling a kernel is worth.
+"""Optimisation levels of compiled kernels.
 
 Measured on the fold kernel of the YSB query (633 lines of LLVM; LLVM built with assertions, as PyPI's
 llvmlite is; two busy cores): QUICK 9 ms of CPU time, FULL 100 ms; FULL's code ran 2.3 times as fast.

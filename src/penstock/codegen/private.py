@@ -1,4 +1,4 @@
-"""Directories that no other user can change, and a secret that no other user can read."""
+"""Directories that only this user can write, and a secret that only this user can read."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ROOT = 0
 
 
 def private_directory(directory: Path) -> tuple[Path | None, str]:
-    """Make a directory if need be. Give its real path, or say why it cannot be trusted.
+    """Create a directory if it is missing. Return its real path, or the reason why it cannot be trusted.
 
-    Callers use the real path from then on: symbolic links may change, and are not looked at again.
+    Callers use the real path from then on: symbolic links may change and are not resolved again.
     """
     try:
         _make(directory)
@@ -28,7 +28,7 @@ def private_directory(directory: Path) -> tuple[Path | None, str]:
 
 
 def _make(directory: Path) -> None:
-    """Make a directory and those that it lies in, all private: what others may do to new files is a matter of the shell."""
+    """Create a directory and its missing parents with mode 0700, whatever the umask is."""
     for each in reversed([directory, *directory.parents]):
         if not each.is_dir():
             each.mkdir(mode=0o700, exist_ok=True)
@@ -46,9 +46,9 @@ def _own_problem(directory: Path) -> str:
 
 
 def _parents_problem(directory: Path) -> str:
-    """Whoever can write to a parent can rename what is in it, and put something else in its place.
+    """Check the parents: a user who can write to a parent can rename its entries and replace them.
 
-    In a directory with the sticky bit, such as /tmp, only owners can rename what is theirs.
+    In a directory with the sticky bit, such as /tmp, only owners can rename their entries.
     """
     if _user() is None:
         return ""
@@ -67,7 +67,7 @@ def _user() -> int | None:
 
 
 def secret_in(path: Path) -> bytes:
-    """Read the secret in a file, made on first use and readable by this user alone."""
+    """Read the secret in a file; create it on first use, readable by this user alone."""
     try:
         return _read_secret(path)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def _read_secret(path: Path) -> bytes:
 
 
 def _make_secret(path: Path) -> None:
-    """Write a new secret, unless another process is first: a link is made only where there is no file."""
+    """Write a new secret, unless another process was first: `link` fails if the file exists."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")  # 0600
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - by its descriptor

@@ -1,7 +1,7 @@
-"""Drive LLVM: parse, optimise, emit, load. The only module that imports llvmlite.
+"""LLVM driver: parse, optimise, emit, load. The only module that imports llvmlite.
 
-Import it inside functions: loading LLVM takes 60-150 ms that a program which only declares queries
-should not pay.
+Import it inside functions: loading LLVM takes 60-150 ms, which programs that only declare queries should not
+pay.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from penstock.codegen.names import ENTRY
 from penstock.codegen.optimisation_level import OptimisationLevel
 
 _LEVEL = 2
-# The selector's level: 0 is the fast one, which walks the code once.
+# Level of the instruction selector: 0 is the fast one, which makes one pass over the code.
 _SELECTION = {OptimisationLevel.QUICK: 0, OptimisationLevel.FULL: 2}
-# libm for exp, pow and their like; libgcc for 128-bit division and conversion.
+# libm for exp, pow and similar functions; libgcc for 128-bit division and conversion.
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1")}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machine code is made for, and the LLVM that makes it."""
+    """The target machine and the LLVM version."""
 
     triple: str
     cpu: str
@@ -41,7 +41,7 @@ class Target:
 
 @cache
 def host() -> Target:
-    """Describe this machine, starting LLVM on the first call."""
+    """Describe this machine; the first call initialises LLVM."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for library in _LIBRARIES.get(sys.platform, (None,)):
@@ -52,10 +52,10 @@ def host() -> Target:
 
 
 def _machine(target: Target, effort: OptimisationLevel) -> Any:
-    """Make a target machine for code that may lie anywhere.
+    """Create a target machine for code at arbitrary addresses.
 
-    The large code model spells addresses out in full. The small one would need code, constants and the
-    C library within 2 GB of each other, which the engine cannot promise and LLVM answers with an abort.
+    The large code model uses full addresses. The small one requires code, constants and the C library within
+    2 GB, which the engine cannot guarantee; LLVM aborts otherwise.
     """
     return llvm.Target.from_triple(target.triple).create_target_machine(
         cpu=target.cpu,
@@ -74,9 +74,9 @@ def _shared_machine(target: Target, effort: OptimisationLevel) -> Any:
 
 @contextmanager
 def _parsed(text: str, machine: Any) -> Iterator[Any]:
-    """Read a module, and free it before the context it lives in.
+    """Parse a module, and free it before its context.
 
-    Left to the garbage collector, the two may go in the other order, which crashes.
+    The garbage collector may free the two in the other order, which crashes.
     """
     with llvm.create_context() as context, llvm.parse_assembly(text, context) as module:
         module.triple = machine.triple
@@ -86,7 +86,7 @@ def _parsed(text: str, machine: Any) -> Iterator[Any]:
 
 @contextmanager
 def _optimised(text: str, machine: Any) -> Iterator[Any]:
-    """Run LLVM's whole pipeline: full effort is for kernels that run long enough to repay it."""
+    """Run LLVM's full pipeline, for kernels that run long enough to repay it."""
     options = llvm.create_pipeline_tuning_options(speed_level=_LEVEL)
     options.loop_vectorization = True
     options.loop_interleaving = True
@@ -97,7 +97,7 @@ def _optimised(text: str, machine: Any) -> Iterator[Any]:
 
 
 def to_object(text: str, effort: OptimisationLevel = OptimisationLevel.FULL) -> bytes:
-    """Compile a module to object code: the bytes that are run, cached and shipped."""
+    """Compile a module to object code: the bytes that are executed, cached and sent to executors."""
     machine = _shared_machine(host(), effort)
     prepared = _parsed if effort is OptimisationLevel.QUICK else _optimised
     with prepared(text, machine) as module:
@@ -105,20 +105,20 @@ def to_object(text: str, effort: OptimisationLevel = OptimisationLevel.FULL) -> 
 
 
 def to_llvm(text: str) -> str:
-    """Give the optimised module as text."""
+    """Return the optimised module as text."""
     with _optimised(text, _shared_machine(host(), OptimisationLevel.FULL)) as module:
         return str(module)
 
 
 def to_assembly(text: str) -> str:
-    """Give the machine's assembly as text."""
+    """Return the machine code as assembly text."""
     machine = _shared_machine(host(), OptimisationLevel.FULL)
     with _optimised(text, machine) as module:
         return str(machine.emit_assembly(module))
 
 
 class Loaded:
-    """Object code in executable memory; the memory lives as long as this object."""
+    """Object code in executable memory; the memory is freed with this object."""
 
     __slots__ = ("_engine", "address", "call")
 
@@ -126,7 +126,7 @@ class Loaded:
         machine = _machine(
             host(), OptimisationLevel.QUICK
         )  # compiles nothing here; the engine takes ownership
-        # An engine wants a module. It lives in the global context, which nothing can free too early.
+        # An engine requires a module. This one lives in the global context, which is never freed too early.
         module = llvm.parse_assembly("")
         self._engine = llvm.create_mcjit_compiler(module, machine)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))

@@ -1,12 +1,12 @@
-"""Begin with code that is ready in milliseconds, go on with code that is fast.
+"""Two-tier compilation: start with quickly compiled code, continue with optimised code.
 
-A small query is over before optimised code would exist; a large one would run for long on slow code.
-So a kernel starts quick, and once its calls have taken longer than `patience` it is compiled fully in
-the background and swapped in between two calls. Both compute the same bits, so the moment of the swap
-cannot be seen in a result.
+A small query ends before optimised code would exist; a large one would run for long on slow code. A kernel
+therefore starts at the QUICK level. Once its calls have taken longer than `patience`, it is compiled at the
+FULL level in the background and swapped in between two calls. Both levels compute the same bits, so results
+do not depend on the time of the swap.
 
-A cache may forget code at any time. Between two calls only the cache holds it, so that it is freed then; a kernel that is
-called again finds or makes its code again.
+The cache may evict code at any time. Between two calls only the cache references the code, so eviction frees
+it. A later call looks the code up or compiles it again.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from penstock.loop.nodes import Kernel
 
 # Long enough that a query of some ten thousand rows never compiles twice.
 PATIENCE = 0.004
-TRIAL = 8  # shares of rows between two looks at the clock
+TRIAL = 8  # morsels between two readings of the clock
 
 Start = Callable[[Callable[[], None]], None]
 
 
 def _in_background(work: Callable[[], None]) -> None:
-    # Not a daemon: a process that ends while LLVM compiles would crash on its way out.
+    # Not a daemon: the process would crash if it exited while LLVM compiles.
     threading.Thread(target=work, name="penstock-compile").start()
 
 
 class TieredKernel:
-    """A kernel that gets faster once it has proved to be worth it; called like a `NativeKernel`."""
+    """A kernel that is recompiled at the FULL level once it has run long enough; called like a `NativeKernel`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TieredKernel:
         self._begin()
 
     def _begin(self) -> Code:
-        """Take the best code that is ready, or make some quickly."""
+        """Take the best code that is available, or compile at the QUICK level."""
         made = (
             compile_kernel(self.kernel, effort=OptimisationLevel.QUICK)
             if self._cache is None
@@ -70,13 +70,13 @@ class TieredKernel:
         return code
 
     def _code(self) -> Code:
-        """The code now in use; whoever calls it holds it until the call returns."""
+        """The code now in use; the caller keeps a reference until the call returns."""
         code = self._known()
         return self._begin() if code is None else code
 
     @property
     def effort(self) -> OptimisationLevel:
-        """The effort that went into the code now in use."""
+        """The optimisation level of the code now in use."""
         return self._code().effort
 
     def __call__(self, values: Mapping[str, Argument]) -> int:
@@ -89,11 +89,11 @@ class TieredKernel:
         return result
 
     def frame(self, values: Mapping[str, Argument]) -> Frame:
-        """Put all that the kernel is given where it finds it, be its code quick or optimised."""
+        """Lay out the arguments of the kernel; the layout is the same at both levels."""
         return self._arguments.frame(values)
 
     def over(self, frame: Frame, shares: Morsels) -> Progress:
-        """Go through shares of rows; some only, as long as it may be worth it to come back with better code."""
+        """Process morsels; only `TRIAL` of them until FULL code exists or is being compiled."""
         code = self._code()
         if self._settled:
             return code.through([frame], [shares])[0]
@@ -103,12 +103,12 @@ class TieredKernel:
         return went
 
     def together(self, frames: Sequence[Frame], shares: Sequence[Morsels]) -> list[Progress] | None:
-        """Go through shares of rows on several threads, once there is no better code to come back for."""
+        """Process morsels on several threads; None until FULL code exists or is being compiled."""
         code = self._code()
         return code.through(frames, shares) if self._settled and HAS_THREADS else None
 
     def _spend(self, seconds: float) -> None:
-        # Threads may lose each other's additions; the sum only has to be roughly right.
+        # Concurrent additions may be lost; the sum only has to be roughly right.
         self._spent += seconds
         if self._spent > self._patience:
             self._improve()
@@ -121,6 +121,6 @@ class TieredKernel:
         self._start(self.optimise)
 
     def optimise(self) -> None:
-        """Compile fully now and use that from the next call on."""
+        """Compile at the FULL level now, and use that code from the next call on."""
         self._settled = True
         self._use(compile_kernel(self.kernel, self._cache, OptimisationLevel.FULL).code)

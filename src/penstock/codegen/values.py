@@ -1,9 +1,9 @@
-"""Write one loop-IR value as LLVM instructions.
+"""Emit one loop-IR value as LLVM instructions.
 
-The text is made directly rather than through `llvmlite.ir`: an instruction is a line, and 600 of them
-take 2 ms. Operands are names from `names.py`, numbers and types, never anybody's text.
+The text is built directly rather than through `llvmlite.ir`: an instruction is a line, and 600 of them take 2
+ms. Operands are names from `names.py`, numbers and types, never user text.
 
-No fast-math flag is ever set, so floats mean what `interpret.py` says they mean, on every CPU.
+No fast-math flag is ever set, so floats have the semantics of `interpret.py` on every CPU.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ _FLOAT_INTRINSICS = {
 
 
 def type_name(type: Type) -> str:
-    """Name a type as LLVM does for values in registers."""
+    """Return LLVM's name of a type in registers."""
     return _NAMES[type.name]
 
 
 def memory_name(type: Type) -> str:
-    """Name a type as it lies in memory: a bool takes one byte."""
+    """Return LLVM's name of a type in memory: a bool takes one byte."""
     return "i8" if type.kind == "bool" else type_name(type)
 
 
 def alignment(type: Type) -> int:
-    """Give the alignment a buffer promises: its element's, but never more than a word's."""
+    """Return the guaranteed alignment of a buffer: its element's, but at most a word's."""
     return min(max(type.bits // 8, 1), 8)
 
 
 def constant(value: int | float | bool, type: Type) -> str:
-    """Write a literal exactly. LLVM spells floats of both widths as the bits of a double."""
+    """Write a literal exactly. LLVM writes floats of both widths as the bits of a double."""
     if type.kind == "bool":
         return "true" if value else "false"
     if not type.is_float:
@@ -72,10 +72,10 @@ def constant(value: int | float | bool, type: Type) -> str:
 
 
 class ValueWriter:
-    """Append the instructions that compute values; every method returns the operand that holds one.
+    """Appends the instructions that compute values; every method returns the operand of the result.
 
-    Within a statement nothing changes memory or variables, so a node met twice is computed once
-    (`forget` ends the statement).
+    Memory and variables do not change within a statement, so a repeated node is computed once (`forget` ends
+    the statement).
     """
 
     def __init__(self, names: Names) -> None:
@@ -86,15 +86,13 @@ class ValueWriter:
         self.slots: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
         self.scalar = False  # inside a loop that cannot be vectorised
-        self.fixed: frozenset[str] = (
-            frozenset()
-        )  # inside such a loop, the variables that were there before it
+        self.fixed: frozenset[str] = frozenset()  # inside such a loop, the variables defined before it
         self._memo: dict[int, str] = {}
 
     def forget(self) -> None:
         self._memo.clear()
 
-    # How types and constants are called; the values of `vectors.py` are many of them side by side.
+    # Names of types and constants; `vectors.py` overrides them for vectors.
 
     def name(self, type: Type) -> str:
         return type_name(type)
@@ -156,12 +154,12 @@ class ValueWriter:
 
     def address(self, buffer: Buffer, index: str, fresh: bool = False) -> str:
         base = self.buffers[buffer.name]
-        if fresh:  # of a pointer that comes out of assembly, LLVM does not know what lies there
+        if fresh:  # hides the pointer's provenance, so that LLVM does not forward stores
             base = self.op(f'call ptr asm "", "=r,0"(ptr {base}) nounwind memory(none)')
         return self.op(f"getelementptr inbounds {memory_name(buffer.type)}, ptr {base}, i64 {index}")
 
     def element(self, buffer: Buffer, index: Value, fresh: bool = False) -> str:
-        """The address of an element. What a loop leaves as it is moves the pointer, before the loop."""
+        """Return the address of an element. The loop-invariant part of the index is added first, so that it is hoisted."""
         match index:
             case Binary("add", near, Var(name) as far) if name in self.fixed:
                 start, type = self.address(buffer, self.value(far), fresh), memory_name(buffer.type)
@@ -197,7 +195,7 @@ class ValueWriter:
         return self.op(f"select {self.name(BOOL)} {condition}, {name} {a}, {name} {b}")
 
     def call(self, intrinsic: str, result: str, *arguments: tuple[str, str]) -> str:
-        """Call an LLVM intrinsic, given as (type, operand) pairs, declaring it on first use."""
+        """Call an LLVM intrinsic with (type, operand) pairs; declare it on first use."""
         types = ", ".join(type for type, _ in arguments)
         self.declarations.add(f"declare {result} @{intrinsic}({types})")
         passed = ", ".join(f"{type} {operand}" for type, operand in arguments)

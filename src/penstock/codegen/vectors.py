@@ -1,10 +1,11 @@
-"""Write a short loop whose turns may run at once as vectors: a lane for each turn.
+"""Emit a short parallel loop as vectors: one SIMD lane per iteration.
 
-LLVM finds vectors in long loops by itself. A loop of few turns inside another it unrolls first, and then seldom finds
-them again. So here they are said, and what LLVM is given is what the machine does.
+LLVM vectorises long loops by itself. A short loop inside another is unrolled first, and then seldom
+vectorised. This module therefore emits vector instructions explicitly.
 
-What all lanes share stays a scalar, and is spread over them where it meets something else. A number that goes up by
-one from lane to lane is known by its value in the first: as an index, it says where in memory a vector lies.
+Values shared by all lanes stay scalar, and are broadcast where they meet a vector. A number that increases by
+one per lane is represented by its value in the first lane: as an index, it is the address of a contiguous
+vector.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ from penstock.loop.nodes import (
 )
 
 _MOST_LANES = 16
-_BYTE = 8  # lanes whose bits are one
+_BYTE = 8  # lanes whose packed bits are one byte
 
 
 class NotInLanesError(Exception):
-    """A part of a loop is no matter of vectors: it stays a loop."""
+    """This loop body cannot be vectorised; emit the scalar loop."""
 
 
 class Variables(Protocol):
-    """Those that all lanes share."""
+    """Variables shared by all lanes."""
 
     def define(self, var: Var, value: str) -> None: ...
     def set(self, var: Var, value: str) -> None: ...
 
 
 def lanes_of(loop: For) -> int:
-    """How many lanes a loop may be; 0 for none."""
+    """Return the number of lanes of a loop; 0 if it cannot be vectorised."""
     match loop:
         case For(start=Const(0), stop=Const(int(turns)), parallel=True) if 1 < turns <= _MOST_LANES:
             return turns
@@ -60,7 +61,7 @@ def lanes_of(loop: For) -> int:
 
 
 class VectorWriter(ValueWriter):
-    """Write the statements of a loop, and the values in them, for all lanes at once."""
+    """Emits the statements and values of a loop for all lanes at once."""
 
     def __init__(self, around: ValueWriter, shared: Variables, loop: For) -> None:
         super().__init__(around.names)
@@ -68,8 +69,8 @@ class VectorWriter(ValueWriter):
         self._shared = shared
         self._lanes = lanes_of(loop)
         self._number = loop.var.name
-        self._places = {self._number: "0"}  # variables that go up by one from lane to lane: in the first
-        self._own: set[str] = set()  # variables of each lane, even if lanes agree on what they are at first
+        self._places = {self._number: "0"}  # variables that increase by one per lane: value in the first lane
+        self._own: set[str] = set()  # variables per lane, even if all lanes have the same initial value
         self._varying: dict[int, bool] = {}
         self.lines, self.declarations, self.buffers = around.lines, around.declarations, around.buffers
 
@@ -101,14 +102,14 @@ class VectorWriter(ValueWriter):
             self._places[var.name] = place
 
     def _gather_bits(self, var: Var, value: Value) -> None:
-        """Set the bits of a variable of all lanes that are set in one of them."""
+        """Set the bits of a shared variable that are set in any lane."""
         if var.name in self._own:
             raise NotInLanesError
         found = self._bit_of_each(value) or self._bits_of_all(value)
         self._shared.set(var, self.op(f"or {type_name(var.type)} {self._around.value(var)}, {found}"))
 
     def _bit_of_each(self, value: Value) -> str | None:
-        """The flags of the lanes, where each moves its own to the place of its number: machines have an instruction for that."""
+        """Pack the flags of the lanes into bits, where each lane shifts its flag by its number: one machine instruction."""
         match value:
             case Binary("shl", Cast(flag, type), Var(name)) if flag.type == BOOL and name == self._number:
                 bits = self.op(f"bitcast {self.name(BOOL)} {self.value(flag)} to i{self._lanes}")
@@ -123,7 +124,7 @@ class VectorWriter(ValueWriter):
             (self.name(type), self.value(value)),
         )
 
-    # -- what lanes share ------------------------------------------------------------------------------
+    # -- values shared by all lanes --------------------------------------------------------------------
 
     def _varies(self, node: Value) -> bool:
         known = self._varying.get(id(node))
@@ -152,7 +153,7 @@ class VectorWriter(ValueWriter):
         return place
 
     def _found_place(self, node: Value) -> str | None:
-        """The first lane's number, of one that goes up by one from lane to lane."""
+        """The first lane's value of a number that increases by one per lane, or None."""
         match node:
             case Var(name):
                 return self._places.get(name)
@@ -198,10 +199,10 @@ class VectorWriter(ValueWriter):
         return super()._compute(node)
 
     def _divide(self, op: str, x: str, y: str, type: Type) -> str:
-        raise NotInLanesError  # no machine divides integers side by side
+        raise NotInLanesError  # there is no vector instruction for integer division
 
     def _divide_by_constant(self, op: str, x: str, divisor: int, type: Type) -> str:
-        if type == I64:  # and few multiply them to 128 bits
+        if type == I64:  # and few machines multiply vectors to 128 bits
             raise NotInLanesError
         return super()._divide_by_constant(op, x, divisor, type)
 
@@ -229,7 +230,7 @@ class VectorWriter(ValueWriter):
         )
 
     def _gathered(self, buffer: Buffer, indices: str) -> str:
-        """Load one by one what does not lie side by side."""
+        """Load elements that are not contiguous one by one."""
         found, name = "poison", self.name(buffer.type)
         for lane in range(self._lanes):
             index = self.op(f"extractelement {self.name(I64)} {indices}, i64 {lane}")
@@ -238,7 +239,7 @@ class VectorWriter(ValueWriter):
         return found
 
     def _bits(self, buffer: Buffer, place: str) -> str:
-        """The bits from a place on: they lie in two bytes, or in one. No byte without one of them is read."""
+        """Load the bits from a place on, which lie in one or two bytes. A byte without any of them is not read."""
         first, last = (
             self.op(f"ashr i64 {bit}, 3") for bit in (place, self.op(f"add i64 {place}, {_BYTE - 1}"))
         )

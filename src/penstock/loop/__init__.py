@@ -1,1 +1,1 @@
-"""The loop IR: `nodes.py` is its grammar, `build.py` its pen, `interpret.py` its meaning; `abi.py` is how kernels are called."""
+"""The loop IR: grammar (`nodes.py`), builder (`build.py`), semantics (`interpret.py`) and calling convention (`abi.py`)."""

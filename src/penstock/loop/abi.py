@@ -1,9 +1,9 @@
-"""What kernels and the runtime agree on: shared words, reasons to stop, and how parameters are filled.
+"""The contract between kernels and the runtime: shared words, stop reasons, and the contents of parameters.
 
-A kernel never allocates. When a table is too small or an assumption fails, it stores why in
-`head[STATUS]` and returns the row it has reached: the rows before it are applied, those from it on are
-not, and none is applied in part. The runtime makes room (or compiles another variant) and calls again
-from there.
+A kernel never allocates. When a table is too small or an assumption fails, it stores the reason in
+`head[STATUS]` and returns the row it has reached: the rows before it are applied, those from it on are not,
+and none is applied in part. The runtime enlarges the table (or compiles another variant) and calls again from
+there.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NEED_KEYS = 2
 NEED_WIDE = 3
 NEED_OUTPUT = 4
 
-LANES = 8  # rows that the selection loop takes at a time, and lanes of a float reduction
+LANES = 8  # rows per step of the selection loop, and SIMD lanes of a float reduction
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What fills one parameter: `role` of `column`.
+    """The contents of one parameter: `role` of `column`.
 
     values · bits (packed booleans) · validity (packed) · shift (bit offset of the packed buffers)
     offsets · bytes · size (of plain texts) · codes (interned texts, -1 null)
@@ -45,7 +45,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a computed column arrives: its parameter, and that of its validity bytes (None: no nulls).
+    """The parameters of a computed column: its values, and its validity bytes (None: no nulls).
 
     `text` names the column whose interned codes the values are.
     """
@@ -59,7 +59,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A buffer that a kernel works in: `size` cells, whose contents do not outlive a call."""
+    """A scratch buffer of a kernel: `size` cells, whose contents are valid for one call."""
 
     parameter: str
     type: Type
@@ -68,7 +68,7 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True)
 class PaneScratch:
-    """Memory of a kernel from call to call: one row of cells, or (`deep`) one more than a window has panes."""
+    """Memory that persists across calls: one row of cells, or (`deep`) one more than a window has panes."""
 
     parameter: str
     type: Type
@@ -77,7 +77,7 @@ class PaneScratch:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Past results that a kernel reads: the first `kept` cells outlive a call; all are `initial` before the first."""
+    """Past results that a kernel reads: the first `kept` cells persist across calls; all start as `initial`."""
 
     values: str
     valid: str

@@ -1,4 +1,4 @@
-"""Write loop-IR kernels as ordinary Python: `with k.for_(0, n) as i: k.store(out, i, x[i] + 1)`."""
+"""Build loop-IR kernels in Python: `with k.for_(0, n) as i: k.store(out, i, x[i] + 1)`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ from penstock.loop.nodes import (
 
 
 class KernelBuilder:
-    """Collects parameters and statements; `build()` gives the immutable kernel.
+    """Collects parameters and statements; `build()` returns the immutable kernel.
 
-    Names are hints for readers of `show`: each is made unique with a number, and none of them comes
-    from user text.
+    Names are hints for readers of `show`: each is made unique with a number, and none contains user text.
     """
 
     def __init__(self, name: str) -> None:
@@ -65,7 +64,7 @@ class KernelBuilder:
         return buffer
 
     def literal(self, value: int | float, type: Type) -> Literal | Const:
-        """Add a constant of the query, which is no part of the code; truth values and NaN are, each being code of its own."""
+        """Add a constant of the query, passed as an argument; booleans and NaN become constants of the code."""
         known = const(value, type)
         if type.kind == "bool" or known.value != known.value:
             return known
@@ -74,13 +73,13 @@ class KernelBuilder:
         return literal
 
     def shared_buffer(self, role: str, owner: str, type: Type) -> Buffer:
-        """Give the buffer parameter that plays a role for an owner, declared on first use."""
+        """Return the buffer parameter for a role and an owner, declared on first use."""
         if (role, owner) not in self.shared:
             self.shared[role, owner] = self.buffer(role, type)
         return self.shared[role, owner]
 
     def local(self, hint: str, type: Type, length: int) -> Buffer:
-        """Add a scratch buffer that lives for one call. Its contents start undefined."""
+        """Add a scratch buffer that lives for one call. Its contents are undefined at first."""
         buffer = Buffer(self._unique(hint), type, Space.LOCAL, length)
         self._locals.append(buffer)
         return buffer
@@ -104,7 +103,7 @@ class KernelBuilder:
     def atomic(
         self, op: str, buffer: Buffer, index: Operand, value: Operand, old: str | None = None
     ) -> Var | None:
-        """Combine into a buffer atomically; with `old`, return the value it had."""
+        """Combine into a buffer atomically; with `old`, return the previous value."""
         result = Var(self._unique(old), buffer.type) if old is not None else None
         self._emit(Atomic(op, buffer, as_value(index, I64), as_value(value, buffer.type), result))
         return result
@@ -149,7 +148,7 @@ class KernelBuilder:
 
     @contextmanager
     def else_(self) -> Iterator[None]:
-        """Continue the `if_` just closed."""
+        """Add an else branch to the preceding `if_`."""
         before = self._blocks[-1].pop()
         assert isinstance(before, If) and not before.orelse, "else_ must follow if_"
         with self._block() as orelse:

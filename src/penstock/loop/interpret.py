@@ -1,10 +1,10 @@
-"""Run a kernel in plain Python: slow, obvious, and the definition of the loop IR.
+"""Interpret a kernel in plain Python: slow, obvious, and the definition of the loop IR.
 
     interpret(kernel, {"x": x, "out": out, "n": len(x)})     # the same call as a compiled kernel's
 
-Buffers are NumPy arrays changed in place: bool as uint8 holding 0 or 1, i128 as int64 with the low and
-the high word of element i at 2i and 2i + 1. Local buffers start with garbage, so a kernel that relies
-on zeros differs from its compiled self in a test. A work group has one item.
+Buffers are NumPy arrays changed in place: bool as uint8 holding 0 or 1, i128 as int64 with the low and the
+high word of element i at 2i and 2i + 1. Local buffers start with garbage, so a kernel that relies on zeros
+differs from its compiled form in a test. A work group has one item.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _INTEGER: dict[str, Callable[[int, int], int]] = {
 
 
 def interpret(kernel: Kernel, values: Mapping[str, Array | int | float]) -> int:
-    """Run a kernel on arguments by name; a kernel that does not return gives 0."""
+    """Run a kernel on arguments by name; return 0 if the kernel does not return."""
     machine = _Machine()
     for parameter in kernel.params:
         machine.bind(parameter, values[parameter.name])
@@ -100,11 +100,11 @@ class Interpreted:
         return interpret(self.kernel, values)
 
     def frame(self, values: Mapping[str, Array | int | float]) -> Mapping[str, Array | int | float]:
-        """Keep what the kernel is given as it is."""
+        """Return the arguments unchanged."""
         return values
 
     def over(self, values: Mapping[str, Array | int | float], shares: Morsels) -> Progress:
-        """Go through shares of rows, from `lo` up to `hi` each, until none is left or the kernel stops."""
+        """Process morsels, rows `lo` up to `hi` each, until none is left or the kernel stops."""
         rows = 0
         while (share := shares.next()) is not None:
             lo, hi = share
@@ -115,7 +115,7 @@ class Interpreted:
         return Progress(rows, None)
 
     def together(self, several: object, shares: object) -> None:
-        """Leave threads to the caller: what is interpreted would wait for itself."""
+        """Return None, so that the caller runs threads: interpreted kernels would contend for the GIL."""
 
 
 def apply(op: str, a: Number, b: Number, type: Type) -> Number:
@@ -123,7 +123,7 @@ def apply(op: str, a: Number, b: Number, type: Type) -> Number:
     if op in COMPARISON:
         return _COMPARE[op](a, b)
     if op == "min":
-        return a if a < b else b  # noqa: FURB136 - which of two zeros, or of NaN, is said exactly
+        return a if a < b else b  # noqa: FURB136 - exact for NaN and signed zeros
     if op == "max":
         return a if a > b else b  # noqa: FURB136 - as above
     if type.is_float:
@@ -179,7 +179,7 @@ def cast(a: Number, source: Type, target: Type) -> Number:
 
 
 class _Machine:
-    """Variables, buffers and the statement being run."""
+    """The variables and buffers of a kernel, and the memo of the current statement."""
 
     def __init__(self) -> None:
         self.variables: dict[str, Number] = {}
@@ -323,7 +323,7 @@ def _argument(value: int | float, type: Type) -> Number:
 
 
 def dtype_of(type: Type) -> np.dtype[Any]:
-    """Give the NumPy type whose arrays hold a buffer's memory."""
+    """Return the NumPy type of the arrays that hold a buffer."""
     if type.kind == "bool":
         return np.dtype(np.uint8)
     if type.bits == 128:

@@ -1,7 +1,7 @@
-"""What the join kernels and the runtime that drives them agree on.
+"""The contract between the join kernels and the runtime that drives them.
 
-A *code* is a 64-bit number that stands for a row's key: equal codes, equal keys. Kernels work on *words*,
-code - least, so that a window whose codes lie close together is joined in 32 bits, or without any hashing.
+A *code* is a 64-bit number that identifies a row's key: equal codes, equal keys. Kernels work on *words*,
+code - least: a window with close codes is joined in 32 bits, or without hashing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from penstock.loop.nodes import U32, U64, Type
 
 @dataclass(frozen=True, slots=True)
 class JoinSpec:
-    """What a join kernel may assume, and what it gives.
+    """The assumptions and outputs of a join kernel.
 
-    `dense`: words are so small that they index arrays. `pairs`: row numbers of both sides, not only their
-    count. `shared`: several threads work on one table at once. `routed`: rows carry their numbers with them.
+    `dense`: words are small enough to index arrays. `pairs`: output row numbers of both sides, not only their
+    count. `shared`: several threads use one table at once. `routed`: rows carry their numbers.
     """
 
     wide: bool = True

@@ -1,4 +1,4 @@
-"""Rows that threads take share by share, without waiting for each other."""
+"""Morsels: ranges of rows that threads claim independently."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Morsels:
-    """Rows from `begin` up to `end` in shares of so many; `taken[0]` counts those that somebody has taken, or wanted to.
+    """Rows from `begin` up to `end` in morsels of `size` rows; `taken[0]` counts claims, including failed ones.
 
-    Native code adds to the counter where it lies; `next` is for kernels that are interpreted.
+    Native code increments the counter in place; `next` is for interpreted kernels.
 
     >>> shares = Morsels(10, 15, 3)
     >>> shares.many, shares.next(), shares.next(), shares.next(), shares.left
@@ -31,11 +31,11 @@ class Morsels:
 
     @property
     def left(self) -> int:
-        """How many shares nobody has taken yet."""
+        """The number of unclaimed morsels."""
         return max(self.many - self.taken[0], 0)
 
     def next(self) -> tuple[int, int] | None:
-        """Take a share, if one is left."""
+        """Claim a morsel; None if none is left."""
         with self._lock:
             lo = self.begin + self.taken[0] * self.size
             self.taken[0] += 1
@@ -43,7 +43,7 @@ class Morsels:
 
 
 class Progress(NamedTuple):
-    """How far a kernel went: through so many rows; if it stopped within a share, where, and where that ends."""
+    """The rows processed; if the kernel stopped within a morsel, the row where it stopped and the morsel's end."""
 
     rows: int
     stop: tuple[int, int] | None

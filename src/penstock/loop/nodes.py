@@ -1,4 +1,4 @@
-"""The loop IR: the one language every kernel is written in.
+"""The loop IR: the language of all kernels.
 
     kernel ::= name (params) locals body literals   returns i64: a status or a position
     param  ::= Var | Buffer                         buffers are indexed, never pointers
@@ -6,14 +6,14 @@
              | Assign(var, value)
              | Store(buffer, index, value)
              | Atomic(op, buffer, index, value, old)   old = buffer[index]; buffer[index] = op(old, value)
-             | For(var, start, stop, body, parallel, scalar, brief, unrolled)   parallel: iterations in any order, even at once (so few
-                                                    are a vector); scalar: one by one, being few, or each long in itself; brief: in
-                                                    little code; unrolled: in much, being short and many
+             | For(var, start, stop, body, parallel, scalar, brief, unrolled)   parallel: iterations in any order or at once (2 to 16
+                                                    form a vector); scalar: not vectorised, for few or long iterations; brief:
+                                                    vectorised with little code; unrolled: for many short iterations
              | While(condition, body)
              | If(condition, then, orelse)
              | Return(value)
     value  ::= Const | Literal(name, value, type)   a constant of the query; kernels that differ in literals alone share code
-             | Var | Load(buffer, index, fresh)   fresh: from memory, though it be known what was stored there
+             | Var | Load(buffer, index, fresh)     fresh: read from memory, even if the stored value is known
              | Peek(buffer, index, type)            the little-endian value at a byte offset of a u8 buffer; a bool: at an offset in bits
              | Unary(op, a) | Binary(op, a, b) | Overflows(op, a, b) | Select(condition, a, b)
              | Cast(a, type)                        numeric conversion; float → int saturates, NaN → 0
@@ -25,9 +25,9 @@
     type   ::= bool i8 i16 i32 i64 i128 u8 u16 u32 u64 f32 f64
     space  ::= global | local (shared by a group, or the kernel's own scratch on a CPU) | constant
 
-There is no undefined behaviour to lean on: shifts count modulo the width, division by zero gives 0 for
-integers, and a kernel that reads outside a buffer is a bug of the kernel's builder. `interpret.py` is
-the definition. Distinct buffer parameters never overlap.
+No behaviour is undefined: shifts count modulo the width, division by zero gives 0 for integers, and a read
+outside a buffer is a bug of the kernel's builder. `interpret.py` is the definition. Distinct buffer
+parameters never overlap.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Space(StrEnum):
 
 
 class Value:
-    """Operators build larger values; plain Python numbers become constants of the other side's type."""
+    """A typed value. Operators build larger values; Python numbers become constants of the other operand's type."""
 
     __slots__ = ()
     type: Type
@@ -153,7 +153,7 @@ class Const(Value):
 
 @dataclass(frozen=True, slots=True)
 class Literal(Value):
-    """A constant of the query, which compiled code is given: builders may look at its properties, such as its sign, alone."""
+    """A constant of the query, passed to compiled code: builders may use only its properties, such as its sign."""
 
     name: str
     value: int | float
@@ -181,7 +181,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Load(Value):
-    """Read an element. A `fresh` one makes compilers write what they hold in registers first, in whole vectors."""
+    """Read an element. `fresh` forces compilers to store register contents first, in whole vectors."""
 
     buffer: Buffer
     index: Value
@@ -194,7 +194,7 @@ class Load(Value):
 
 @dataclass(frozen=True, slots=True)
 class Peek(Value):
-    """Read a wider value from bytes: strings, bitmaps and masks, several at a time, at any alignment."""
+    """Read a wider value from bytes at any alignment: strings, bitmaps and masks, several elements at a time."""
 
     buffer: Buffer
     index: Value
@@ -306,8 +306,8 @@ class For:
     body: Block
     parallel: bool = False
     scalar: bool = False
-    brief: bool = False  # worth vectors, but not much code
-    unrolled: bool = False  # no matter of vectors, but worth much code
+    brief: bool = False  # vectorised, with little code
+    unrolled: bool = False  # not vectorised, but unrolled
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,18 +342,18 @@ class Kernel:
 
 
 def as_value(operand: Operand, like: Type) -> Value:
-    """Read a plain number as a constant of the given type; leave values as they are."""
+    """Convert a plain number to a constant of the given type; return values unchanged."""
     return operand if isinstance(operand, Value) else const(operand, like)
 
 
 def const(value: int | float | bool, type: Type) -> Const:
-    """Make a constant, converted to the Python type its machine type calls for."""
+    """Make a constant, converted to the Python type of its machine type."""
     python = {"bool": bool, "float": float}.get(type.kind, int)
     return Const(python(value), type)
 
 
 def binary(op: str, a: Operand, b: Operand) -> Value:
-    """Combine two operands, at least one of which is a value and gives the type."""
+    """Combine two operands; at least one is a value and determines the type."""
     if isinstance(a, Value):
         return _combined(op, a, as_value(b, a.type))
     assert isinstance(b, Value)
@@ -361,7 +361,7 @@ def binary(op: str, a: Operand, b: Operand) -> Value:
 
 
 def _combined(op: str, a: Value, b: Value) -> Value:
-    """Do at once what is known: kernels are full of distances and counts, and each that is left takes time to compile."""
+    """Fold constants: kernels contain many offsets and counts, and each remaining one costs compile time."""
     if isinstance(b, Const) and b.type is I64 and op in ("add", "sub"):
         return _moved(a, int(b.value) if op == "add" else -int(b.value)) or Binary(op, a, b)
     if op == "eq" and isinstance(a, Const) and isinstance(b, Const) and a.type is b.type is I64:
@@ -370,7 +370,7 @@ def _combined(op: str, a: Value, b: Value) -> Value:
 
 
 def _moved(a: Value, by: int) -> Value | None:
-    """A place at a distance from another, if that is no new computation; what might wrap is left to the machine."""
+    """Add a constant offset without a new operation, or return None; sums that might wrap are not folded."""
     match a:
         case Const(number) if abs(int(number) + by) < _FAR:
             return Const(int(number) + by, I64)
@@ -382,7 +382,7 @@ def _moved(a: Value, by: int) -> Value | None:
 
 
 def select(condition: Value, a: Operand, b: Operand) -> Value:
-    """Choose without branching; at least one side is a value and gives the type."""
+    """Choose without branching; at least one side is a value and determines the type."""
     like = a.type if isinstance(a, Value) else b.type if isinstance(b, Value) else None
     assert like is not None
     if isinstance(condition, Const):

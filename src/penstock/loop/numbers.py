@@ -1,8 +1,8 @@
-"""Compute with machine numbers in plain Python: wrap, round, saturate, and C's view of float functions.
+"""Machine arithmetic in plain Python: wrapping, rounding, saturation, and C's definitions of float functions.
 
-Integers are Python ints kept in range, bools are bools, and floats of both widths are Python floats.
-A single-precision operation is the double one rounded once more; for + - * / and sqrt that gives the
-same bits as the hardware's own, and for exp and its like it *is* the definition.
+Integers are Python ints kept in range, bools are bools, and floats of both widths are Python floats. A
+single-precision operation is the double one rounded once more; for + - * / and sqrt that gives the same bits
+as the hardware, and for exp and similar functions it *is* the definition.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NAN = math.nan
 
 
 def limits(type: Type) -> tuple[int, int]:
-    """Give the smallest and largest integer of a type."""
+    """Return the smallest and largest integer of a type."""
     if type.kind == "int":
         return -(1 << (type.bits - 1)), (1 << (type.bits - 1)) - 1
     return 0, (1 << type.bits) - 1
 
 
 def wrap(value: int, type: Type) -> int:
-    """Keep the low bits and read them as the type does."""
+    """Keep the low bits and interpret them as the type."""
     low, _ = limits(type)
     return ((value - low) & ((1 << type.bits) - 1)) + low
 
@@ -37,7 +37,7 @@ def fits(value: int, type: Type) -> bool:
 
 
 def identity(op: str, type: Type) -> Number:
-    """Give the value that changes nothing: what an exclusive scan hands its first work item."""
+    """Return the identity of an operator: the first result of an exclusive scan."""
     if op in ("min", "max"):
         return _extreme(op, type)
     if op == "and":
@@ -55,7 +55,7 @@ def _extreme(op: str, type: Type) -> Number:
 
 
 def round_f32(value: float) -> float:
-    """Round a double to single precision, ties to even; what is too large becomes infinite."""
+    """Round a double to single precision, ties to even; overflow becomes infinite."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:
@@ -63,7 +63,7 @@ def round_f32(value: float) -> float:
 
 
 def int_to_float(value: int, type: Type) -> float:
-    """Round an integer once: going through double would round a single twice."""
+    """Round an integer once: a conversion through double would round a single twice."""
     if type.bits == 64:
         return float(value)
     excess = abs(value).bit_length() - 24
@@ -76,7 +76,7 @@ def int_to_float(value: int, type: Type) -> float:
 
 
 def float_to_int(value: float, type: Type) -> int:
-    """Truncate towards zero; beyond the type's range give its end, for NaN give 0."""
+    """Truncate towards zero; saturate at the type's limits; NaN gives 0."""
     if math.isnan(value):
         return 0
     low, high = limits(type)
@@ -86,7 +86,7 @@ def float_to_int(value: float, type: Type) -> int:
 
 
 def bits_of(value: Number, type: Type) -> int:
-    """Read a number's bits as an unsigned integer."""
+    """Return a number's bits as an unsigned integer."""
     if type.is_float:
         code = "<fI" if type.bits == 32 else "<dQ"
         return int(struct.unpack(code[0] + code[2], struct.pack(code[0] + code[1], value))[0])
@@ -114,7 +114,7 @@ def remainder(a: float, b: float) -> float:
 
 
 def power(a: float, b: float) -> float:
-    """C's pow, which has an answer where Python raises."""
+    """C's pow, which is defined where Python raises."""
     odd = math.isfinite(b) and b % 2.0 == 1.0
     try:
         return math.pow(a, b)
@@ -127,7 +127,7 @@ def power(a: float, b: float) -> float:
 
 
 def to_integral(rounding: Callable[[float], int]) -> Callable[[float], float]:
-    """Make a rounding to integers keep infinities, NaN and the sign of zero."""
+    """Extend a rounding to integers: keep infinities, NaN and the sign of zero."""
     return lambda value: math.copysign(rounding(value), value) if math.isfinite(value) else value
 
 

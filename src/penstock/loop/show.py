@@ -1,4 +1,4 @@
-"""Print a kernel so that two kernels of different meaning never print the same.
+"""Print a kernel; kernels with different semantics never print the same text.
 
     kernel sum(x: global i64[], n: i64)
       var t: i64 = 0
@@ -6,8 +6,8 @@
         t = (t + x[i])
       return t
 
-A constant carries its type unless it is i64, f64 or bool. A long value is abbreviated by a `let` line
-in front of its statement, which also keeps the text linear where kernels share values.
+A constant carries its type unless it is i64, f64 or bool. A long value is abbreviated by a `let` line before
+its statement, which also keeps the text linear where kernels share values.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _STEP = "  "
 
 
 def show(kernel: Kernel) -> str:
-    """Print a kernel, one statement a line; a literal is printed as its value."""
+    """Print a kernel, one statement per line; a literal is printed as its value."""
     return _show(kernel, _Lets)
 
 
 def fingerprint(kernel: Kernel) -> str:
-    """Give the SHA-256 of a kernel's text with the names of its literals: equal exactly when the code can be shared."""
+    """Return the SHA-256 of a kernel's text with the names of its literals: equal exactly when the code can be shared."""
     return hashlib.sha256(_show(kernel, _NamedLets).encode()).hexdigest()
 
 
@@ -78,7 +78,7 @@ def _show(kernel: Kernel, lets: type[_Lets]) -> str:
 
 
 def show_statement(stmt: Stmt) -> str:
-    """Print a statement's own line, without the blocks inside it."""
+    """Print a statement's line, without nested blocks."""
     lets = _Lets()
     lines = list(_statement(stmt, lets, "", nested=False))
     return "; ".join([*lets.lines, lines[0]])
@@ -143,7 +143,7 @@ def _branches(then: Block, orelse: Block, indent: str, kind: type[_Lets]) -> Ite
 
 
 class _Lets:
-    """Print values, naming the long ones `$1`, `$2`, … by their text."""
+    """Prints values; long ones are named `$1`, `$2`, … by their text."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -169,7 +169,7 @@ class _Lets:
 
 
 class _NamedLets(_Lets):
-    """Print literals by their names."""
+    """Prints literals by their names."""
 
     def literal(self, node: Literal) -> str:
         return _name(node.name)
@@ -217,6 +217,6 @@ def _constant(const: Const) -> str:
         return str(int(const.value)) if type.name == "i64" else f"{int(const.value)}:{type}"
     number = float(const.value)
     text = repr(number)
-    if math.isnan(number):  # NaNs differ in sign and payload, and a bitcast can see it
+    if math.isnan(number):  # NaNs differ in sign and payload, which a bitcast exposes
         text = f"nan_{bits_of(number, type):x}"
     return text if type.name == "f64" else f"{text}:{type}"

@@ -1,8 +1,8 @@
 """Check that a kernel obeys the grammar of `nodes.py`.
 
-Everything a later stage takes for granted is checked here once: types agree, names are declared before
-they are used and only once, indices are i64, conditions are bool, every operator is defined for its
-type. A violation is a bug of Penstock, never of a user's query.
+This check establishes once what later stages rely on: types agree, names are declared before they are used
+and only once, indices are i64, conditions are bool, every operator is defined for its type. A violation is a
+bug of Penstock, never of a user's query.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from penstock.loop.nodes import (
 from penstock.loop.numbers import fits
 from penstock.loop.show import show_statement
 
-# Locals lie on the stack of the thread that runs the kernel.
+# Local buffers lie on the stack of the thread that runs the kernel.
 MOST_LOCAL_BYTES = 1 << 20
 
 _BITWISE = frozenset({"and", "or", "xor"})
@@ -86,7 +86,7 @@ class _Checker:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._where: Callable[[], str] = lambda: "parameters"
-        self._seen: set[str] = set()  # every name of the kernel: they are unique, not only in scope
+        self._seen: set[str] = set()  # all names of the kernel: unique in it, not only in scope
         self._scope: dict[str, Var] = {}
         self._buffers: dict[str, Buffer] = {}
         self._fixed: set[str] = set()  # loop indices
@@ -98,7 +98,7 @@ class _Checker:
             self._refuse(problem)
 
     def _refuse(self, problem: str) -> NoReturn:
-        """Say what is wrong. What is asked of every value comes here only if it is: texts take longer than looks."""
+        """Raise the error. Checks of every value call this only on failure: formatting a message costs more than a check."""
         raise VerificationError(f"kernel {self._kernel.name}, {self._where()}: {problem}")
 
     def declarations(self) -> None:

@@ -1,6 +1,6 @@
-"""Compute host columns: by Arrow's own functions where their meaning is ours, else row by row.
+"""Compute host columns: by Arrow's functions where their semantics match, else row by row.
 
-The row-by-row way is the definition itself (`expr/evaluate.py`): slow, and never wrong.
+Row-by-row evaluation is the definition itself (`expr/evaluate.py`): slow, and always correct.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Spared = Callable[[pa.RecordBatch, int], bool]
 def host_function(
     fields: Mapping[ex.Expr, str], schema: pa.Schema, uses: Sequence[Use]
 ) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """Give the function that adds host columns to a batch."""
+    """Return the function that adds host columns to a batch."""
     spared = _spared(uses, schema)
     computes = [(name, type_of(expr, schema), compute(expr, schema, spared)) for expr, name in fields.items()]
 
@@ -40,7 +40,7 @@ def host_function(
 
 
 def compute(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
-    """Choose the way to compute an expression over a batch."""
+    """Choose how to compute an expression over a batch."""
     by_arrow, by_row = _by_arrow(expr, schema), _row_by_row(expr, schema, spared)
 
     def column(batch: pa.RecordBatch) -> pa.Array:
@@ -49,13 +49,13 @@ def compute(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
         except PenstockError:
             if by_arrow is None:
                 raise
-            return by_row(batch)  # which tells whether it is of a row that somebody asks for
+            return by_row(batch)  # raises only if the program needs the failing row
 
     return column
 
 
 def _spared(uses: Sequence[Use], schema: pa.Schema) -> Spared:
-    """Give the function that tells whether all that a program asks of a row can be computed, or raises what fails there."""
+    """Return the function that evaluates all uses of a row: it returns True, or raises the error of a use."""
     names = sorted({name for use in uses for expr in (*use.where, use.value) for name in ex.columns_of(expr)})
     runs = [([evaluator(each, schema) for each in use.where], evaluator(use.value, schema)) for use in uses]
 
@@ -70,7 +70,7 @@ def _spared(uses: Sequence[Use], schema: pa.Schema) -> Spared:
 
 
 def _row_by_row(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
-    """Compute a value of each row; where it has none, the program must not ask for it."""
+    """Compute a value per row; a failure is null where no use of the program needs the row."""
     dtype = type_of(expr, schema)
     run = evaluator(expr, schema)
     names = sorted(ex.columns_of(expr))
@@ -92,10 +92,10 @@ def _row_by_row(expr: ex.Expr, schema: pa.Schema, spared: Spared) -> Compute:
 
 
 def _by_arrow(expr: ex.Expr, schema: pa.Schema) -> Compute | None:
-    """Arrow's function for a text operation on a column; None where there is none with our meaning."""
+    """Arrow's function for a text operation on a column; None if there is none with the same semantics."""
     match expr:
         case ex.Call(function="replace", options=options) if not dict(options)["pattern"]:
-            return None  # Arrow would look for nothing for ever
+            return None  # Arrow would search for an empty pattern without end
         case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if function in _CLOCK:
             return lambda batch: _CLOCK[function](batch.column(name), dict(options))
         case ex.Call(function=function, args=(ex.Column(name=name),), options=options) if is_text(
@@ -156,7 +156,7 @@ _COMPARE = {
 
 
 def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> Compute | None:
-    """Compare texts with each other: Arrow orders them by bytes, as we do."""
+    """Compare texts: Arrow orders them by bytes, as the definition does."""
     operands = [_operand(arg, schema) for arg in args]
     if any(each is None for each in operands) or not any(isinstance(arg, ex.Column) for arg in args):
         return None
@@ -164,7 +164,7 @@ def _comparison(function: str, args: tuple[ex.Expr, ...], schema: pa.Schema) -> 
 
 
 def _membership(name: str, values: tuple[ex.Literal, ...], schema: pa.Schema) -> Compute | None:
-    """Look a column up in a list of its own type; floats are left to the definition, for NaN and zeros."""
+    """Look a column up in a list of the same type; floats are evaluated row by row, for NaN and zeros."""
     dtype = schema.field(name).type
     plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
     alike = all(each.type == plain for each in values)

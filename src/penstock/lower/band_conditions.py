@@ -1,8 +1,9 @@
-"""Conditions that bound a right column by values of the left row: such rows are found by sorting, not by looking at each.
+"""Conditions that bound a right column by values of the left row: matching rows are found by sorting, not by a scan.
 
 right.y - 5 <= left.x and left.x < right.y + 5   →   sorted by y:  y - 5 up to x,  y + 5 from x on
 
-A column plus or minus a number grows with the column, whatever is rounded: rows in order of the one are in order of the other.
+A column plus or minus a number is monotonic in the column, even with rounding: rows in order of the one are
+in order of the other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _FLIPPED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge", "eq": "eq"}
 
 @dataclass(frozen=True)
 class Bound:
-    """`right`, which grows with a right column, is not beyond `left`; each over columns of its own side."""
+    """`right`, monotonic in a right column, does not exceed `left`; each reads columns of one side."""
 
     right: ex.Expr
     left: ex.Expr
@@ -34,7 +35,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Band:
-    """What a condition asks of one right column: to reach all of `lower`, and not to exceed any of `upper`."""
+    """The bounds of one right column: it reaches all of `lower` and exceeds none of `upper`."""
 
     column: str
     lower: tuple[Bound, ...] = ()
@@ -42,12 +43,12 @@ class Band:
 
     @property
     def sides(self) -> int:
-        """How many of the two sides it is bounded on."""
+        """The number of bounded sides, 0 to 2."""
         return bool(self.lower) + bool(self.upper)
 
 
 def band_of(where: ex.Expr, left: ir.Object, right: ir.Object) -> Band | None:
-    """Find a right column that parts of a condition compare with values of the left row alone."""
+    """Find a right column that conjuncts of a condition compare with values of the left row alone."""
     found: dict[str, Band] = {}
     for function, one, other in _comparisons(where):
         column, bound = _growing(one), _bound(one, other, (left, right))
@@ -60,7 +61,7 @@ def band_of(where: ex.Expr, left: ir.Object, right: ir.Object) -> Band | None:
 
 
 def _comparisons(where: ex.Expr) -> Iterator[tuple[str, ex.Expr, ex.Expr]]:
-    """The comparisons that have to hold, each in both directions."""
+    """The comparisons that must hold, each in both directions."""
     for part in conjuncts(where):
         match part:
             case ex.Call(function=function, args=(one, other)) if function in _FLIPPED:
@@ -69,7 +70,7 @@ def _comparisons(where: ex.Expr) -> Iterator[tuple[str, ex.Expr, ex.Expr]]:
 
 
 def _growing(expr: ex.Expr) -> str | None:
-    """The right column that an expression is, or is a number more or less than."""
+    """The right column that an expression equals up to a constant offset."""
     match expr:
         case ex.Column(name=name):
             side, own = own_column(name)
@@ -86,7 +87,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[ir.Object, ir.Object]) -> Bound | None:
-    """A comparison of right columns with left ones, if their values are alike."""
+    """A comparison of right columns with left ones, if their types are comparable."""
     right, left = _over(one, 1), _over(other, 0)
     if right is None or left is None:
         return None
@@ -95,7 +96,7 @@ def _bound(one: ex.Expr, other: ex.Expr, sides: tuple[ir.Object, ir.Object]) -> 
 
 
 def _over(expr: ex.Expr, side: int) -> ex.Expr | None:
-    """An expression of a pair as one over the columns of a side, if it reads some of that side and none of the other."""
+    """Rewrite an expression of a pair over the columns of one side; None if it reads none of them or any other."""
     read = [own_column(each) for each in ex.columns_of(expr)]
     if not read or any(where != side for where, _ in read):
         return None
@@ -115,7 +116,7 @@ def _alike(first: pa.DataType, second: pa.DataType) -> bool:
 
 
 def bounds_samples(band: Band, side: int, rows: ir.Object) -> tuple[ir.Samples, ir.Object]:
-    """What is compared on one side as columns of its rows: the lower bounds, then the upper ones."""
+    """The bounds of one side as columns of its rows: the lower bounds, then the upper ones."""
     bounds = (*band.lower, *band.upper)
     exprs = [each.right if side else each.left for each in bounds]
     fields = tuple(ex.Field(f"bound{place}", each) for place, each in enumerate(exprs))

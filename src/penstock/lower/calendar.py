@@ -29,14 +29,14 @@ def tick(dtype: pa.DataType) -> int:
 
 
 def finer(source: pa.DataType, target: pa.DataType) -> int:
-    """How many ticks of `target` make one of `source`; 1 where it is not finer."""
+    """The number of ticks of `target` per tick of `source`; 1 if `target` is not finer."""
     if not (is_temporal(source) and is_temporal(target)):
         return 1
     return max(tick(source) // tick(target), 1)
 
 
 def scaled(ticks: Value, factor: int) -> Value:
-    """Count in a finer unit, in 128 bits unless that is known to fit: 64 might wrap around."""
+    """Convert ticks to a finer unit, in 128 bits unless the result is known to fit 64."""
     if factor == 1:
         return ticks
     if isinstance(ticks, Const) and fits(int(ticks.value) * factor, I64):
@@ -45,7 +45,7 @@ def scaled(ticks: Value, factor: int) -> Value:
 
 
 def rescale(ticks: Value, source: pa.DataType, target: pa.DataType) -> Value:
-    """Change the unit; towards a coarser one, round down. A date64 is a whole number of days."""
+    """Change the unit; round down to a coarser one. A date64 is a whole number of days."""
     if pa.types.is_date64(target) and tick(source) < DAY:
         day = const(DAY // tick(source), I128)
         ticks = ticks.to(I128) - floor_mod(ticks.to(I128), day)
@@ -54,7 +54,7 @@ def rescale(ticks: Value, source: pa.DataType, target: pa.DataType) -> Value:
 
 
 def floor_div(a: Value, b: Value) -> Value:
-    """Divide rounding down. Loop IR's own division truncates."""
+    """Divide, rounding down. The loop IR's division truncates."""
     quotient = a.div(b)
     if a.type.kind == "uint":
         return quotient

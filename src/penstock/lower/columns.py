@@ -1,7 +1,7 @@
-"""Declare a batch's columns as kernel parameters, on first use, and say how to fill them.
+"""Declare a batch's columns as kernel parameters, on first use, and describe how to fill them.
 
-A kernel never learns a column's name: parameters are numbered. Each declared parameter comes with a
-`Binding` that tells the runtime what to put there for a batch.
+Column names do not reach a kernel: parameters are numbered. Each declared parameter has a `Binding` that
+describes its contents for the runtime.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from penstock.types.time import Time
 
 @dataclass(frozen=True)
 class RowKernel:
-    """A kernel over a batch's rows, and what to bind its column parameters to."""
+    """A kernel over a batch's rows, and the bindings of its column parameters."""
 
     kernel: Kernel
     bindings: tuple[Binding, ...]
 
 
 def arenas(k: KernelBuilder) -> tuple[Binding, ...]:
-    """What fills the buffers of interned texts that a kernel compares."""
+    """The bindings of the buffers of interned texts that a kernel compares."""
     return tuple(Binding(buffer.name, column, role) for (role, column), buffer in k.shared.items() if column)
 
 
@@ -38,8 +38,8 @@ def arenas(k: KernelBuilder) -> tuple[Binding, ...]:
 class Columns:
     """The columns of one kernel. `nullable` names those that hold nulls; the others are read without a test.
 
-    `interned` names the text columns that arrive as codes. An implied time is computed from the number
-    of the row in its stream, `first_row` being the batch's first.
+    `interned` names the text columns that arrive as codes. An implied time is computed from the row's number
+    in its stream; `first_row` is that of the batch's first row.
     """
 
     k: KernelBuilder
@@ -86,13 +86,13 @@ class Columns:
         return self._buffer(self.time.column, "values", machine)[row].to(I64) + self.time.shift
 
     def valid(self, name: str, row: Value) -> Value | None:
-        """Whether a column is not null at a row; None where it never is."""
+        """Whether a column is not null at a row; None if it never is null."""
         if name not in self.nullable:
             return None
         return self._code(name, row).valid if name in self.interned else self._bit(name, "validity", row)
 
     def text_equals(self, name: str, text: str, row: Value) -> Cell:
-        """Compare a text column with a literal, whose characters stay outside the kernel."""
+        """Compare a text column with a literal, whose characters are a parameter of the kernel."""
         if name in self.interned:
             code = self._code(name, row)
             return Cell(code.value.eq(self._scalar(name, "code", I32, text)), code.valid)

@@ -2,10 +2,10 @@
 
 The words of a state are
 
-    touched        whether a row has entered: `merge` is only asked to join states of rows, whatever it makes of `init`
+    touched        whether a row has been added: `merge` applies only to states with rows, never to `init`
     a value        for each component
     its validity   for each component that can become null
-    failed         whether an integer left 64 bits, where that can happen: an error once the state is read
+    failed         whether an integer overflowed 64 bits, where that can happen: an error on reading
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Cells = Mapping[str, Cell]
 
 
 def custom_monoid(definition: Definition) -> Monoid:
-    """Make the monoid of a typed definition."""
+    """Build the monoid of a typed definition."""
     layout = layout_of(definition)
     assert not (definition.undoes and layout.nullable), "a null could not be taken out again"
     return Monoid(
@@ -52,7 +52,7 @@ def _removal(layout: Layout) -> Callable[[KernelBuilder, Values, Values], Values
 def result_cell(
     k: KernelBuilder, definition: Definition, state: Values, fail: Callable[[Value], None]
 ) -> Cell:
-    """Read the result from a state."""
+    """Compute the result from a state."""
     layout = layout_of(definition)
     if layout.fails:
         fail(layout.failed(state))
@@ -62,7 +62,7 @@ def result_cell(
 
 @lru_cache(maxsize=256)
 def layout_of(definition: Definition) -> Layout:
-    """Find out which components can become null, and whether anything can fail: by lowering it, on scratch."""
+    """Find the components that can become null, and whether any step can fail, by lowering on a scratch kernel."""
     nullable = frozenset(place for place, each in enumerate(definition.init) if each.value is None)
     while True:
         found, fails = _probed(Layout(definition, nullable, fails=False))
@@ -72,7 +72,7 @@ def layout_of(definition: Definition) -> Layout:
 
 
 def _probed(layout: Layout) -> tuple[frozenset[int], bool]:
-    """Lower every step once: the components that come out with a validity, and whether one can fail."""
+    """Lower every step once; return the components that have a validity, and whether a step can fail."""
     k = KernelBuilder("scratch")
     definition = layout.definition
     errors: list[Value] = []
@@ -88,7 +88,7 @@ def _probed(layout: Layout) -> tuple[frozenset[int], bool]:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the state of a definition lies in words."""
+    """The layout of a definition's state in words."""
 
     definition: Definition
     nullable: frozenset[int]
@@ -105,7 +105,7 @@ class Layout:
         return (State(U8, 0), *values, *valid, *([State(U8, 0)] if self.fails else []))
 
     def components(self, words: Values, column: Callable[[int], ex.Column]) -> dict[str, Cell]:
-        """Read the components of a state, by the names that expressions have for them."""
+        """Read the components of a state, by their column names in expressions."""
         flags = {place: words[self._flag(place)].ne(0) for place in self.nullable}
         return {
             column(place).name: Cell(_loaded(words[1 + place], dtype), flags.get(place))
@@ -119,12 +119,12 @@ class Layout:
         return 1 + len(self.definition.state) + sorted(self.nullable).index(place)
 
     def step(self, k: KernelBuilder, exprs: Sequence[ex.Expr], state: Values, values: Values) -> Values:
-        """Let a row enter, or leave."""
+        """Add or remove a row."""
         cells = self.components(state, state_column) | _arguments(self.definition, values)
         return self._words(k, exprs, cells, [self.failed(state)] if self.fails else [])
 
     def merge(self, k: KernelBuilder, a: Values, b: Values) -> Values:
-        """Join two states; where one has no rows, it is the other."""
+        """Merge two states; a state without rows is the identity."""
         exprs = self.definition.merge
         if exprs is None:
             raise UnsupportedError(
@@ -149,7 +149,7 @@ class Layout:
 def _lowered(
     k: KernelBuilder, definition: Definition, exprs: Sequence[ex.Expr], cells: Cells, errors: list[Value]
 ) -> list[Cell]:
-    """Lower the components of a new state; conditions under which it is wrong join `errors`."""
+    """Lower the components of a new state; append its error conditions to `errors`."""
     lowering = _lowering(k, definition, cells, errors.append)
     return [lowering.lower_as(expr, dtype) for expr, dtype in zip(exprs, definition.state, strict=True)]
 
@@ -175,7 +175,7 @@ def _any(k: KernelBuilder, conditions: Sequence[Value]) -> Value:
 
 
 def _stored(type: Type) -> Type:
-    """Booleans lie in bytes."""
+    """The type in memory: booleans are stored as bytes."""
     return U8 if type == BOOL else type
 
 
@@ -187,7 +187,7 @@ def _loaded(word: Value, dtype: pa.DataType) -> Value:
 
 
 def _number(value: object) -> int | float:
-    """Give the word of a component before any row; that of a null does not matter."""
+    """Return the initial word of a component; for a null it is arbitrary."""
     assert value is None or isinstance(value, int | float)
     return 0 if value is None else int(value) if isinstance(value, bool) else value
 

@@ -1,11 +1,12 @@
 """The emit kernel: panes to windows, partials to results.
 
-A window is a run of panes, given as a range of slots in order of time. `emission/` has a file for each step:
+A window is a run of panes, given as a range of slots in order of time. `emit_steps/` has a file for each
+step:
 
-    merging   the panes of a window become one, all keys side by side
-    results   for each key that the window holds: states to values, `having`, keys and bounds beside them
+    merging   merge the panes of a window, for all keys at once
+    results   for each key in the window: states to values, `having`, keys and bounds
 
-In a sparse table, pairs of pane and key take the place of panes, ordered by key, then time: a frame of them is
+In a sparse table, (pane, key) pairs take the place of panes, ordered by key, then time: a frame of them is
 one window of one key.
 """
 
@@ -27,7 +28,7 @@ CHUNK = 2048  # keys
 
 
 def build_emit(spec: EmitSpec) -> EmitKernel:
-    """Write the emit kernel for a specification."""
+    """Build the emit kernel for a specification."""
     emit = _Emit(spec)
     emit.write()
     k = emit.k
@@ -36,7 +37,7 @@ def build_emit(spec: EmitSpec) -> EmitKernel:
 
 @dataclass
 class _Emit:
-    """Windows lo … hi - 1, as many as the output has room for."""
+    """Emits windows lo … hi - 1, as many as fit the output."""
 
     spec: EmitSpec
     k: KernelBuilder = field(default_factory=lambda: KernelBuilder("emit"))
@@ -50,7 +51,7 @@ class _Emit:
         self.results = Results(k, self.spec)
 
     def write(self) -> None:
-        """Leave behind the loop, not inside: then loops over keys are ones that LLVM vectorises."""
+        """Emit the kernel with its return after the loop, not inside: LLVM then vectorises the loops over keys."""
         k = self.k
         w = k.var("w", self.lo)
         with k.while_((w < self.hi) & (self.results.rows + self.panes.columns <= self.capacity)):
@@ -64,7 +65,7 @@ class _Emit:
         self._leave(select(w < self.hi, const(NEED_OUTPUT, I64), const(DONE, I64)), w)
 
     def _keys_of(self, w: Value) -> None:
-        """Write the keys that a window holds: side by side, as vectors do, where none is missing between two of them."""
+        """Write the keys of a window: contiguous keys without a selection, in a vectorisable loop."""
         k, columns = self.k, self.panes.columns
         if self.spec.having is not None or isinstance(columns, Const):
             self._keys_held(w)
@@ -84,7 +85,7 @@ class _Emit:
             self._keys_held(w)
 
     def _keys_held(self, w: Value) -> None:
-        """Write the keys that a window holds, having listed them: to ask one by one is to guess wrong half the time."""
+        """Write the keys of a window through a selection: a branch per key would be mispredicted half the time."""
         k, columns = self.k, self.panes.columns
         chosen = k.local("chosen", I32, CHUNK + LANES)
         positions = k.shared_buffer("positions", "", U8)

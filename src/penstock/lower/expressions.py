@@ -1,9 +1,9 @@
 """Lower scalar expressions to loop IR, with the semantics of `expr/evaluate.py`.
 
-Each node becomes a `Cell`: a value and its validity. Intermediate results are bound to variables, so a
-deep expression stays linear in size. What may fail (integer overflow, a cast out of range) reports to
-`fail` with the condition under which the row is wrong, and goes on with a harmless value: kernels have
-no exceptions, the runtime raises after the task.
+Each node becomes a `Cell`: a value and its validity. Intermediate results are bound to variables, so a deep
+expression stays linear in size. An operation that may fail (integer overflow, a cast out of range) reports
+its error condition to `fail` and continues with a harmless value: kernels have no exceptions; the runtime
+raises after the task.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from penstock.lower.scope import Scope, choose, computed_type
 
 @dataclass
 class Lowering(Scope):
-    """Lower expressions over one row, or over the reductions of one window, into a kernel."""
+    """Lowers expressions over one row, or over the reductions of one window, into a kernel."""
 
     def lower(self, expr: ex.Expr) -> Cell:
-        if isinstance(expr, ex.Literal):  # each its own: that two are equal is no part of the code
+        if isinstance(expr, ex.Literal):  # not shared: code must not depend on two literals being equal
             return self._literal(expr.value, expr.type)
         found = self.known.get(expr)
         if found is None:
@@ -99,7 +99,7 @@ class Lowering(Scope):
         return Cell(whole.to(goal), cell.valid)
 
     def _literal(self, value: object, dtype: pa.DataType) -> Cell:
-        """Read a literal as the number that stands in the Arrow buffer; those of times are ticks already."""
+        """Lower a literal to its physical value in an Arrow buffer; literals of times are ticks already."""
         machine = computed_type(dtype)
         if value is None:
             return Cell(const(0, machine), const(False, BOOL))

@@ -1,17 +1,17 @@
-"""The fold kernel: rows of a batch into panes, filter, keys and aggregates fused into one pass.
+"""The fold kernel: aggregate the rows of a batch into panes; filter, keys and aggregates are fused into one pass.
 
-Rows are taken a chunk at a time, so that what lies between the steps stays in the first-level cache:
+Rows are processed in chunks, so that intermediate results stay in the first-level cache:
 
-    1. which pane?   one for the whole chunk where time is in order (the common case), else row by row
-    2. which rows?   the filter, to a list of row offsets, without branches
-    3. add           for each of them: find the key's column, step the states of (pane, key)
+    1. pane          one for the whole chunk where time is in order (the common case), else row by row
+    2. selection     the filter, to a list of row offsets, without branches
+    3. add           for each selected row: look up the key's group, step the states of (pane, key)
 
-Without keys, steps 2 and 3 become a plain masked reduction that LLVM vectorises. `folding/` has a file
-for each step.
+Without keys, steps 2 and 3 become a plain masked reduction that LLVM vectorises. `fold_steps/` has a file for
+each step.
 
-A row is added wholly or not at all. When its key or pane finds no room, or an integer sum would leave
-64 bits, the kernel returns that row's number: the rows before it are done, the runtime helps (a larger
-table, wider sums) and calls again from there.
+A row is added wholly or not at all. When there is no room for its key or pane, or an integer sum would
+overflow 64 bits, the kernel returns that row's number: the rows before it are done; the runtime provides a
+larger table or wider sums and calls again from there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.lower.fold_steps.rows import Chosen, select_chunk
 
 
 def build_fold(spec: FoldSpec) -> RowKernel:
-    """Write the fold kernel for a specification."""
+    """Build the fold kernel for a specification."""
     frame = Frame(spec)
     pane = CurrentPane(frame)
     k = frame.k
@@ -51,7 +51,7 @@ def _add_chunk(frame: Frame, pane: CurrentPane, n: Var) -> None:
 
 
 def _settled_rows(frame: Frame, pane: CurrentPane, n: Var) -> Chosen:
-    """Answer the first two questions: together, where both have to look at every row."""
+    """Find the pane and the selected rows of a chunk: in one loop, where both read every row."""
     if frame.spec.time.implied:
         pane.cut(n)
         return select_chunk(frame, n)

@@ -1,4 +1,4 @@
-"""Names for columns that no user has named."""
+"""Names for internal columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 
 def hidden_name(taken: Collection[str], hint: str, place: int) -> str:
-    """Give a column name that is not taken.
+    """Return a column name that is not taken.
 
     >>> hidden_name(["arg0"], "arg", 0)
     'arg0_'

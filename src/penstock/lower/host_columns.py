@@ -1,8 +1,8 @@
-"""What kernels leave to Arrow: texts beyond equality, and types they do not compute with.
+"""Subexpressions that Arrow computes: text beyond equality, and types that kernels do not support.
 
-Such a subexpression becomes a *host column*, computed for the whole batch before the kernel runs; the
-kernel reads it like any other column. Where it cannot be computed, the program's `Use`s of the row tell
-whether that is an error: not of a row that a filter rejects, nor of a branch that is not taken.
+Such a subexpression becomes a *host column*, computed for the whole batch before the kernel runs; the kernel
+reads it like any other column. A failure to compute it is an error only if one of the program's `Use`s
+applies to the row: not for a row that a filter rejects, nor in a branch that is not taken.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from penstock.lower.calls.catalogue import CALLS
 from penstock.lower.machine import is_text, machine_type
 
 MOST_TEXTS = 16
-MOST_NUMBERS = 64  # more are looked up by Arrow: a comparison for each would only bloat the loop
+MOST_NUMBERS = 64  # above it Arrow looks values up: a comparison per value would bloat the loop
 _NOT_FOR_TIMES = frozenset({"mul", "div", "floordiv", "mod"})
 _ZONED_PARTS = frozenset(calendar.PARTS) - {"epoch_ticks"}
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A value that a program asks for, of the rows for which all these conditions are true."""
+    """A value that a program needs, for the rows that satisfy all these conditions."""
 
     where: tuple[ex.Expr, ...]
     value: ex.Expr
 
 
 def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
-    """List what is asked of the rows that conditions let through, one after the other, and the conditions themselves."""
+    """List the uses of values under conditions applied in order, and of the conditions themselves."""
     known = tuple(each for each in where if each is not None)
     tests = [Use(known[:place], each) for place, each in enumerate(known)]
     return tests + [Use(known, each) for each in values]
@@ -42,7 +42,7 @@ def uses_of(where: Sequence[ex.Expr | None], *values: ex.Expr) -> list[Use]:
 
 @dataclass
 class HostColumns:
-    """Collects host columns while expressions are made fit for kernels; `schema` includes them."""
+    """Collects host columns while expressions are rewritten for kernels; `schema` includes them."""
 
     source: pa.Schema
     fields: dict[ex.Expr, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class HostColumns:
         return pa.schema([*self.source, *added])
 
     def value(self, expr: ex.Expr) -> ex.Expr:
-        """Make an expression fit for a kernel, replacing the subexpressions that are not."""
+        """Rewrite an expression for a kernel: replace unsupported subexpressions by host columns."""
         if not _fits(expr, self.source):
             return self._column(expr)
         if _compares_text(expr, self.source) or _asks_null(expr):
@@ -63,13 +63,13 @@ class HostColumns:
         return expr if new == old else ex.with_children(expr, new)
 
     def key(self, expr: ex.Expr) -> ex.Expr:
-        """Make a grouping key: text is fine as a column, which the runtime interns."""
+        """Rewrite a grouping key: a text column stays, since the runtime interns it."""
         if isinstance(expr, ex.Column):
             return expr
         return self._column(expr) if is_text(type_of(expr, self.source)) else self.value(expr)
 
     def argument(self, expr: ex.Expr) -> ex.Expr:
-        """Make an aggregate's argument: a column as it is, of whatever type; computed text becomes one."""
+        """Rewrite an aggregate's argument: a column of any type stays; computed text becomes a host column."""
         return self.key(expr)
 
     def _column(self, expr: ex.Expr) -> ex.Expr:
@@ -84,7 +84,7 @@ class HostColumns:
 
 
 def _fits(expr: ex.Expr, schema: pa.Schema) -> bool:
-    """Whether this node, apart from its subexpressions, can stand in a kernel."""
+    """Whether a kernel supports this node, regardless of its subexpressions."""
     if isinstance(expr, ex.Column | ex.Reduced):
         return True
     if _compares_text(expr, schema) or _asks_null(expr):
@@ -109,7 +109,7 @@ def _asks_null(expr: ex.Expr) -> bool:
 
 
 def _compares_text(expr: ex.Expr, schema: pa.Schema) -> bool:
-    """Equality of a text column with literals that are not too long: kernels do that themselves."""
+    """Whether a node compares a text column with short literals for equality, which kernels support."""
     match expr:
         case ex.Call(function="eq" | "ne", args=(ex.Column() as column, ex.Literal() as literal)):
             return _is_text_test(column, (literal,), schema)

@@ -1,8 +1,8 @@
-"""Spell out joins: where the columns of a result come from, conditions over pairs, and rolling joins in three steps.
+"""Lower joins: the origin of result columns, conditions over pairs, and rolling joins in three steps.
 
 ~j @ each ~a on k = { #0 = ⊕(sum, ~b[t - 10 : t].(p * q));  vwap: #0 / 2 }
 →  rows     { ts; k; arg0: p * q }       of ~b: one pass of the row kernel
-   frames   { …; reduced0 }              ~a beside what is reduced over frames of ~b's lanes
+   frames   { …; reduced0 }              ~a with the reductions over frames of ~b's sorted partitions
    results  { …; vwap: reduced0 / 2 }    one pass of the row kernel
 """
 
@@ -37,7 +37,7 @@ class ResultField:
 
 
 def result_fields(body: jn.Join | jn.Asof) -> list[ResultField]:
-    """Tell where each column of a join's result comes from."""
+    """List the origin of each column of a join's result."""
     return [_field(each, dict(body.on)) for each in body.fields]
 
 
@@ -53,7 +53,7 @@ def _field(field: ex.Field, keys: dict[str, str]) -> ResultField:
 
 
 def own_column(name: str) -> tuple[int, str]:
-    """Tell which side a column of a pair belongs to, and its name there.
+    """Return the side that a column of a pair belongs to, and its name there.
 
     >>> own_column("right.price")
     (1, 'price')
@@ -73,7 +73,7 @@ def condition_columns(where: ex.Expr) -> tuple[tuple[str, int, str], ...]:
 def condition_object(
     this: ir.Object, where: ex.Expr, left: ir.Object, right: ir.Object
 ) -> tuple[ir.Object, ir.Samples, ir.Object, str]:
-    """Write a condition as a filter over numbered pairs: their object, the filter, its result, the number's name."""
+    """Express a condition as a filter over numbered pairs: the pairs, the filter, its result, the number's name."""
     scope = pair_scope(this, left, right)
     read = [scope.field(name) for name, _, _ in condition_columns(where)]
     number = hidden_name([each.name for each in read], "pair", 0)
@@ -90,7 +90,7 @@ def condition_object(
 
 @dataclass(frozen=True)
 class SpelledRolling:
-    """A rolling join in steps: `samples` make `ready` right rows, `plain` has left rows beside reductions."""
+    """A rolling join in steps: `samples` computes the right rows `ready`; `plain` has left rows with reductions."""
 
     samples: ir.Samples
     ready: ir.Object
@@ -100,7 +100,7 @@ class SpelledRolling:
 
 
 def spell_rolling(this: ir.Object, body: jn.RollingJoin, left: ir.Object, right: ir.Object) -> SpelledRolling:
-    """Make columns of arguments and conditions on the right, and of reductions on the left."""
+    """Compute arguments and conditions as columns of the right side, and reductions as columns of the left."""
     kept = dict.fromkeys([right.time.column, *(name for _, name in body.on)])
     samples, ready, reductions = lane_rows(f"{this.name}.rows", right, list(kept), body.reductions)
     names = [hidden_name(left.schema.names, "reduced", place) for place in range(len(reductions))]

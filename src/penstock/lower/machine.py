@@ -1,4 +1,4 @@
-"""Which machine type holds which Arrow type inside a kernel."""
+"""The machine type of each Arrow type inside a kernel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS: dict[pa.DataType, loop.Type] = {
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Tell whether values are strings, plain or dictionary-encoded."""
+    """Return whether values are strings, plain or dictionary-encoded."""
     if pa.types.is_dictionary(dtype):
         return is_text(dtype.value_type)
     texts = pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
@@ -32,14 +32,14 @@ def is_text(dtype: pa.DataType) -> bool:
 
 
 def embeds(source: loop.Type, goal: loop.Type) -> bool:
-    """Tell whether an integer type holds every value of another."""
+    """Return whether an integer type holds every value of another."""
     if source.kind == goal.kind or source == loop.BOOL:
         return source.bits <= goal.bits
     return source.kind == "uint" and source.bits < goal.bits
 
 
 def machine_type(dtype: pa.DataType) -> loop.Type | None:
-    """Give the machine type of fixed-width values, or None for types kernels do not compute with."""
+    """Return the machine type of fixed-width values, or None for types kernels do not compute with."""
     if pa.types.is_timestamp(dtype) or pa.types.is_duration(dtype):
         return loop.I64
     return _NUMBERS.get(dtype)

@@ -1,6 +1,6 @@
-"""The absorb kernel: fragments (pane, key, partial states) merged into a pane table.
+"""The absorb kernel: merge fragments (pane, key, partial states) into a pane table.
 
-Fragments are how state moves: between the tables of two threads, from a saved file, across a shuffle.
+Fragments transfer state: between the tables of two threads, from a saved file, across a shuffle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.lower.columns import RowKernel, arenas
 
 
 def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
-    """Write the kernel for a list of monoids; keys arrive as columns of the target table."""
+    """Build the kernel for a list of monoids; keys arrive as groups of the target table."""
     k = KernelBuilder("absorb")
     lo, hi, columns = k.scalar("lo"), k.scalar("hi"), k.scalar("columns")
     head = k.buffer("head", I64)
@@ -33,9 +33,9 @@ def build_absorb(monoids: Sequence[Monoid]) -> RowKernel:
 
 
 def build_blend(monoids: Sequence[Monoid]) -> RowKernel:
-    """Write the kernel that merges a pane of another table with the same columns into one of ours.
+    """Build the kernel that merges a pane of another table with the same groups into a pane of this one.
 
-    `own` and `other` are where the two rows begin. No key is looked up, and empty cells are passed over.
+    `own` and `other` are the first cells of the two rows. No key is looked up, and empty cells are skipped.
     """
     k = KernelBuilder("blend")
     lo, hi, own, other = k.scalar("lo"), k.scalar("hi"), k.scalar("own"), k.scalar("other")

@@ -1,4 +1,4 @@
-"""Whether an expression can be null, given which columns can."""
+"""Nullability of an expression, given the nullable columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.lower.machine import machine_type
 
 
 def may_be_null(expr: ex.Expr, schema: pa.Schema, nullable: frozenset[str]) -> bool:
-    """Ask the lowering itself, on a scratch kernel: it knows best which results carry a validity."""
+    """Return whether an expression may be null, by lowering it on a scratch kernel: the result has a validity or not."""
     k = KernelBuilder("scratch")
 
     def valid(name: str) -> Var | None:

@@ -22,18 +22,19 @@ _S = TypeVar("_S", RankPeaks, RankCounts)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of a frame's ranks: "quantile" (at `fraction`), "mode" or "count_distinct"."""
+    """A statistic of a frame's ranks: "quantile" (at `fraction`), "mode" or "count_distinct"."""
 
     kind: str
     fraction: float = 0.0
 
 
 def build_rank_slide(questions: tuple[Question, ...], shared: bool = False) -> Kernel:
-    """Write the kernel that answers some questions, with one structure for all that need the same.
+    """Build the kernel for several statistics, with one structure for all that need the same.
 
-    Quantiles ask for the `places` of rows, each its own unless they are `shared`, and are interpolated between the
-    `values` there; the others ask for `ranks`, which equal values share. Results go to `out` buffers in the order of the questions: for a
-    quantile its value, and whether there is one; else the one answer, a mode of nothing being -1.
+    Quantiles read the `places` of rows, distinct unless they are `shared`, and interpolate between the
+    `values` there; the others read `ranks`, which equal values share. Results go to `out` buffers in the
+    order of the questions: for a quantile its value and validity; else one value, with -1 for the mode of no
+    rows.
     """
     return _RankSlide(questions, shared).write()
 
@@ -83,13 +84,13 @@ class _RankSlide:
             lower, upper, between = cursors.neighbours(cursor)
             some = self.k.var("some", cursors.count > 0)
             low, high = (self.k.var("value", self.values[select(some, place, 0)]) for place in (lower, upper))
-            exact = between.eq(0.0) | low.eq(high)  # of infinite neighbours too
+            exact = between.eq(0.0) | low.eq(high)  # also for infinite neighbours
             return [select(exact, low, low + (high - low) * between), some.to(U8)]
 
         return self._written(values, [F64, U8])
 
     def _cursors(self) -> RankCursors:
-        """One set of places for all quantiles."""
+        """Return the cursors, shared by all quantiles."""
         if self.cursors is None:
             self.values = self.k.buffer("values", F64)
             counts = self.k.buffer("counts", I32) if self.shared else None

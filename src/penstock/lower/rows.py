@@ -1,6 +1,6 @@
 """The rows kernel: filter and computed columns of a batch, in one pass.
 
-Columns that only pass through never enter the kernel: the runtime takes the rows that `out_row` lists.
+Columns that only pass through do not enter the kernel: the runtime gathers the rows that `out_row` lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK = 2048
 
 @dataclass(frozen=True)
 class RowsSpec:
-    """All that the kernel is specialised to. `fields` are those that must be computed."""
+    """The specialisation of the kernel. `fields` are those that must be computed."""
 
     schema: pa.Schema
     time: Time
@@ -43,7 +43,7 @@ class RowsKernel:
 
 
 def build_rows(spec: RowsSpec) -> RowsKernel:
-    """Write the rows kernel for a specification."""
+    """Build the rows kernel for a specification."""
     rows = _Rows(spec)
     rows.write()
     return RowsKernel(rows.k.build(), tuple(rows.columns.bindings), tuple(rows.outputs))

@@ -1,6 +1,6 @@
-"""What an expression may refer to while it is lowered, and how it reports what goes wrong.
+"""The scope of an expression while it is lowered, and its error reporting.
 
-This is all that the translation of a function (`calls/`) knows of the kernel it is lowered into.
+The translations of functions (`calls/`) depend on nothing else of the kernel.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from penstock.lower.machine import embeds, machine_type
 class Scope(ABC):
     """Everything an expression may refer to while it is lowered into kernel `k`.
 
-    `column` gives the cell of a column of the current row; `text_equals` compares a text column with a
-    literal; `valid_at` tells whether a column is there without reading it, which any type allows;
-    `on_error` records an error condition. Under a `guard`, only rows for which it is true can be wrong.
+    `column` returns the cell of a column in the current row; `text_equals` compares a text column with a
+    literal; `valid_at` tests a column of any type for null without reading its value; `on_error` records an
+    error condition. Under a `guard`, only rows for which it is true can fail.
     """
 
     k: KernelBuilder
@@ -49,9 +49,9 @@ class Scope(ABC):
 
     @contextmanager
     def under(self, condition: Value) -> Iterator[None]:
-        """Lower what counts only where a condition holds: elsewhere it cannot fail.
+        """Lower expressions that are evaluated only where a condition holds: elsewhere they cannot fail.
 
-        What is lowered inside is not reused outside, where its errors would count.
+        Results lowered inside are not reused outside, where their errors would count.
         """
         outer = self.guard, self.known
         self.guard = condition if self.guard is None else self.k.var("guard", self.guard & condition)
@@ -60,11 +60,11 @@ class Scope(ABC):
         self.guard, self.known = outer
 
     def fail(self, condition: Value) -> None:
-        """Report the condition under which a row is wrong."""
+        """Report the condition under which a row is an error."""
         self.on_error(condition if self.guard is None else condition & self.guard)
 
     def valid(self, expr: ex.Expr) -> Value | None:
-        """Tell whether an expression is not null (None: never); a column is not read for that."""
+        """Return whether an expression is not null (None: never null); a column's value is not read for that."""
         if isinstance(expr, ex.Column) and self.valid_at is not None:
             return self.valid_at(expr.name)
         return self.lower(expr).valid
@@ -76,7 +76,7 @@ class Scope(ABC):
         return computed_type(self.type_of(expr))
 
     def bind(self, cell: Cell) -> Cell:
-        """Give a cell's parts names, so that whoever uses them twice computes them once."""
+        """Bind a cell's parts to variables, so that repeated uses compute them once."""
         value = cell.value if isinstance(cell.value, Const | Literal) else self.k.var("v", cell.value)
         valid = cell.valid
         if valid is not None and not isinstance(valid, Const):
@@ -84,7 +84,7 @@ class Scope(ABC):
         return Cell(value, valid)
 
     def lower_as(self, expr: ex.Expr, dtype: pa.DataType) -> Cell:
-        """Convert implicitly, to the type that values of several types have in common."""
+        """Convert implicitly to the common type of several values."""
         cell, goal = self.lower(expr), computed_type(dtype)
         factor = calendar.finer(self.type_of(expr), dtype)
         value = cell.value if factor == 1 else self.scaled(cell.value, factor)
@@ -93,13 +93,13 @@ class Scope(ABC):
         return self.narrowed(Cell(value, cell.valid), goal)
 
     def scaled(self, ticks: Value, factor: int) -> Value:
-        """Count in a finer unit: a literal in 64 bits, if it fits."""
+        """Convert ticks to a finer unit; a literal stays a 64-bit literal, if it fits."""
         if isinstance(ticks, Literal) and fits(int(ticks.value) * factor, I64):
             return self.k.literal(int(ticks.value) * factor, I64)
         return calendar.scaled(ticks.to(I64), factor)
 
     def narrowed(self, cell: Cell, goal: Type) -> Cell:
-        """Bring an integer to a type that may be too small for it: an error where it is."""
+        """Convert an integer to a type that may be too narrow; report an error where it is."""
         if isinstance(cell.value, Literal) and fits(int(cell.value.value), goal):
             return Cell(self.k.literal(cell.value.value, goal), cell.valid)
         wide = self.k.var("wide", cell.value.to(I128))
@@ -112,7 +112,7 @@ Rule = Callable[[Scope, ex.Call], Cell]
 
 
 def computed_type(dtype: pa.DataType) -> Type:
-    """Give the machine type of values that a kernel computes with."""
+    """Return the machine type of values that a kernel computes with."""
     machine = machine_type(dtype)
     if machine is None:
         raise UnsupportedError(f"values of type {dtype} can be carried along but not computed with")
@@ -120,7 +120,7 @@ def computed_type(dtype: pa.DataType) -> Type:
 
 
 def choose(condition: Value, a: Cell, b: Cell) -> Cell:
-    """The one cell where a condition holds, the other elsewhere."""
+    """Return cell `a` where a condition holds, else cell `b`."""
     value = select(condition, a.value, b.value)
     if a.valid is None and b.valid is None:
         return Cell(value)

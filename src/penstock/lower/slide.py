@@ -32,7 +32,7 @@ from penstock.types.windows import Count
 
 Algorithm = Callable[[Slide], tuple[Scratch, ...]]
 
-# What these give of no rows is not null; what those give of any row that counts is not.
+# Functions that are not null over no rows; functions that are not null if any row counts.
 DEFINED_WITHOUT_ROWS = frozenset({"count", "custom"})
 DEFINED_WITH_ROWS = frozenset({"count", "sum", "mean", "min", "max", "product", "any", "all"})
 
@@ -47,9 +47,9 @@ COUNT_SLIDE = "count-slide"
 
 @dataclass(frozen=True)
 class Shape:
-    """What is known of all frames: whether there are about as many as rows, and whether some may have none.
+    """Properties of all frames: `dense`: about as many as rows; `may_be_empty`: some may have no rows.
 
-    `count` is there where windows of rows lie in a single lane, so that places of frames need not be looked up.
+    `count` is set for windows of rows in a single sorted partition: positions of frames are then computed.
     """
 
     dense: bool = False
@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class SlideSpec:
-    """All that the kernel is specialised to. Arguments and conditions of the reductions are columns."""
+    """The specialisation of the kernel. Arguments and conditions of the reductions are columns."""
 
     schema: pa.Schema
     time: Time
@@ -72,7 +72,7 @@ class SlideSpec:
 
 @dataclass(frozen=True)
 class SlideKernel:
-    """The kernel, the columns it writes, what fills its parameters, and the scratch memory it asks for."""
+    """The kernel, the columns it writes, the bindings of its parameters, and its scratch memory."""
 
     kernel: Kernel
     outputs: tuple[Output, ...]
@@ -82,26 +82,26 @@ class SlideKernel:
 
 @lru_cache(maxsize=256)
 def build_slide(spec: SlideSpec) -> SlideKernel:
-    """Write the sliding kernel for a specification; a second run of a query finds it written."""
+    """Build the sliding kernel for a specification; a second run of a query finds it in the cache."""
     return (_Counting if spec.algorithm == COUNT_SLIDE else _Sliding)(spec).write()
 
 
 def slide_monoids(spec: SlideSpec) -> tuple[Monoid, ...]:
-    """The algebra of what the reductions need to know: what an algorithm has to be able to handle."""
+    """The monoids that the reductions need, which the algorithm must support."""
     return tuple(_monoid(each, spec.schema) for each in slide_partials(spec))
 
 
 def slide_partials(spec: SlideSpec) -> tuple[Partial, ...]:
-    """What the reductions need to know of a frame, but for what its bounds tell: whether it has rows, and how many."""
+    """The partials that the reductions need of a frame, except its number of rows, which the bounds give."""
     found = partials_of(spec.reductions, lambda expr: may_be_null(expr, spec.schema, spec.nullable))
     return tuple(each for each in found if each not in (PRESENT, ROWS))
 
 
 def _monoid(partial: Partial, schema: pa.Schema) -> Monoid:
-    """Choose the algebra of a partial.
+    """Choose the monoid of a partial.
 
-    Whether there was a value is counted, so that values can leave again. Sums of narrow integers cannot
-    leave 64 bits, however many rows there are; others get 128.
+    Presence is a count, so that values can be removed. Sums of narrow integers cannot overflow 64 bits,
+    however many rows there are; others get 128.
     """
     if partial.kind == "present":
         return monoids.count()
@@ -112,7 +112,7 @@ def _monoid(partial: Partial, schema: pa.Schema) -> Monoid:
 
 
 class _Sliding:
-    """The kernel being written."""
+    """The kernel under construction."""
 
     def __init__(self, spec: SlideSpec) -> None:
         self.spec = spec
@@ -126,7 +126,7 @@ class _Sliding:
         self.errors = k.var("errors", False, BOOL)
 
     def _bounds(self) -> tuple[Buffer, ...]:
-        """Where frames begin and end."""
+        """The buffers of the frames' bounds."""
         return self.k.buffer("lo", I64), self.k.buffer("hi", I64)
 
     def _buffers(self) -> tuple[list[Buffer], list[Buffer | None]]:
@@ -138,7 +138,7 @@ class _Sliding:
         ]
 
     def _may_be_null(self, reduction: Reduction) -> bool:
-        """Whether a frame may give null: not where it has rows, and all of them count."""
+        """Whether a result may be null: not where every frame has rows and all of them count."""
         spec = self.spec
         partly = reduction.where is not None or any(
             may_be_null(arg, spec.schema, spec.nullable) for arg in reduction.args
@@ -163,7 +163,7 @@ class _Sliding:
         return ALGORITHMS[self.spec.algorithm](slide)
 
     def _rows(self, frame: Value) -> Value:
-        """How many rows a frame has."""
+        """The number of rows of a frame."""
         lo, hi = self.bounds
         return hi[frame] - lo[frame]
 
@@ -175,7 +175,7 @@ class _Sliding:
         self.k.set(self.errors, self.errors | condition)
 
     def _emit(self, frame: Value, states: Sequence[Values]) -> None:
-        """Write a frame's results. One without rows has none, except that it counts them."""
+        """Store a frame's results. A frame without rows has null results, except counts and custom aggregates."""
         spec, k = self.spec, self.k
         rows = k.var("rows", self._rows(frame))
         some = k.var("some", rows > 0)
@@ -201,7 +201,7 @@ class _Sliding:
 
 
 class _Counting(_Sliding):
-    """The kernel over windows of rows in a single lane, frame f being the `size` rows from f * `every` on."""
+    """The kernel over windows of rows in a single partition: frame f is the `size` rows from f * `every` on."""
 
     @property
     def _count(self) -> Count:

@@ -1,8 +1,8 @@
-"""Spell out a windowed object for lanes: plain columns first, then frames, then what is computed over results.
+"""Lower a windowed object for sorted partitions: plain columns, then frames, then fields over their results.
 
 ~w @ sessions by k = { #0 = ⊕(sum, p * q) where ok;  vwap: #0 / 2 }
 →  rows     { ts; k; arg0: p * q; where0: ok }          one pass of the row kernel
-   frames   { window_start; window_end; k; reduced0 }   lanes
+   frames   { window_start; window_end; k; reduced0 }   sorted partitions
    results  { …; vwap: reduced0 / 2 }                   one pass of the row kernel
 """
 
@@ -45,7 +45,7 @@ class FrameReduction:
 
 @dataclass(frozen=True)
 class Spelled:
-    """A windowed object in three steps: `samples` make `ready` rows, `reduced` names the columns behind frames."""
+    """A windowed object in three steps: `samples` computes the rows `ready`; `reduced` are the columns that frames add."""
 
     samples: ir.Samples
     ready: ir.Object
@@ -55,7 +55,7 @@ class Spelled:
 
 
 def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
-    """Make columns of keys, arguments and conditions, beside those of the source that are `kept`."""
+    """Compute keys, arguments and conditions as columns, in addition to the source columns `kept`."""
     body = this.body
     assert isinstance(body, ir.Reduce | ir.Attach | ir.Lookback | ir.Apply)
     columns = _Columns(source.schema, {name: ex.Column(name) for name in kept})
@@ -75,7 +75,7 @@ def spell(this: ir.Object, source: ir.Object, kept: Sequence[str]) -> Spelled:
 def lane_rows(
     name: str, source: ir.Object, kept: Sequence[str], several: Sequence[ir.Reduction]
 ) -> tuple[ir.Samples, ir.Object, tuple[FrameReduction, ...]]:
-    """Make columns of the arguments and conditions of reductions alone, beside those that are `kept`."""
+    """Compute only the arguments and conditions of reductions as columns, in addition to the columns `kept`."""
     columns = _Columns(source.schema, {each: ex.Column(each) for each in kept})
     reductions = tuple(_reduction(each, columns, source.schema) for each in several)
     schema = pa.schema([pa.field(n, type_of(e, source.schema)) for n, e in columns.fields.items()])
@@ -85,7 +85,7 @@ def lane_rows(
 
 
 def without_time(made: Spelled) -> tuple[ir.Samples, ir.Object]:
-    """The rows that frames are made of, without the column of their time."""
+    """The input rows of frames, without their time column."""
     fields = tuple(each for each in made.samples.fields if each.name != made.ready.time.column)
     samples = replace(made.samples, fields=fields)
     schema = pa.schema([made.ready.schema.field(each.name) for each in fields])
@@ -94,7 +94,7 @@ def without_time(made: Spelled) -> tuple[ir.Samples, ir.Object]:
 
 @dataclass
 class _Columns:
-    """The columns of the rows that frames are made of; what is not a column of the source gets a hidden name."""
+    """The columns of the input rows of frames; an expression that is not a source column gets a hidden name."""
 
     schema: pa.Schema
     fields: dict[str, ex.Expr] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def _reduction(reduction: ir.Reduction, columns: _Columns, schema: pa.Schema) ->
 
 
 def _asked(arg: ex.Expr, where: ex.Expr | None, schema: pa.Schema) -> ex.Expr:
-    """Compute what may fail for the rows alone that the condition lets in."""
+    """Guard an argument that may fail by the condition, so that it is computed for accepted rows only."""
     dtype = type_of(arg, schema)
     if where is None or is_text(dtype) or not any(_may_fail(node, schema) for node in ex.walk(arg)):
         return arg
@@ -166,7 +166,7 @@ def _bound_type(name: str, body: ir.Reduce | ir.Attach, made: Spelled) -> pa.Dat
 def behind_rows(
     this: ir.Object, body: ir.Attach | ir.Lookback, made: Spelled
 ) -> tuple[ir.Object, ir.Samples]:
-    """Rows beside their aggregates as an object, and the fields over its columns."""
+    """Rows with their aggregates as an object, and the fields over its columns."""
     adds = isinstance(body, ir.Attach) and not isinstance(body.domain, CarriedWindow)
     bounds = [pa.field(name, made.ready.time.type) for name in BOUNDS] if adds else []
     kept = [each for each in made.ready.schema if each.name not in {field.name for field in bounds}]
@@ -179,7 +179,7 @@ def behind_rows(
 
 
 def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
-    """The source's columns that stay beside keys and arguments: the time, and what fields read."""
+    """The source columns needed in addition to keys and arguments: the time, and the columns that fields read."""
     body = this.body
     time = [source.time.column] if source.time.column in source.schema.names else []
     match body:
@@ -189,7 +189,7 @@ def columns_kept(this: ir.Object, source: ir.Object) -> list[str]:
             return [*dict.fromkeys([*time, *BOUNDS])]
         case ir.Attach(fields=fields) | ir.Lookback(fields=fields):
             read = {name for each in fields for name in ex.columns_of(each.expr)}
-            if isinstance(body, ir.Attach):  # bounds are the window's own, unless rows carry them
+            if isinstance(body, ir.Attach):  # bounds are computed, unless rows carry them
                 read = read | set(BOUNDS) if isinstance(body.domain, CarriedWindow) else read - set(BOUNDS)
             return [name for name in source.schema.names if name in read or name in time]
         case _:

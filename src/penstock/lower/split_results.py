@@ -1,4 +1,4 @@
-"""Spell out one temporal object in simpler ones, where a single kernel cannot do it all."""
+"""Split a temporal object into simpler ones, where a single kernel cannot compute it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.lower.host_columns import HostColumns
 from penstock.lower.machine import is_text
 from penstock.lower.window_program import BOUNDS
 
-# --- results that need what kernels leave to Arrow ---------------------------------------------------------
+# --- results that Arrow must compute -----------------------------------------------------------------------
 
 
 def _result_scope(body: ir.Reduce, source: ir.Object) -> tuple[pa.Schema, list[pa.DataType]]:
-    """The columns results may name, and the types of the reductions."""
+    """The columns that results may reference, and the types of the reductions."""
     keys = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]
     bounds = [pa.field(name, source.time.type) for name in BOUNDS]
     return pa.schema([*bounds, *keys]), _reduction_types(body.reductions, source.schema)
@@ -29,7 +29,7 @@ def _reduction_types(reductions: tuple[ir.Reduction, ...], schema: pa.Schema) ->
 
 
 def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
-    """Whether the emit kernel can compute every result: no text but keys and plain reductions."""
+    """Whether the emit kernel can compute every result: no text except keys and plain reductions."""
     scope, types = _result_scope(body, source)
     columns = pa.schema([*scope, *(pa.field(f"\0{i}", dtype) for i, dtype in enumerate(types))])
     exprs: list[ex.Expr] = [
@@ -47,7 +47,7 @@ def fits_emission(body: ir.Reduce, source: ir.Object) -> bool:
 def split_results(
     this: ir.Object, body: ir.Reduce, source: ir.Object
 ) -> tuple[ir.Reduce, ir.Object, ir.Samples]:
-    """Reduce to bounds, keys and bare reductions (an object of its own); filter and compute over those."""
+    """Split into an object with bounds, keys and bare reductions, and a filter and fields over its columns."""
     scope, types = _result_scope(body, source)
     names = [hidden_name(scope.names, "reduced", i) for i in range(len(types))]
     fields = (

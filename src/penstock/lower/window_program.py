@@ -1,4 +1,4 @@
-"""A windowed aggregation as a set of kernels, made on demand for the variant the data calls for."""
+"""A windowed aggregation as a set of kernels, built on demand for the variant that the data requires."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ BOUNDS = ("window_start", "window_end")
 
 @dataclass(frozen=True)
 class Window:
-    """A `Reduce` with everything its kernels need worked out once.
+    """A `Reduce` with all inputs of its kernels, computed once.
 
-    Under a carried domain the window itself is a pair of keys, and panes are single ticks.
+    Under a carried domain the window is a pair of keys, and panes are single ticks.
     """
 
     body: ir.Reduce
@@ -54,7 +54,7 @@ class Window:
 
     @property
     def uses(self) -> list[Use]:
-        """What is asked of rows, in terms of the source's columns."""
+        """The uses of values by rows, in terms of the source's columns."""
         body = self.body
         found = uses_of([body.where], *(key.expr for key in body.keys))
         for each in body.reductions:
@@ -76,7 +76,7 @@ class Window:
 
     @property
     def time(self) -> Time:
-        """When rows happen: under a carried domain at the end of their window, whatever their own time."""
+        """The time of rows: under a carried domain the end of their window."""
         time = self.source.time
         return Time(BOUNDS[1], time.type, time.unit, shift=-1) if self.carried else time
 
@@ -107,7 +107,7 @@ class Window:
 
     @property
     def interned(self) -> frozenset[str]:
-        """Text columns that kernels see as codes: keys, what is compared, what is dictionary-encoded."""
+        """Text columns that kernels read as codes: keys, arguments of min and max, and dictionary-encoded columns."""
         named = [key.expr for key in self.keys]
         named += [arg for each in self.reductions if each.function in ("min", "max") for arg in each.args]
         keys = {expr.name for expr in named if isinstance(expr, ex.Column)}
@@ -135,7 +135,8 @@ class Window:
     def sources(self, old: frozenset[str], new: frozenset[str]) -> list[int]:
         """For each state under the new assumption, the index of the state it continues.
 
-        Both are true of the rows so far: what only one of them expects to be null has never been.
+        Both assumptions hold for the rows so far: a column that only one of them lists as nullable has had no
+        nulls.
         """
         before, nullable = self.partials(old), self.may_be_null(old & new)
         starts = _starts(self.monoids(old, wide=True))
@@ -162,7 +163,7 @@ class Window:
         )
 
     def emit(self, nullable: frozenset[str], wide: bool, sliding: str, key_table: str) -> EmitKernel:
-        """Write the emit kernel; `sliding` names the way in which the panes of a window are best merged."""
+        """Build the emit kernel; `sliding` names the preferred algorithm to merge the panes of a window."""
         types = [type_of(key.expr, self.schema) for key in self.keys]
         return build_emit(
             EmitSpec(
@@ -186,7 +187,7 @@ class Window:
 
     @property
     def computed(self) -> tuple[ex.Field, ...]:
-        """The result's fields that are more than a key or a bound of the window."""
+        """The result's fields other than keys and window bounds."""
         return tuple(each for each in self.body.fields if not isinstance(each.expr, ex.Column))
 
     def absorb(self, nullable: frozenset[str], wide: bool) -> RowKernel:

@@ -1,1 +1,1 @@
-"""From the logical plan to the time-centric IR."""
+"""Translate the logical plan to the time-centric IR."""

@@ -12,7 +12,7 @@ from penstock.plan.schema import schema_of, side_of
 
 
 def join_body(plan: pl.Joined, left: str, right: str) -> ir.Joined:
-    """Define a join over the objects that stand for its inputs."""
+    """Define a join over the objects of its inputs."""
     match plan:
         case pl.Join():
             return ir.Join(

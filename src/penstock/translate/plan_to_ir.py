@@ -4,8 +4,8 @@
     Aggregate(10 s, by k, total = sum(v))    ~s1  = ~in0 where kind = 'view'
                                              ~w2  = { …, total: ⊕(sum, ~s1.v) } every 10 s by k
 
-Equal definitions become one object, so a stream read twice is read once. Names come from a counter:
-nothing the user typed is part of them.
+Equal definitions become one object, so a stream read twice is read once. Names come from a counter and
+contain no user text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def to_ir(plan: pl.Plan) -> ir.Program:
 
 @dataclass(slots=True)
 class _Translation:
-    """The objects made so far, and which of them stands for which definition."""
+    """The objects so far, indexed by definition and by plan node."""
 
     objects: list[ir.Object] = field(default_factory=list)
     by_body: dict[ir.Body, list[ir.Object]] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class _Translation:
         return self._define(ir.Samples(name, None, fields), ordered, time_of(plan))
 
     def _define(self, body: ir.Body, schema: pa.Schema, time: Time) -> str:
-        """Add an object, or find the one that is defined alike."""
+        """Add an object, or return the existing one with the same definition."""
         alike = self.by_body.setdefault(body, [])
         for each in alike:
             if each.schema.equals(schema) and each.time == time:
@@ -121,7 +121,7 @@ def _body(plan: pl.Plan, source: str, schema: pa.Schema) -> ir.Body:
 
 
 def _windowed(plan: pl.Aggregate | pl.Attach, source: str, schema: pa.Schema) -> ir.Body:
-    """Name each reduction once; every column that no field defines passes through under its name."""
+    """Collect each reduction once; columns that no field defines pass through under their names."""
     reductions: list[ir.Reduction] = []
     defined = {each.name: _reduced(each.expr, reductions) for each in plan.fields}
     fields = tuple(ex.Field(name, defined.get(name, ex.Column(name))) for name in schema.names)
@@ -145,7 +145,7 @@ def _keys(by: tuple[str, ...]) -> tuple[ex.Field, ...]:
 
 
 def _reduced(expr: ex.Expr, reductions: list[ir.Reduction], span: int = 0) -> ex.Expr:
-    """Replace each aggregate by a reference to its reduction, which is added when it is new."""
+    """Replace each aggregate by a reference to its reduction; append the reduction if it is new."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         if not isinstance(node, ex.Aggregate):

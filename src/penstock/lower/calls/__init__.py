@@ -1,1 +1,1 @@
-"""How each scalar function is written in the loop IR; `catalogue.py` lists them all."""
+"""The lowering of each scalar function to the loop IR; `catalogue.py` lists all of them."""

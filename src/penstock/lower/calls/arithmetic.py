@@ -1,4 +1,4 @@
-"""Arithmetic: exact integers that report what does not fit, floats as IEEE 754 has them."""
+"""Arithmetic: exact integers with overflow errors, floats as in IEEE 754."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.lower import calendar
 from penstock.lower.machine import embeds
 from penstock.lower.scope import Rule, Scope
 
-_SQUARE = 2.0  # an exponent that kernels multiply for
+_SQUARE = 2.0  # an exponent that is lowered to a multiplication
 
 
 def _arithmetic(op: str) -> Rule:
@@ -48,7 +48,7 @@ def _arithmetic(op: str) -> Rule:
 
 
 def _exact(scope: Scope, op: str, a: Value, b: Value, goal: Type, valid: Value | None) -> Cell:
-    """Integer arithmetic that reports what does not fit; operands of the other signedness go wide."""
+    """Integer arithmetic with overflow errors; operands of the other signedness are widened to 128 bits."""
     a, b = _fitting(scope, a, goal), _fitting(scope, b, goal)
     if not (embeds(a.type, goal) and embeds(b.type, goal)):
         wide = scope.k.var("wide", Binary(op, a.to(I128), b.to(I128)))
@@ -61,16 +61,17 @@ def _exact(scope: Scope, op: str, a: Value, b: Value, goal: Type, valid: Value |
 
 
 def _fitting(scope: Scope, value: Value, goal: Type) -> Value:
-    """A literal that fits the type of the result is of that type."""
+    """Convert a literal that fits the type of the result to that type."""
     if isinstance(value, Literal) and value.type != goal and fits(int(value.value), goal):
         return scope.k.literal(value.value, goal)
     return value
 
 
 def _overflow(scope: Scope, op: str, a: Value, b: Value, goal: Type) -> Value | None:
-    """When a result does not fit: with a literal, where the other operand lies outside an interval (None: nowhere).
+    """The overflow condition: with a literal, the other operand lies outside an interval (None: never).
 
-    A bound that no value of the operand's type exceeds is not looked at. That is how code depends on a literal.
+    A bound that no value of the operand's type exceeds is not tested. The code depends on the literal
+    in this respect.
     """
     match a, b:
         case (Literal(), Literal()):
@@ -130,14 +131,14 @@ def _divide(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _divisor(value: Value) -> Value:
-    """A divisor as a double. A power of two is part of the code: dividing by it is multiplying."""
+    """A divisor as a double. A power of two is a constant of the code: the division becomes a multiplication."""
     if isinstance(value, Literal) and abs(math.frexp(value.value)[0]) == 0.5:
         return const(value.value, F64)
     return value.to(F64)
 
 
 def _known(value: Value) -> Value:
-    """A literal as part of the code, for what is done in another way for each value."""
+    """A literal as a constant of the code, for operations that are compiled per value."""
     return const(value.value, value.type) if isinstance(value, Literal) else value
 
 
@@ -180,9 +181,9 @@ def _truncating(x: Value, y: Value) -> Value:
 def _integer_division(
     scope: Scope, a: Cell, b: Cell, goal: Type, op: Callable[[Value, Value], Value]
 ) -> Cell:
-    """Divide, rounding as `op` does; by zero there is no result, so it is null.
+    """Divide, rounding as `op` does; division by zero is null.
 
-    A literal divisor is part of the code, which divides by multiplying then: six times as fast.
+    A literal divisor is a constant of the code, which then divides by multiplication: six times as fast.
     """
     inside = goal if embeds(a.value.type, goal) and embeds(b.value.type, goal) else I128
     x, y = scope.k.var("x", a.value.to(inside)), scope.k.var("y", _known(b.value).to(inside))

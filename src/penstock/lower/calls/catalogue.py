@@ -1,4 +1,4 @@
-"""How each scalar function is lowered; what is not here, kernels leave to Arrow (`lower/host_columns.py`)."""
+"""The lowering rule of each scalar function; Arrow computes all others (`lower/host_columns.py`)."""
 
 from __future__ import annotations
 

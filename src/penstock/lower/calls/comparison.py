@@ -1,4 +1,4 @@
-"""Comparisons: numbers of any two types exactly, instants whatever their units, texts with literals."""
+"""Comparisons: numbers of any two types exactly, instants in any units, texts with literals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.lower import calendar
 from penstock.lower.machine import embeds, is_text
 from penstock.lower.scope import Rule, Scope
 
-_EXACT = 1 << 53  # below, every double that is whole is the only one near its integer
+_EXACT = 1 << 53  # below it, no two integers convert to the same double
 
 
 def _comparison(test: Callable[[Value, Value], Value]) -> Rule:
@@ -44,7 +44,7 @@ def _text_comparison(scope: Scope, call: ex.Call) -> Cell:
 def _comparable(
     scope: Scope, a: Value, b: Value, left: pa.DataType, right: pa.DataType
 ) -> tuple[Value, Value]:
-    """Bring two values to one type, the smallest that holds both exactly (with a float: double)."""
+    """Convert two values to one type, the smallest that holds both exactly (with a float: double)."""
     if calendar.is_temporal(left) and calendar.is_temporal(right):
         return _instants(scope, a, b, left, right)
     a, b = _like(scope, a, b.type), _like(scope, b, a.type)
@@ -57,7 +57,7 @@ def _comparable(
 
 
 def _like(scope: Scope, value: Value, type: Type) -> Value:
-    """A literal as the type it is compared with, where that gives the same answer: columns then need no conversion."""
+    """Convert a literal to the type it is compared with, if the result is the same: columns then need no conversion."""
     if not isinstance(value, Literal) or type in (value.type, BOOL):
         return value
     number = value.value
@@ -65,7 +65,7 @@ def _like(scope: Scope, value: Value, type: Type) -> Value:
         single = numbers.round_f32(float(number)) if type.bits == F32.bits else float(number)
         return scope.k.literal(single, type) if single == number else value
     whole = math.isfinite(number) and number == int(number) and numbers.fits(int(number), type)
-    # A double close to a larger one may be the nearest of several 64-bit integers.
+    # A large double may be the nearest one to several 64-bit integers.
     same = value.type.kind != "float" or type.bits <= I32.bits or abs(number) < _EXACT
     return scope.k.literal(int(number), type) if whole and same else value
 

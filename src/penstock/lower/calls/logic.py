@@ -1,4 +1,4 @@
-"""Logic of three values, questions about nulls, and choices among values that may be null."""
+"""Three-valued logic, null tests, and choices among nullable values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.lower.scope import Rule, Scope, choose
 
 
 def _conjunction(scope: Scope, call: ex.Call) -> Cell:
-    """Kleene and: false wins over null."""
+    """Kleene and: false dominates null."""
     a, b = (scope.lower(arg) for arg in call.args)
     present = both(a, b)
     if present is None:
@@ -20,7 +20,7 @@ def _conjunction(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _disjunction(scope: Scope, call: ex.Call) -> Cell:
-    """Kleene or: true wins over null."""
+    """Kleene or: true dominates null."""
     a, b = (scope.lower(arg) for arg in call.args)
     present = both(a, b)
     if present is None:
@@ -70,7 +70,7 @@ def _coalesce(scope: Scope, call: ex.Call) -> Cell:
 
 
 def _extreme(pick: Callable[[Value, Value], Value]) -> Rule:
-    """least and greatest: nulls are skipped."""
+    """The lowering of `least` and `greatest`, which skip nulls."""
 
     def lower(scope: Scope, call: ex.Call) -> Cell:
         dtype = scope.type_of(call)

@@ -9,7 +9,7 @@ from penstock.kernels.cells import Cell
 from penstock.loop.nodes import F64, Unary, Value, const, select
 from penstock.lower.scope import Rule, Scope
 
-_ALL_WHOLE = float(1 << 52)  # from here on a double has no fraction left
+_ALL_WHOLE = float(1 << 52)  # doubles from here on have no fraction
 
 
 def _real(op: str) -> Rule:
@@ -42,7 +42,7 @@ def _round(scope: Scope, call: ex.Call) -> Cell:
     x = scope.k.var("scaled", source * scale if decimals >= 0 else source.div(scale))
     rounded = _half_away(scope, x)
     back = rounded.div(const(scale, F64)) if decimals >= 0 else rounded * scale
-    # Already whole, infinite or NaN: scaling back would only lose.
+    # Already whole, infinite or NaN: scaling back would only lose precision.
     done = ~(Unary("abs", x) < (_ALL_WHOLE if decimals >= 0 else math.inf))
     return Cell(select(done, source, back), a.valid)
 

@@ -26,7 +26,7 @@ def _truncate(scope: Scope, call: ex.Call) -> Cell:
     wide = I64 if own.is_signed else U64
     ticks = scope.k.var("ticks", a.value.to(wide))
     floored = scope.k.var("floored", ticks - calendar.floor_mod(ticks, const(every, wide)))
-    if own.is_signed:  # at the lower end, there may be no multiple left
+    if own.is_signed:  # the next lower multiple may be below the type's range
         scope.fail(narrow(a.valid, floored > ticks if own == I64 else floored < limits(own)[0]))
     return Cell(floored.to(own), a.valid)
 

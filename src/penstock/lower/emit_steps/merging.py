@@ -1,17 +1,17 @@
-"""How the panes of a window become one: four ways, and each monoid of a query may take its own.
+"""Merge the panes of a window: four algorithms, chosen per monoid.
 
-All keys are dealt with side by side: what an algorithm keeps for one value elsewhere is a row of cells here.
+All keys are processed at once: the algorithms' single state is a row of cells here, one per key.
 
-* `InPlace`: a window of one pane is read where it lies;
+* `InPlace`: a window of one pane is read in place;
 * `Recompute`: merge all panes of every window, best where windows overlap little;
-* `SubtractOnEvict`: one running row; panes that enter are merged, panes that leave are taken out;
-* `TwoStacks`: windows are cut at the multiples of their length. What lies before the cut was merged from
-  there backwards, once for all windows with the same cut (the *flip*), what lies behind it is merged as it
-  enters. Since cuts depend on nothing but time, so does the order in which panes are merged: wherever
-  emission stops, resumes or is divided among threads, rounding is the same.
+* `SubtractOnEvict`: one running row; entering panes are merged, leaving panes are subtracted;
+* `TwoStacks`: windows are cut at the multiples of their length. Panes before the cut are merged backwards
+  from it, once for all windows with the same cut (the *flip*); panes after it are merged as they enter. Cuts
+  depend on time alone, and so does the order of merges: rounding is the same wherever emission stops, resumes
+  or is divided among threads.
 
-The last two cost the same for every overlap. Their place is kept in `cursor`, so that a call goes on where
-the one before stopped.
+The last two cost the same for every overlap. Their position is stored in `cursor`, so that a call continues
+where the previous one stopped.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PUSHED, CUT, ENTERED, LEFT = range(4)
 
 
 class Merging(Protocol):
-    """Brings together the panes of one window after the other, for some of the monoids."""
+    """Merges the panes of successive windows, for some of the monoids."""
 
     def advance(self, w: Value) -> None:
-        """Go on to window w."""
+        """Move to window w."""
 
     def read(self, m: int, key: Value) -> Values:
-        """Give the states of monoid m over the window, for one key."""
+        """Return the states of monoid m over the window, for one key."""
 
 
 class InPlace:
-    """Nothing to merge."""
+    """Read a window of one pane without merging."""
 
     def __init__(self, panes: Panes, members: Sequence[int]) -> None:
         self.panes = panes
@@ -50,7 +50,7 @@ class InPlace:
 
 
 class Recompute:
-    """Merge every window anew."""
+    """Merge all panes of each window."""
 
     def __init__(self, panes: Panes, members: Sequence[int]) -> None:
         self.panes = panes
@@ -72,7 +72,7 @@ class Recompute:
 
 
 class SubtractOnEvict:
-    """Keep one running row."""
+    """Maintain one running row."""
 
     def __init__(self, panes: Panes, members: Sequence[int]) -> None:
         self.panes = panes
@@ -98,7 +98,7 @@ class SubtractOnEvict:
         k.store(self.cursor, LEFT, first)
 
     def _forget(self, first: Value) -> None:
-        """Start anew where the window shares no pane with the one before."""
+        """Reset where the window shares no pane with the previous one."""
         for m, row in self.running.items():
             self.panes.fill(row, m)
         self.panes.k.store(self.cursor, ENTERED, first)
@@ -109,7 +109,7 @@ class SubtractOnEvict:
 
 
 class TwoStacks:
-    """Keep the merged panes before the cut, by how many they are, and one row for those behind it."""
+    """Maintain a stack of merged panes before the cut, indexed by depth, and one row for the panes after it."""
 
     def __init__(self, panes: Panes, members: Sequence[int]) -> None:
         self.panes = panes
@@ -144,7 +144,7 @@ class TwoStacks:
         k.store(self.cursor, PUSHED, cut)
 
     def _push(self, rows: Row, m: int, pane: Value, under: Value) -> None:
-        """Put the next earlier pane on top of the stack, merged with all later ones."""
+        """Push the next earlier pane, merged with all later ones."""
         panes = self.panes
         with panes.each_key() as key:
             later = _at(panes, rows, under + key)
@@ -171,13 +171,13 @@ ALGORITHMS: dict[str, type[InPlace | Recompute | SubtractOnEvict | TwoStacks]] =
 
 
 def algorithms(monoids: Sequence[Monoid], preferred: str) -> tuple[str, ...]:
-    """Choose for each monoid: what is preferred, but what cannot be taken out again is never subtracted."""
+    """Choose an algorithm per monoid: the preferred one, but two-stacks where subtraction lacks an inverse."""
     subtracts = preferred == "subtract-on-evict"
     return tuple("two-stacks" if subtracts and each.take is None else preferred for each in monoids)
 
 
 class Mergers:
-    """One algorithm for each monoid; monoids that take the same one share its loops."""
+    """One algorithm per monoid; monoids with the same algorithm share its loops."""
 
     def __init__(self, panes: Panes) -> None:
         chosen = panes.spec.algorithms

@@ -1,4 +1,4 @@
-"""The rows of the pane table as the emit kernel sees them: in order of time, windows being ranges of them."""
+"""The pane table in the emit kernel: rows in order of time; a window is a range of rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Buffer, Value, Var, const
 from penstock.lower.emit_steps.spec import EmitSpec
 
-Row = tuple[Buffer, ...]  # the states of one monoid, a cell for each key
+Row = tuple[Buffer, ...]  # the states of one monoid, one cell per key
 
 
 @dataclass
 class Panes:
     """Window w is panes first[w] … last[w] - 1 of those that `order` lists; a pane is `columns` cells wide.
 
-    Windows ascend: neither bound ever falls. States of 64 bits are read as the wider ones they merge into,
-    since panes whose sums fit can make a window whose sum does not.
+    Windows ascend: neither bound decreases. 64-bit states are widened when read, since panes whose sums fit
+    can make a window whose sum does not.
     """
 
     k: KernelBuilder
@@ -45,16 +45,16 @@ class Panes:
         return self.spec.wide_monoids
 
     def row(self, pane: Value) -> Var:
-        """Where a pane's cells begin."""
+        """Return the index of a pane's first cell."""
         return self.k.var("pane_row", self.order[pane] * self.columns)
 
     def cell(self, m: int, place: Value) -> Values:
-        """What a cell of the table holds."""
+        """Read the states in a cell of the table."""
         own = zip(self.states[m], self.monoids[m].states, strict=True)
         return tuple(self.k.var("held", buffer[place].to(state.type)) for buffer, state in own)
 
     def memory(self, hint: str, m: int, deep: bool = False) -> Row:
-        """Declare rows of a monoid's states that last from call to call."""
+        """Declare rows of a monoid's states that persist across calls."""
         row = tuple(self.k.buffer(hint, state.type) for state in self.monoids[m].states)
         self.scratch += [PaneScratch(buffer.name, buffer.type, deep) for buffer in row]
         return row
@@ -65,7 +65,7 @@ class Panes:
             yield key
 
     def fill(self, row: Row, m: int) -> None:
-        """Let the first row of some memory hold nothing."""
+        """Fill the first row of a buffer with the identity."""
         with self.each_key() as key:
             for buffer, state in zip(row, self.monoids[m].states, strict=True):
                 self.k.store(buffer, key, const(state.identity, state.type))
@@ -77,7 +77,7 @@ class Panes:
             self.put(row, key, combine(self.k, old, self.cell(m, pane + key)))
 
     def put(self, row: Row, place: Value, values: Values) -> None:
-        """Store states, all computed before any is overwritten."""
+        """Store states; all are computed before any is overwritten."""
         made = [self.k.var("new", value) for value in values]
         for buffer, value in zip(row, made, strict=True):
             self.k.store(buffer, place, value)

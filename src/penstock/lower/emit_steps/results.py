@@ -1,4 +1,4 @@
-"""One result of the emit kernel: states to values, `having` applied, keys and bounds beside them."""
+"""One result row of the emit kernel: states to values, `having`, keys and bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from penstock.lower.partials import Finish
 
 @dataclass
 class Results:
-    """Writes rows of the result, `rows` of them so far in this call."""
+    """Writes rows of the result; `rows` counts those of this call."""
 
     k: KernelBuilder
     spec: EmitSpec
@@ -31,7 +31,7 @@ class Results:
 
     def __post_init__(self) -> None:
         k, spec = self.k, self.spec
-        self.numbers = k.buffer("numbers", I64)  # of windows
+        self.numbers = k.buffer("numbers", I64)  # window numbers
         self.keys = KeyReader.declare(k, spec.key_table, len(spec.keys))
         self.out_words = tuple(k.buffer("out_word", I64) for _ in spec.keys)
         self.out_nulls = k.buffer("out_nulls", I64) if spec.keys_nullable else None
@@ -41,7 +41,7 @@ class Results:
         self.grid = tuple(k.literal(each, I64) for each in (spec.every, spec.offset, spec.size))
 
     def add(self, w: Value, key: Value, states: Sequence[Values]) -> None:
-        """Write the row of a window and key, if `having` lets it through."""
+        """Append the row of a window and key, if it satisfies `having`."""
         self.words = self.keys.read(self.k, key)
         lowering = self._lowering(w, states)
         if self.spec.having is None:
@@ -51,7 +51,7 @@ class Results:
             self._next(lowering, w)
 
     def put(self, w: Value, key: Value, at: Value, states: Sequence[Values]) -> None:
-        """Write the row of a window and key that nothing can keep back to its place."""
+        """Write the row of a window and key at a given index, without `having`."""
         self.words = self.keys.read(self.k, key)
         self._write(self._lowering(w, states), w, at)
 
@@ -85,7 +85,7 @@ class Results:
         )
 
     def _column(self, name: str, w: Value) -> Cell:
-        """A key, read back from its word, or a bound of the window."""
+        """A key, decoded from its word, or a bound of the window."""
         names = [each for each, _ in self.spec.keys]
         if name in names:
             place = names.index(name)
@@ -97,7 +97,7 @@ class Results:
         return Cell(self._bounds(w)[self.spec.bounds.index(name)].to(machine))
 
     def _bounds(self, w: Value) -> tuple[Value, Value]:
-        """Where a window starts and ends: the runtime has seen to it that both fit."""
+        """The start and end of a window: the runtime guarantees that both fit 64 bits."""
         every, offset, size = self.grid
         start = self.k.var("start", self.numbers[w] * every + offset)
         return start, start + size
@@ -121,7 +121,7 @@ class Results:
             self.k.store(valid, at, cell.valid.to(U8))
 
     def _column_of(self, field: ex.Field, cell: Cell, dtype: pa.DataType) -> tuple[Buffer, Buffer | None]:
-        """Declare where a field arrives, once."""
+        """Declare the output buffers of a field, once."""
         if field.name not in self.columns:
             values = self.k.buffer("out", machine_type(dtype) or I32)
             valid = None if cell.valid is None else self.k.buffer("out_valid", U8)

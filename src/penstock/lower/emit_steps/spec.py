@@ -1,4 +1,4 @@
-"""What the emit kernel is given, and what it tells the runtime about itself."""
+"""The specialisation of the emit kernel, and the description of the compiled result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.lower.partials import MayBeNull, Partial
 
 @dataclass(frozen=True)
 class EmitSpec:
-    """All that the kernel is specialised to. `fields` are those that must be computed.
+    """The specialisation of the kernel. `fields` are those that must be computed.
 
-    Windows begin every `every` ticks from `offset` on, and are `size` ticks long.
-    `algorithms` tells for each monoid how the panes of a window are brought together.
+    Windows begin every `every` ticks from `offset` on, and are `size` ticks long. `algorithms` gives for each
+    monoid the algorithm that merges the panes of a window.
     """
 
     keys: tuple[tuple[str, pa.DataType], ...]
@@ -42,13 +42,13 @@ class EmitSpec:
 
     @property
     def sparse(self) -> bool:
-        """Whether pairs of pane and key take the place of panes: then a result is one pair's key."""
+        """Whether rows of the pane table are (pane, key) pairs: a result then belongs to one pair's key."""
         return self.key_table == "sparse"
 
 
 @dataclass(frozen=True)
 class EmitKernel:
-    """The kernel, its computed columns, its memory, and what fills the texts it compares."""
+    """The kernel, its computed columns, its scratch memory, and the bindings of the texts it compares."""
 
     kernel: Kernel
     outputs: tuple[Output, ...]

@@ -1,4 +1,4 @@
-"""Step 3 of the fold: add rows to the cells of (pane, key), each wholly or not at all."""
+"""Step 3 of the fold: add rows to the cells of (pane, key), each row wholly or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.lower.fold_steps.panes import CurrentPane
 from penstock.lower.fold_steps.rows import Chosen
 from penstock.lower.partials import PRESENT
 
-_FEW_STATES = 3  # of a row: its presence, and a sum or two
+_FEW_STATES = 3  # per row: its presence, and a sum or two
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Addition:
     chosen: Chosen
 
     def write(self) -> None:
-        """Two loops, since what a chunk of several panes needs would burden the common one."""
+        """Emit two loops: the code for several panes would slow the common case of one."""
         k = self.frame.k
-        with k.if_(self.chosen.count > 0):  # a pane that no row enters must not take a slot
+        with k.if_(self.chosen.count > 0):  # a pane without rows must not take a slot
             if self.frame.spec.time.implied:
                 self._to_one_pane()
             else:
@@ -50,13 +50,13 @@ class Addition:
             self._row(row, j, base)
 
     def _light(self) -> bool:
-        """Whether little is done for a row: then much code is soon compiled, and what a loop does between two rows counts."""
+        """Whether the work per row is small: unrolled code then compiles fast, and loop overhead matters."""
         spec = self.frame.spec
         states = sum(len(monoid.states) for monoid in spec.monoids)
         return spec.key_table == "dense" and len(spec.keys) == 1 and states <= _FEW_STATES
 
     def _to_several_panes(self) -> None:
-        """Look the pane up again only when a row leaves the last one's."""
+        """Look the pane up again only when a row lies outside the previous row's pane."""
         k = self.frame.k
         slot = k.var("slot", -1)
         with self.chosen.each() as (row, j):
@@ -67,7 +67,7 @@ class Addition:
             self._row(row, j, self._base_of(slot, row, j))
 
     def _base_of(self, slot: Var, row: Value, j: Value) -> Value:
-        """Where the current pane's row of the grid begins."""
+        """The first cell of the current pane's row in the grid."""
         frame, k = self.frame, self.frame.k
         if frame.spec.sparse:
             return const(0, I64)
@@ -94,7 +94,7 @@ class Addition:
         self._store(at, updates)
 
     def _place(self, row: Value, j: Value) -> Value:
-        """The column of the row's key."""
+        """The group of the row's key."""
         frame, k = self.frame, self.frame.k
         lowering = frame.lowering(row)
         cells = [lowering.lower(key) for key in frame.spec.keys]
@@ -110,7 +110,7 @@ class Addition:
         return Update(buffers, old, self.frame.spec.monoids[m].step(k, old, values), active)
 
     def _overflow(self, updates: Sequence[Update], contributions: Sequence[Contribution]) -> Value | None:
-        """Whether some 64-bit sum cannot take the row; None when there is none that could not."""
+        """Whether a 64-bit sum would overflow with the row; None if there are no such sums."""
         overflow: Value | None = None
         for monoid, update, (values, active) in zip(
             self.frame.spec.monoids, updates, contributions, strict=True
@@ -131,9 +131,9 @@ class Addition:
                 k.store(buffer, at, after if each.active is None else select(each.active, after, before))
 
     def _mark_present(self, at: Value, old: Value, identity: float) -> None:
-        """Mark a cell the first time it is met: then, at least, another state of it is still the identity.
+        """Mark a cell whose second state is still the identity, as it is on the first row.
 
-        The branch is taken once for each cell and predicted ever after; a store for each row is not free.
+        The branch is taken once per cell and predicted afterwards; a store per row would cost more.
         """
         k = self.frame.k
         with k.if_(is_nan(old) if math.isnan(identity) else old.eq(as_value(identity, old.type))):
@@ -141,7 +141,7 @@ class Addition:
 
 
 def _leaves_64_bits(total: Value, value: Value) -> Value:
-    """Whether adding a value to a signed 64-bit sum overflows, or the value itself does not fit one."""
+    """Whether adding a value to a signed 64-bit sum overflows, or the value does not fit one."""
     signed = value.to(I64)
     overflow = Overflows("add", total, signed)
     return overflow | (signed < 0) if value.type == U64 else overflow

@@ -1,4 +1,4 @@
-"""What all steps of the fold kernel share: its parameters, and what a row has to offer."""
+"""Shared parts of the fold kernel's steps: its parameters, and the contributions of a row."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CHUNK = 8192
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """Stretches of time between the bounds of windows, which start every `every` ticks from `offset` on.
+    """Intervals between the bounds of windows, which start every `every` ticks from `offset` on.
 
-    Where windows do not end where others start, they do so `cut` ticks behind: then there are two panes to each
-    `every`. A `cut` of 0 leaves one.
+    Where windows do not end at the start of others, they end `cut` ticks after it: each `every` then has two
+    panes. With a `cut` of 0 it has one.
     """
 
     every: int
@@ -36,13 +36,13 @@ class Panes:
     cut: int = 0
 
 
-# The arguments a row adds to a partial, and the condition under which it does (None: always).
+# The arguments that a row adds to a partial, and the condition under which it does (None: always).
 Contribution = tuple[Values, Value | None]
 
 
 @dataclass(frozen=True)
 class FoldSpec:
-    """All that the kernel is specialised to."""
+    """The specialisation of the kernel."""
 
     schema: pa.Schema
     time: Time
@@ -57,13 +57,13 @@ class FoldSpec:
 
     @property
     def sparse(self) -> bool:
-        """Whether the pane is part of the key, instead of a row of a grid: few keys meet in a pane."""
+        """Whether the pane is part of the key instead of a row of a grid: for few keys per pane."""
         return self.key_table == "sparse"
 
 
 @dataclass(frozen=True)
 class Update:
-    """New contents of one partial's states in a cell, taken over where a row is `active` (None: always)."""
+    """New states of one partial in a cell, stored where a row is `active` (None: always)."""
 
     buffers: tuple[Buffer, ...]
     old: Values
@@ -72,7 +72,7 @@ class Update:
 
 
 class Frame:
-    """The kernel being written: its parameters, and the variables that live for a whole call."""
+    """The kernel under construction: its parameters, and the variables that live for a whole call."""
 
     def __init__(self, spec: FoldSpec) -> None:
         self.spec = spec
@@ -95,20 +95,20 @@ class Frame:
     # -- leaving -----------------------------------------------------------------------------------
 
     def leave(self, status: int, reached: Value) -> None:
-        """Return the row reached, and why."""
+        """Return the row reached, and store the status."""
         k = self.k
         k.store(self.head, ERRORS, self.head[ERRORS] | self.errors.to(I64))
         k.store(self.head, STATUS, status)
         k.ret(reached)
 
     def tally(self, rows: Value, accepted: Value) -> None:
-        """Count rows that are done with."""
+        """Count processed rows."""
         k = self.k
         k.store(self.head, ACCEPTED, self.head[ACCEPTED] + accepted)
         k.store(self.head, FILTERED, self.head[FILTERED] + (rows - accepted))
 
     def reserve_keys(self, rows: Value) -> None:
-        """See to it that each of the chunk's rows may bring a new key."""
+        """Ensure capacity for a new key per row of the chunk."""
         if self.key_capacity is not None:
             with self.k.if_(self.head[KEYS] + rows > self.key_capacity):
                 self.leave(NEED_KEYS, self.at)
@@ -116,7 +116,7 @@ class Frame:
     # -- a row -------------------------------------------------------------------------------------
 
     def lowering(self, row: Value, active: Value | None = None) -> Lowering:
-        """Lower expressions at a row, which can be wrong only where it is `active`."""
+        """Lower expressions at a row; errors count only where the row is `active`."""
 
         def fail(condition: Value) -> None:
             self.k.set(self.errors, self.errors | (condition if active is None else condition & active))
@@ -124,13 +124,13 @@ class Frame:
         return self.columns.lowering(row, fail)
 
     def passes(self, row: Value) -> Value | None:
-        """The filter at a row; None when every row passes."""
+        """The filter at a row; None if every row passes."""
         if self.spec.where is None:
             return None
         return is_true(self.lowering(row).lower(self.spec.where))
 
     def contributions(self, row: Value, active: Value | None = None) -> list[Contribution]:
-        """What a row adds to each partial, and the condition under which it does (None: always)."""
+        """The values that a row adds to each partial, and the condition under which it does (None: always)."""
         lowering = self.lowering(row, active)
 
         def moment() -> Values:
@@ -154,7 +154,7 @@ def _key_table(k: KernelBuilder, head: Buffer, spec: FoldSpec) -> KeyTable:
 def contribution(
     lowering: Lowering, partial: Partial, moment: Callable[[], Values] | None = None
 ) -> Contribution:
-    """What a row adds to a partial; `moment` gives its time and position, where a partial asks for them."""
+    """The values that a row adds to a partial; `moment` gives the row's time and position, if a partial needs them."""
     if partial.where is None:
         return values_added(partial, _arguments(lowering, partial), None, moment)
     where = lowering.lower(partial.where)
@@ -164,6 +164,6 @@ def contribution(
 
 
 def _arguments(lowering: Lowering, partial: Partial) -> list[Cell]:
-    if partial.kind in ("count", "present"):  # only asks whether there is a value, of whatever type
+    if partial.kind in ("count", "present"):  # reads only the validity, of any type
         return [Cell(const(1, I64), lowering.valid(arg)) for arg in partial.args]
     return [lowering.lower(arg) for arg in partial.args]

@@ -1,4 +1,4 @@
-"""Step 1 of the fold: the pane that the rows of a chunk fall into."""
+"""Step 1 of the fold: find the pane of a chunk's rows."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from penstock.loop.nodes import BOOL, I64, Buffer, Value, Var, const, minimum, s
 from penstock.lower.calendar import floor_div
 from penstock.lower.fold_steps.frame import Frame
 
-STRETCH = 256  # rows whose times are looked at before the question is asked whether the pane has ended
-SHORTEST_RUN = 32  # below this, a run of rows in one pane is not worth a chunk of its own
+STRETCH = 256  # rows whose times are read between two tests for the end of the pane
+SHORTEST_RUN = 32  # minimum rows of a run in one pane that is worth a separate chunk
 
 
 class CurrentPane:
-    """The pane of the row at hand; `single` while all rows of the chunk lie in it."""
+    """The pane of the current row; `single` while all rows of the chunk lie in it."""
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         k = frame.k
         self.number, self.begin, self.end = (k.var(name, 0) for name in ("pane", "begin", "end"))
         panes = frame.spec.panes
-        self.every = const(panes.every, I64)  # a constant: rows out of order divide by it, each
+        self.every = const(panes.every, I64)  # a constant, since each row out of order divides by it
         self.offset = k.literal(panes.offset, I64)
         self.middle = k.literal(panes.cut, I64) if panes.cut else None
         self.single = k.var("single", True, BOOL)
         self.orderly = k.var("orderly", True, BOOL)
 
     def enter(self, time: Value) -> None:
-        """Go to the pane that holds a time."""
+        """Move to the pane that contains a time."""
         k, errors = self.frame.k, self.frame.errors
         at = k.var("time", time)
         k.set(self.number, floor_div(at - self.offset, self.every))
@@ -42,7 +42,7 @@ class CurrentPane:
         k.set(errors, errors | ~self.inside(at))  # bounds beyond 64 bits have wrapped around
 
     def _halve(self, at: Value, cut: Value) -> None:
-        """Go to the part before or behind the cut: panes 2n and 2n + 1."""
+        """Move to the part before or after the cut: panes 2n and 2n + 1."""
         k = self.frame.k
         middle, behind = k.var("middle", self.begin + cut), k.var("behind", at - self.begin >= cut)
         k.set(self.number, self.number * 2 + behind.to(I64))
@@ -53,16 +53,16 @@ class CurrentPane:
         return (time >= self.begin) & (time < self.end)
 
     def cut(self, n: Var) -> None:
-        """Cut a chunk of regular rows where its pane ends: that needs no look at the rows."""
+        """Cut a chunk of regular rows at the end of its pane, computed without reading the rows."""
         period = self.frame.spec.time.period
         assert period is not None
         left = (self.end - self.frame.time_at(self.frame.at) + (period - 1)).div(period)
         self.frame.k.set(n, minimum(n, left))
 
     def reach(self, n: Var) -> None:
-        """Cut a chunk where its pane ends, if its rows are in order: a look at few of them tells.
+        """Cut a chunk at the end of its pane by binary search, assuming rows in order.
 
-        Whether they are, `decide` finds out, and after a chunk whose rows were not, the next is not cut.
+        `decide` verifies the order; after a chunk with rows out of order, the next chunk is not cut.
         """
         frame, k = self.frame, self.frame.k
         with k.if_(self.orderly & (frame.time_at(frame.at + n - 1) >= self.end)):
@@ -77,7 +77,7 @@ class CurrentPane:
                 k.set(n, beyond)
 
     def decide(self, watch: Watch) -> None:
-        """Say whether all rows lie in the pane."""
+        """Record whether all rows lie in the pane."""
         k = self.frame.k
         k.set(self.single, watch.all_inside)
         k.set(self.orderly, self.single)
@@ -87,7 +87,7 @@ class CurrentPane:
         return Watch(self, k.var("outside", 0), k.var("last", self.end - 1), lanes)
 
     def watch_lanes(self) -> Watch:
-        """Watch rows of which some are looked at together."""
+        """Watch rows of which several are read at once, in SIMD lanes."""
         k = self.frame.k
         lanes = k.local("lanes", I64, LANES)
         with k.for_(0, LANES, "lane", parallel=True) as lane:
@@ -95,9 +95,9 @@ class CurrentPane:
         return self.watch(lanes)
 
     def check(self, n: Var) -> None:
-        """Look at the times of the rows, a stretch at a time and not beyond the pane's end.
+        """Read the times of the rows, `STRETCH` at a time, up to the pane's end.
 
-        The chunk is cut there, if that leaves enough rows.
+        The chunk is cut there if at least `SHORTEST_RUN` rows remain in it.
         """
         k = self.frame.k
         watch, seen = self.watch(), k.var("seen", 0)
@@ -115,7 +115,7 @@ class CurrentPane:
                 k.set(self.single, const(True, BOOL))
 
     def _run(self, n: Var, seen: Value) -> Var:
-        """How many rows lie in the pane before the first that does not; `seen` ones do."""
+        """Count the rows in the pane before the first row outside; the first `seen` rows are inside."""
         frame = self.frame
         run = frame.k.var("run", seen)
         more = (run < n) & self.inside(frame.time_at(frame.at + minimum(run, n - 1)))
@@ -126,16 +126,16 @@ class CurrentPane:
 
 @dataclass(frozen=True)
 class Watch:
-    """Notes, row by row, whether all times of a chunk lie in the pane: `outside` stays at or above 0.
+    """Records, row by row, whether all times of a chunk lie in the pane: `outside` stays at or above 0.
 
-    A time outside makes `time - begin` or `last - time` negative, and one of them stays so where a difference wraps
-    around: a sign costs less than two comparisons and what gathers them.
+    A time outside makes `time - begin` or `last - time` negative, and one of them stays negative where a
+    difference wraps around. A sign costs less than two comparisons and their conjunction.
     """
 
     pane: CurrentPane
     outside: Var
     last: Var
-    lanes: Buffer | None = None  # the same as `outside`, by lane of the rows that are looked at together
+    lanes: Buffer | None = None  # the same as `outside`, per SIMD lane
 
     def row(self, r: Value) -> None:
         self.pane.frame.k.set(self.outside, self.outside | self._signs(r))

@@ -24,7 +24,7 @@ Totals = list[tuple[Var, ...]]
 class Reduction:
     """Reduces a chunk of `n` rows that lies in one pane.
 
-    Inside the chunk a 64-bit sum may wrap: the bits of all values together, in `magnitudes`, tell
+    Inside the chunk a 64-bit sum may wrap: `magnitudes`, the disjunction of the bits of all values, bounds
     whether that can have happened. `matched` counts the rows that pass the filter.
     """
 
@@ -104,21 +104,21 @@ class Reduction:
                 k.store(buffer, place, value)
 
     def _update(self, m: int, place: Value, total: Values) -> Update:
-        """Merge a chunk's total, or step with it where the chunk's state is a plainer one."""
+        """Merge a chunk's total into the pane, or step with it where the chunk's state is simpler."""
         k, monoid, buffers = self.frame.k, self.frame.spec.monoids[m], self.frame.states[m]
         old = tuple(k.var("old", buffer[place]) for buffer in buffers)
         plainer = self.monoids[m] is not monoid
         return Update(buffers, old, monoid.step(k, old, total) if plainer else monoid.merge(k, old, total))
 
     def _check(self, magnitude: Value, old: Value, total: Value) -> None:
-        """Leave the chunk undone if its 64-bit total may have wrapped, or does not fit the pane's."""
+        """Abandon the chunk if its 64-bit total may have wrapped, or overflows the pane's."""
         wraps = (magnitude >= LARGEST_IN_CHUNK) | Overflows("add", old, total)
         with self.frame.k.if_(wraps):
             self.frame.leave(NEED_WIDE, self.frame.at)
 
 
 def _magnitude(k: KernelBuilder, value: Value) -> Value:
-    """Bits that bound a value's size; all of them when an unsigned one does not fit 64 signed bits."""
+    """Bits that bound a value's magnitude; all bits if an unsigned value does not fit 64 signed bits."""
     bits = k.var("bits", value.to(I64))
     if value.type == U64:
         return select(bits < 0, const((1 << 63) - 1, I64), bits)
@@ -126,6 +126,6 @@ def _magnitude(k: KernelBuilder, value: Value) -> Value:
 
 
 def _light(monoids: Sequence[Monoid]) -> bool:
-    """Whether states are few enough to be written out once for each lane: compilation pays for that."""
+    """Whether states are few enough to be repeated per lane: repetition costs compile time."""
     chosen = [monoid.in_chunk or monoid for monoid in monoids]
     return sum(len(each.states) for each in chosen if len(each.states) > 1) <= MOST_STATES_IN_LANES

@@ -1,4 +1,4 @@
-"""Step 2 of the fold: the rows of a chunk that pass the filter."""
+"""Step 2 of the fold: select the rows of a chunk that pass the filter."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.loop.abi import LANES
 from penstock.loop.nodes import I32, I64, U8, Buffer, Value, Var, const, select
 from penstock.lower.fold_steps.frame import CHUNK, Frame
 
-_HALF = CHUNK // 2 + 3 * LANES  # places in the list for the rows of half a chunk
+_HALF = CHUNK // 2 + 3 * LANES  # capacity of the list of half a chunk
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """`count` rows of the chunk: all of them, or those that are listed, by their numbers in the batch.
+    """The selection: `count` rows of the chunk, all of them or those listed by their numbers in the batch.
 
-    Where halves of the chunk have lists of their own, so many are in the `first`.
+    If the halves of the chunk have separate lists, `first` is the length of the first.
     """
 
     frame: Frame
@@ -28,7 +28,7 @@ class Chosen:
 
     @contextmanager
     def each(self, unrolled: bool = False) -> Iterator[tuple[Value, Value]]:
-        """Go through them: the row of the batch, and how many were before it."""
+        """Loop over the selection: the row of the batch, and the number of selected rows before it."""
         k = self.frame.k
         if self.first is None:
             with k.for_(0, self.count, "j") as j:
@@ -44,7 +44,7 @@ class Chosen:
 
 
 def select_chunk(frame: Frame, n: Var, watch: Watcher | None = None) -> Chosen:
-    """Apply the filter to a chunk; where something is watched meanwhile, to both halves side by side."""
+    """Apply the filter to a chunk; with a watcher, to both halves of the chunk in one loop."""
     if frame.spec.where is None:
         return Chosen(frame, n)
     k = frame.k

@@ -1,7 +1,7 @@
-"""Decide what a pane must remember for a set of reductions, and read results from it.
+"""The partial states of a set of reductions per pane, and the results computed from them.
 
-`needs.py` says which monoids, sharing whatever is the same; `algebra.py` which one for which types, and what a
-row brings to it; `finish.py` how results follow from states.
+`needs.py` lists the partials, shared where equal; `algebra.py` chooses the monoid for the argument types and
+computes the contribution of a row; `finish.py` computes results from states.
 """
 
 from __future__ import annotations

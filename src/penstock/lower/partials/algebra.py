@@ -1,4 +1,4 @@
-"""Which monoid a partial is for its argument types, and what a row brings to it."""
+"""The monoid of a partial for its argument types, and the contribution of a row."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.lower.partials.needs import MOMENTS, Partial
 
 _IN_ORDER = ("first", "last")
 
-# Gives a row's time and position, where a partial asks for them.
+# Returns a row's time and position, for partials that depend on order.
 Moment = Callable[[], Values]
 
 
 def monoid_of(partial: Partial, types: Sequence[pa.DataType], wide: bool) -> Monoid:
-    """Choose the algebra for a partial's argument types."""
+    """Choose the monoid for a partial's argument types."""
     match partial.kind:
         case "present":
             return monoids.present()
@@ -70,7 +70,7 @@ def _by_machine_type(kind: str, types: Sequence[Type], wide: bool) -> Monoid:
 def values_added(
     partial: Partial, cells: Sequence[Cell], where: Cell | None, moment: Moment | None = None
 ) -> tuple[Values, Value | None]:
-    """What a row contributes to a partial: its arguments, and the condition under which it does."""
+    """The values that a row adds to a partial, and the condition under which it does."""
     active = is_true(where) if where else None
     for cell in _decisive(partial, cells):
         active = conjunction(cell.valid, active)
@@ -89,7 +89,7 @@ def values_added(
 
 
 def _decisive(partial: Partial, cells: Sequence[Cell]) -> Sequence[Cell]:
-    """The arguments that keep a row out where they are null."""
+    """The arguments that exclude a row where they are null."""
     if partial.kind in _IN_ORDER:
         return ()
     return cells[1:] if partial.kind in ("least_by", "greatest_by") else cells

@@ -1,4 +1,4 @@
-"""How results follow from the states of partials."""
+"""Compute results from the states of partials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BITS_OF_2_52 = 0x433 << 52
 
 @dataclass(frozen=True)
 class Finish:
-    """Read the result of reductions from the states of the partials."""
+    """Computes the results of reductions from the states of the partials."""
 
     k: KernelBuilder
     partials: Sequence[Partial]
@@ -33,7 +33,7 @@ class Finish:
     fail: Callable[[Value], None]
 
     def cell(self, reduction: Reduction, dtype: pa.DataType) -> Cell:
-        """Give a reduction's value; `dtype` is its type."""
+        """Compute a reduction's value; `dtype` is its type."""
         if reduction.function == "count":
             return Cell(self._state(counted(reduction, self.may_be_null))[0])
         state = self._state(value_of(reduction))
@@ -84,7 +84,7 @@ class Finish:
         return result_cell(self.k, definition, state, self.fail)
 
     def _product(self, state: tuple[Value, ...], dtype: pa.DataType) -> Value:
-        """A product of nothing is 1, which fits, so it needs no look at whether there was anything."""
+        """Compute a product. An empty product is 1, which fits, so overflow needs no presence test."""
         if state[0].type.is_float:
             return monoids.scaled_product(self.k, state)
         read = monoids.unsigned_product if machine_type(dtype) == U64 else monoids.signed_product
@@ -94,18 +94,18 @@ class Finish:
 
 
 def _as_float(count: Value) -> Value:
-    """Convert a count: as the lowest bits of 2**52, which vector units can do, unlike a conversion of 64 bits."""
+    """Convert a count: as the lowest bits of 2**52, which vector units support, unlike a 64-bit conversion."""
     if count.type != I64:
         return count.to(F64)
     return Bitcast(count | _BITS_OF_2_52, F64) - 2.0**52
 
 
 def _held(dtype: pa.DataType) -> Type:
-    """The type of a value that is one of the rows' own: texts are codes."""
+    """The type of a value taken from a row: texts are codes."""
     return machine_type(dtype) or I32
 
 
 def compensated_total(state: tuple[Value, ...]) -> Value:
-    """Add what rounding lost, unless the sum is not finite: then the compensation means nothing."""
+    """Add the rounding error, unless the sum is not finite: the compensation is then meaningless."""
     total, lost = state
     return select(is_nan(total - total), total, total + lost)

@@ -1,10 +1,10 @@
-"""Which partial states a set of reductions needs, each once.
+"""The partial states that a set of reductions needs, without duplicates.
 
-`mean(x)` and `sum(x)` share one sum, `mean(x)` and `count(x)` one count, `var(x)` reads the moments that
-`kurtosis(x)` needs anyway, and where `x` has no nulls `count(x)` is the number of rows. Which columns have nulls
-is an assumption about the data seen so far: when a batch breaks it, the layout changes and `origin` tells where
-each partial's past comes from. So is that integer sums fit 64 bits: the fold kernel checks every addition,
-and the runtime goes on with 128 bits (`wide`) from the first one that would not fit.
+`mean(x)` and `sum(x)` share one sum, `mean(x)` and `count(x)` one count, `var(x)` reads the moments of
+`kurtosis(x)`, and where `x` has no nulls `count(x)` is the number of rows. The set of columns with nulls is
+an assumption about the data so far: when a batch breaks it, the layout changes and `origin` maps each partial
+to its old state. 64-bit integer sums are an assumption too: the fold kernel checks every addition, and the
+runtime continues with 128 bits (`wide`) from the first overflow on.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.ir.nodes import Reduction
 
 @dataclass(frozen=True, slots=True)
 class Partial:
-    """One monoid over some arguments: `kind` of `args`, counting only rows for which `where` is true.
+    """One monoid over some arguments: `kind` of `args`, over the rows that satisfy `where`.
 
-    A custom one brings its definition.
+    A custom one includes its definition.
     """
 
     kind: str
@@ -58,12 +58,12 @@ _KINDS = {
     "last": "last",
     "custom": "custom",
 }
-# Reductions whose state does not tell whether it holds a value at all.
+# Reductions whose state does not record whether it holds a value.
 _FLAGGED = frozenset({"sum", "product", "min", "max", "all", "any"})
 
 
 def partials_of(reductions: Sequence[Reduction], may_be_null: MayBeNull) -> tuple[Partial, ...]:
-    """List the partials all reductions need, each once, the presence of a row first."""
+    """List the partials of all reductions without duplicates, the presence of a row first."""
     needed = dict.fromkeys(each for reduction in reductions for each in _needs(reduction, may_be_null))
     head = ROWS if ROWS in needed else PRESENT
     return (head, *(each for each in needed if each == largest(each, needed) and each != head))
@@ -80,7 +80,7 @@ def _needs(reduction: Reduction, may_be_null: MayBeNull) -> tuple[Partial, ...]:
 
 
 def value_of(reduction: Reduction) -> Partial:
-    """The partial that holds what a reduction is about."""
+    """The partial that holds the value of a reduction."""
     kind = _KINDS.get(reduction.function)
     if kind is None:
         raise UnsupportedError(
@@ -94,13 +94,13 @@ def value_of(reduction: Reduction) -> Partial:
 
 
 def counted(reduction: Reduction, may_be_null: MayBeNull) -> Partial:
-    """What counts the rows whose arguments are there."""
+    """The partial that counts the rows whose arguments are not null."""
     args = tuple(arg for arg in reduction.args if may_be_null(arg))
     return Partial("count", args, reduction.where)
 
 
 def flag_of(reduction: Reduction, may_be_null: MayBeNull) -> Partial | None:
-    """What tells that there was a value at all; None where the state does, or every window has one."""
+    """The partial that records whether there was a value; None if the state records it, or every window has one."""
     if reduction.function not in _FLAGGED:
         return None
     (arg,), where = reduction.args, reduction.where
@@ -109,7 +109,7 @@ def flag_of(reduction: Reduction, may_be_null: MayBeNull) -> Partial | None:
 
 
 def largest(partial: Partial, among: Iterable[Partial]) -> Partial:
-    """The partial that holds what this one does: moments of a higher order, where they are needed anyway."""
+    """The partial that subsumes this one: moments of the highest order needed over the same arguments."""
     if partial.kind not in MOMENTS:
         return partial
     same = (each for each in among if (each.args, each.where) == (partial.args, partial.where))
@@ -117,7 +117,7 @@ def largest(partial: Partial, among: Iterable[Partial]) -> Partial:
 
 
 def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> Partial:
-    """Name the partial of another layout that holds the same, `may_be_null` telling what has been null so far."""
+    """Find the partial of another layout with the same state; `may_be_null` describes the data so far."""
     if partial in old:
         return partial
     bare = _bare(partial, may_be_null)
@@ -127,7 +127,7 @@ def origin(partial: Partial, old: Sequence[Partial], may_be_null: MayBeNull) -> 
 
 
 def _bare(partial: Partial, may_be_null: MayBeNull) -> Partial:
-    """The same partial without the arguments that tell nothing: they were always there."""
+    """The same partial without the arguments that have never been null."""
     if partial.kind not in ("count", "present"):
         return partial
     return replace(partial, args=tuple(arg for arg in partial.args if may_be_null(arg)))

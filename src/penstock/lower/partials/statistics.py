@@ -49,7 +49,7 @@ def _kurtosis(k: KernelBuilder, state: Values, settings: Settings) -> Cell:
 
 
 def _corr(k: KernelBuilder, state: Values, settings: Settings) -> Cell:
-    """Rounding may leave the bounds that no exact correlation does."""
+    """Clamp to [-1, 1]: rounding may exceed the bounds of an exact correlation."""
     count, *_, xx, yy, xy = state
     value = k.var("corr", xy.div(_root(xx) * _root(yy)))
     return Cell(select(value > 1, 1.0, select(value < -1, -1.0, value)), count > 0)

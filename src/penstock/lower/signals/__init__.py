@@ -1,1 +1,1 @@
-"""From temporal expressions to loops."""
+"""Lower temporal expressions (signals) to kernels."""

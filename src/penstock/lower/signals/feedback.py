@@ -1,4 +1,4 @@
-"""The kernel of a recursive filter: one row after the other, each reading results of rows before it."""
+"""The kernel of a recursive filter: a sequential loop over rows that reads the results of previous rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from penstock.types.time import Time
 
 @dataclass(frozen=True)
 class FeedbackSpec:
-    """`schema` has the columns of the other operands, then the own past results."""
+    """The specialisation of the kernel. `schema` has the columns of the other operands, then the past results."""
 
     schema: pa.Schema
     time: Time
     expr: ex.Expr
-    backs: tuple[int, ...]  # so many samples ago; 0 is a shift
+    backs: tuple[int, ...]  # the number of samples ago; 0 is a shift
     initial: float
     nullable: frozenset[str]
 
@@ -37,11 +37,11 @@ class FeedbackKernel:
 
 
 def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
-    """Write the kernel: row after row, lane by lane, the result goes to its `place` among all results, old ones too.
+    """Build the kernel: in order of rows, partition by partition, each result is stored at its `place` among all results.
 
-    Those that are defined are listed lane by lane, from `first` of a row's lane on: there `listed` of them are
-    known before its rows. So many samples ago is so many before the end of the list; a shift reads the result
-    at the place `back.i`. What is not there is the initial value.
+    Defined results are listed per partition, from `first` of a row's partition on; `listed` of them precede
+    its rows. The result n samples ago is n before the end of the list; a shift reads the result at the place
+    `back.i`. Missing results are the initial value.
     """
     k = KernelBuilder("feedback")
     rows, head, first_row = k.scalar("rows"), k.buffer("head", I64), k.scalar("first_row")
@@ -60,7 +60,7 @@ def build_feedback(spec: FeedbackSpec) -> FeedbackKernel:
 def _lowering(
     k: KernelBuilder, spec: FeedbackSpec, results: _Results, columns: Columns, errors: Var, row: Value
 ) -> Lowering:
-    """Read names of a row: past results, or columns of the other operands."""
+    """Resolve names in a row: past results, or columns of the other operands."""
     places = {past(i): i for i in range(len(spec.backs))}
 
     def read(name: str) -> Cell:
@@ -80,7 +80,7 @@ def _lowering(
 
 
 class _Results:
-    """The kernel's own results: their values by place, and, lane by lane, the places of those that are defined."""
+    """The results of the kernel: values by place, and, per partition, the places of the defined ones."""
 
     def __init__(self, k: KernelBuilder, spec: FeedbackSpec) -> None:
         machine = machine_type(spec.schema.field(past(0)).type)
@@ -95,17 +95,17 @@ class _Results:
         self.backs = {i: k.buffer("back", I64) for i, back in enumerate(spec.backs) if not back}
 
     def begin(self) -> None:
-        """Declare where the list of the current lane begins, and how many it has."""
+        """Declare the start and the length of the current partition's list."""
         self.lane, self.count = self.k.var("lane", -1, I64), self.k.var("count", 0, I64)
 
     def enter(self, row: Value) -> None:
-        """Come to the next row, which may be the first of another lane."""
+        """Move to the next row, which may be the first of another partition."""
         another = self.k.var("another", self.first[row].ne(self.lane))
         self.k.set(self.count, select(another, self.listed[row], self.count))
         self.k.set(self.lane, self.first[row])
 
     def past(self, place: int, row: Value) -> Cell:
-        """A past result, as the `place`-th of those that the expression reads."""
+        """Read the `place`-th past result of the expression."""
         k, back = self.k, self.spec.backs[place]
         if back:
             return self._samples_ago(back)

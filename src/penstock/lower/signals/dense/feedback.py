@@ -1,4 +1,4 @@
-"""Write signals that read their own past: one position after the other, whatever else they read being vectors."""
+"""Emit signals that read past results: a sequential loop over positions; all other operands are vectorised."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from penstock.lower.signals.dense.positions import marks_of
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer
 
-_IN_REGISTERS = 8  # so many past results are kept there; where more are read, all lie in a ring
+_IN_REGISTERS = 8  # most past results in registers; if more are read, all are in a ring buffer
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The results that outlive a block: parameters, and how many entries before the next block's first are kept.
+    """The results that persist across blocks: parameters, and the number of entries kept before the next block.
 
-    In front lie the last `recent` results that are defined, the latest one last: a mark where there is none does not count.
+    The last `recent` defined results come first, the latest last; a mark without a result does not count.
     """
 
     values: Array
@@ -35,7 +35,7 @@ class History:
 
 
 def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
-    """Declare the memory of past results. It outlives calls, so nobody else uses it."""
+    """Declare the memory of past results. It persists across calls, so it is not pooled."""
     k, need = writer.k, history_need(writer.plan.needs[this.name], body)
     machine = machine_type(this.schema.types[0])
     assert machine is not None
@@ -46,13 +46,13 @@ def declare_history(writer: Writer, this: Object, body: Feedback) -> History:
 
 
 def history_need(need: Need, body: Feedback) -> Need:
-    """What others read of the results, what it reads of them itself by their time, and the one that holds on."""
+    """The positions that readers need, those the feedback reads by time, and the result that is held."""
     furthest = max(1, *(each.shift for each in body.own))
     return Need(max(need.past, furthest - need.future), need.future)
 
 
 def carry(writer: Writer, name: str, history: History) -> None:
-    """Move the results that the next block reads to where it reads them."""
+    """Move the results that the next block reads to the front."""
     k = writer.k
     moved = [history.values.buffer, *([history.valid.buffer] if writer.plan.nulls[name] else [])]
     with k.for_(history.recent, history.kept, "j") as j:
@@ -61,7 +61,7 @@ def carry(writer: Writer, name: str, history: History) -> None:
 
 
 def write_feedback(writer: Writer, this: Object, body: Feedback, history: History) -> None:
-    """Go on from the results of the block before, one by one; they stay in memory from block to block."""
+    """Compute results one by one from those of the previous block; they stay in memory from block to block."""
     for group in writer.plan.groups[this.name]:
         prepare(writer, group)
     need = writer.plan.needs[this.name]
@@ -121,7 +121,7 @@ def _remember(
 
 
 def _shown(writer: Writer, this: Object, valid: Array) -> Array:
-    """To others, results begin with the first sample; the feedback itself reads `initial` before that."""
+    """The validity for readers: false before the first sample, where the feedback itself reads `initial`."""
     if not writer.plan.edge:
         return valid
     k, need = writer.k, writer.plan.needs[this.name]

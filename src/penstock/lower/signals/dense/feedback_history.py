@@ -1,4 +1,4 @@
-"""The last results of a feedback that are defined: few of them in variables, many in a ring of memory."""
+"""The last defined results of a feedback: few are held in variables, many in a ring buffer."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from penstock.loop.nodes import I64, Buffer, Value, Var, const, select
 
 
 class Recent(Protocol):
-    """Results so many samples ago; those of marks without a result are none."""
+    """Past results by number of samples; marks without a result are not counted."""
 
     def ago(self, back: int) -> Value:
-        """Give the result so many samples ago."""
+        """Return the result `back` samples ago."""
 
     def push(self, value: Value, defined: Value | None) -> None:
-        """Add a result, if it is defined."""
+        """Append a result, if it is defined."""
 
     def leave(self) -> None:
-        """Put the results where the next block finds them: the latest one last."""
+        """Store the results for the next block, the latest last."""
 
 
 def recent_results(k: KernelBuilder, buffer: Buffer, many: int, in_registers: int) -> Recent:
-    """Read the results of the blocks before from the front of a buffer."""
+    """Load the results of previous blocks from the front of a buffer."""
     if many > in_registers:
         return _Ring(k, buffer, many, k.var("end", 0, I64))
     return _Registers(k, buffer, [k.var("past", buffer[many - back]) for back in range(1, many + 1)])
@@ -33,7 +33,7 @@ def recent_results(k: KernelBuilder, buffer: Buffer, many: int, in_registers: in
 class _Registers:
     k: KernelBuilder
     buffer: Buffer
-    values: list[Var]  # the latest one first
+    values: list[Var]  # latest first
 
     def ago(self, back: int) -> Value:
         return self.values[back - 1]
@@ -53,7 +53,7 @@ class _Ring:
     k: KernelBuilder
     buffer: Buffer
     size: int
-    end: Var  # the place of the oldest one, where the next is written
+    end: Var  # the index of the oldest result, which the next one overwrites
 
     def ago(self, back: int) -> Value:
         place = self.k.var("ago", self.end - back)
@@ -67,7 +67,7 @@ class _Ring:
         k.set(self.end, select(after >= self.size, const(0, I64), after))
 
     def leave(self) -> None:
-        """Turn the ring until its oldest result lies in front, by three reversals."""
+        """Rotate the ring by three reversals, so that its oldest result comes first."""
         self._reverse(const(0, I64), self.end)
         self._reverse(self.end, const(self.size, I64))
         self._reverse(const(0, I64), const(self.size, I64))

@@ -1,8 +1,8 @@
-"""Central moments whose mean is one float: half the work of `kernels/monoids/moments.py`, where rows are many.
+"""Central moments with a mean of one float: half the work of `kernels/monoids/moments.py`, for many rows.
 
-There the mean is two floats, because rows enter one at a time, each moving it. Here states are only joined, in a
-tree of logarithmic depth (Chan et al.): a variance is wrong by some ulps times mean / deviation, to the first power.
-The layout is the same, the second float of the mean being 0, so that results are read in the same way.
+In that file the mean is two floats, because each row updates it. Here states are only merged, in a tree of
+logarithmic depth (Chan et al.): the error of a variance is some ulps times mean / deviation, to the first
+power. The layout is the same, with 0 as the second float of the mean, so results are read in the same way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ZERO = const(0.0, F64)
 
 
 def light_moments(order: int) -> Monoid:
-    """Moments of one argument up to the 2nd, 3rd or 4th."""
+    """Moments of one argument up to the 2nd, 3rd or 4th order."""
     return Monoid(
         f"light_moments{order}",
         (State(I64, 0), *(State(F64, 0.0) for _ in range(order + 1))),
@@ -27,7 +27,7 @@ def light_moments(order: int) -> Monoid:
 
 
 def _single(k: KernelBuilder, value: Value, order: int) -> Values:
-    """One value is no distance from its mean, unless it is not finite: then nothing is known."""
+    """The state of one value: central moments are 0, or NaN if the value is not finite."""
     x = k.var("x", value.to(F64))
     return const(1, I64), x, _ZERO, *([k.var("nothing", x - x)] * (order - 1))
 

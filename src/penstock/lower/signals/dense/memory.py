@@ -1,4 +1,4 @@
-"""The memory of a dense kernel: arrays of intermediate results, as long as a block, used again and again."""
+"""The memory of a dense kernel: block-sized arrays of intermediate results, reused across objects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Placed(Array):
-    """Entries of the result, which begins somewhere before the block."""
+    """Entries of the final result, whose origin lies before the block."""
 
     origin: Value
 
@@ -35,15 +35,15 @@ class Placed(Array):
 
 @dataclass
 class Pool:
-    """Hands out scratch buffers, and takes them back: what is in use at once stays in the cache."""
+    """A pool of scratch buffers; reuse keeps the working set in the cache."""
 
     k: KernelBuilder
     sizes: dict[str, int] = field(default_factory=dict)
     _free: list[Buffer] = field(default_factory=list)
 
     def take(self, type: Type, size: int, head: int) -> Array:
-        """Give an array whose content is whatever was there."""
-        found = next((each for each in reversed(self._free) if each.type == type), None)  # the latest is hot
+        """Acquire an array with undefined contents."""
+        found = next((each for each in reversed(self._free) if each.type == type), None)  # most recent: hot
         if found is None:
             found = self.k.buffer("scratch", type)
         else:

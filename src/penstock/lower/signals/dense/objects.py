@@ -1,4 +1,4 @@
-"""Write the objects of a program, one after the other, inside a block."""
+"""Emit the objects of a program, in order, inside a block."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from penstock.lower.signals.dense.positions import is_lenient, marks_of, result_
 from penstock.lower.signals.dense.states import prepare, release, states_at
 from penstock.lower.signals.dense.writer import Here, Stored, Writer, one_of
 
-States = Sequence[Sequence[Values]]  # of each group of reductions, the states of its partials
+States = Sequence[Sequence[Values]]  # per group of reductions, the states of its partials
 
 
 def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
-    """Make of samples what reading them in place does not give: computed values, and bytes for nulls."""
+    """Compute the parts of samples that cannot be read in place: computed values, and validity bytes."""
     plan, k = writer.plan, writer.k
     given, need = writer.inputs[int(body.input)], plan.needs[this.name]
     computed = [each for each in body.fields if plan.edge or not isinstance(each.expr, ex.Column)]
@@ -49,7 +49,7 @@ def write_sampled(writer: Writer, this: Object, body: Sampled) -> None:
 
 
 def _row(writer: Writer, body: Sampled, position: Var) -> tuple[Var, Value | None]:
-    """Which row holds at a position; on an edge the nearest, and whether it does hold."""
+    """The row that holds at a position; on an edge, the nearest row and whether it holds."""
     given, k = writer.inputs[int(body.input)], writer.k
     if not writer.plan.edge:
         return k.var("row", position - given.base), None
@@ -82,7 +82,7 @@ def lowering_at(
     states: States,
     own: dict[str, Cell],
 ) -> Lowering:
-    """Lower fields over what is read and reduced here."""
+    """Lower fields over the accesses and reductions at a place."""
     plan = writer.plan
 
     def column(name: str) -> Cell:
@@ -111,7 +111,7 @@ def lowering_at(
 def each_entry(
     writer: Writer, this: Object, body: Expression | Feedback, need: Need, brief: bool = False
 ) -> Iterator[Here]:
-    """Loop over the entries of an object; where it reads grids, over the stretches on which those are constant."""
+    """Loop over the entries of an object; if it reads grids, over the stretches on which those are constant."""
     k, step = writer.k, writer.plan.step(this.name)
     start, stop = writer.bounds(step, need)
     if step > 1:
@@ -135,7 +135,7 @@ def each_entry(
 
 
 def _stretch(writer: Writer, body: Expression | Feedback) -> int:
-    """On how many positions everything that lies on grids is constant; 0 where nothing does."""
+    """The number of positions on which all accesses on grids are constant; 0 if there are none."""
     steps = writer.plan.positions.steps
     read = [(steps[each.source], each.shift) for each in body.accesses]
     read += [(result_step(each, steps), each.shift) for each in body.reductions]
@@ -169,7 +169,7 @@ def write_expression(writer: Writer, this: Object, body: Expression, target: Sto
 
 
 def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
-    """A constant begins with the first sample, or with what it completes. None where that is no question."""
+    """Whether a lenient expression has begun: at the first sample of the input, or of its operands. None off edges."""
     program = writer.plan.positions.program
     if not writer.plan.edge or not is_lenient(program, this):
         return None
@@ -180,14 +180,14 @@ def _begun(writer: Writer, this: Object, here: Here) -> Value | None:
 
 
 def _has_marks(writer: Writer, this: Object) -> bool:
-    """Whether samples must be remembered: where windows may be empty, and somebody counts them."""
+    """Whether samples must be recorded: where windows may be empty and the samples are counted."""
     positions = writer.plan.positions
     counted = this.name in positions.marking and this.name in positions.gridded
     return counted and not writer.plan.is_always_there(this.name)
 
 
 def _mark(writer: Writer, this: Object, body: Expression, here: Here, states: States) -> Value | None:
-    """Whether one of the things that are read is sampled here; a window is where it holds a sample."""
+    """Whether any operand has a sample here; a window has one where it contains a sample."""
     plan = writer.plan
     found = [
         _on_grid(
@@ -213,7 +213,7 @@ def _read_mark(writer: Writer, here: Here, source: str, shift: int) -> Value | N
 
 
 def _on_grid(writer: Writer, here: Here, step: int, shift: int, mark: Value | None) -> Value | None:
-    """A window's sample lies at its beginning."""
+    """Restrict a window's mark to the first position of the window."""
     if step == here.step:
         return mark
     begins = (writer.base(1) + here.entry - shift).rem(step).eq(0)

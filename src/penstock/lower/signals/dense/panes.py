@@ -1,4 +1,4 @@
-"""Reduce the entries of one pane: in lanes, joined in a fixed order, so that no cut can change the result."""
+"""Reduce the entries of one pane in SIMD lanes, merged in a fixed order: results do not depend on block bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Step = Callable[[Value, tuple[Var, ...]], None]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Some entries side by side, and what each brings, to so many lanes at most."""
+    """Consecutive entries, the contribution of each, and the maximum number of SIMD lanes."""
 
     first: Value
     count: int
@@ -46,7 +46,7 @@ def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> 
         for var, value in zip(state, [k.var("new", each) for each in new], strict=True):
             k.set(var, value)
 
-    # Whole numbers may be added in any order: their lanes are left to LLVM.
+    # Integers may be added in any order: LLVM chooses their lanes.
     exact = not any(each.type.is_float for each in monoid.states)
     lanes = _in_lanes(k, entries.in_lanes(1) if exact else entries, start, step)
     return _joined(lanes, lambda a, b: monoid.merge(k, a, b))
@@ -55,7 +55,7 @@ def reduced(k: KernelBuilder, algebra: Algebra, entries: Entries, kind: str) -> 
 def _in_lanes(
     k: KernelBuilder, entries: Entries, start: Sequence[tuple[float, object]], step: Step
 ) -> list[Values]:
-    """Entry i goes to lane i mod the number of lanes; few entries go to one."""
+    """Reduce entry i in lane i mod the number of lanes; few entries use one lane."""
     lanes = entries.lanes if entries.count >= 2 * entries.lanes else 1
     states = [tuple(k.var("lane", value, type) for value, type in start) for _ in range(lanes)]  # type: ignore[arg-type]
     whole = entries.count // lanes
@@ -69,7 +69,7 @@ def _in_lanes(
 
 
 def _joined(lanes: Sequence[Values], merge: Callable[[Values, Values], Values]) -> Values:
-    """Join neighbours, then neighbours of those."""
+    """Merge neighbours pairwise, in a tree."""
     while len(lanes) > 1:
         lanes = [merge(a, b) for a, b in zip(lanes[::2], lanes[1::2], strict=True)]
     return lanes[0]
@@ -80,9 +80,9 @@ def _added(a: Values, b: Values) -> Values:
 
 
 def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -> Values:
-    """Two passes over the pane: the mean, then powers of the distances from it.
+    """Compute moments in two passes over the pane: the mean, then powers of the distances from it.
 
-    What the mean was wrong by shows as the sum of distances, and is put right to the first order.
+    The error of the mean equals the mean of the distances; it is corrected to the first order.
     """
     total, count = _totals(k, algebra, entries)
     n = k.var("n", count.to(F64))
@@ -98,7 +98,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
                 power = k.var("power", power * far)
             k.set(var, var + power)
 
-    # Several sums side by side keep the processor busy with half the lanes, and code is half as long.
+    # Several independent sums saturate the processor with half the lanes, and the code is half as long.
     lanes = _in_lanes(k, entries.in_lanes(LANES // 2) if order > 2 else entries, [(0.0, F64)] * order, step)
     off, *powers = (k.var("sum", each) for each in _joined(lanes, _added))
     share = k.var("share", off.div(n))
@@ -107,7 +107,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
         new.append(powers[1] - powers[0] * share * 3)
     if order > 3:
         new.append(powers[2] - powers[1] * share * 4)
-    # A mean of one float takes what it was wrong by into it.
+    # A mean of one float includes the correction.
     light = algebra.monoid.name in LIGHT_MOMENTS
     state = (count, mean + share, const(0.0, F64), *new) if light else (count, mean, share, *new)
     if algebra.known:
@@ -117,7 +117,7 @@ def _moments(k: KernelBuilder, algebra: Algebra, entries: Entries, order: int) -
 
 
 def _totals(k: KernelBuilder, algebra: Algebra, entries: Entries) -> tuple[Value, Value]:
-    """The sum of all values, and how many there are."""
+    """The sum and the number of all values."""
 
     def step(entry: Value, state: tuple[Var, ...]) -> None:
         values, active = entries.bring(entry)

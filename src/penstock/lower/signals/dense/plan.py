@@ -1,7 +1,7 @@
-"""Decide, before any code is written, what a dense kernel computes: states, nulls, and how far each reads.
+"""Plan a dense kernel before any code is emitted: states, nullability, and the range that each object reads.
 
-Everything is known from the program: on which positions around a block each object, and each state that spans
-are chained from, must be there (TiLT's boundary resolution, section 5.1, in positions).
+The program alone determines the positions around a block at which each object, and each state that spans are
+chained from, must be available (TiLT's boundary resolution, section 5.1, in positions).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ Nullable = Mapping[str, frozenset[str]]  # the columns that hold nulls, by input
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many positions before, and after, those that are asked for.
+    """The number of positions needed before and after the requested ones.
 
-    These are first widened to whole windows of `before` and `after` positions. Blocks end where windows do, so that
-    mostly adds nothing.
+    The requested range is first widened to multiples of `before` and `after` positions. Blocks end at window
+    bounds, so widening mostly adds nothing.
     """
 
     past: int = 0
@@ -51,17 +51,17 @@ class Need:
         return replace(self, past=self.past + by)
 
     def since(self, step: int) -> Need:
-        """From the beginning of the window on that one is in."""
+        """Extend the past to the start of the current window."""
         return replace(self, past=_up(self.past, step), before=lcm(self.before, step))
 
     def within(self, step: int) -> Need:
-        """The whole of all windows."""
+        """Extend both ends to whole windows."""
         since = self.since(step)
         return replace(since, future=_up(self.future, step), after=lcm(self.after, step))
 
     @property
     def flat(self) -> Need:
-        """The most that can be, wherever windows begin."""
+        """The upper bound, for any alignment of windows."""
         return Need(self.past + self.before - 1, self.future + self.after - 1)
 
     def __or__(self, other: Need) -> Need:
@@ -74,22 +74,22 @@ class Need:
 
 
 def _up(count: int, step: int) -> int:
-    """The next multiple."""
+    """Round up to a multiple of `step`."""
     return -(-count // step) * step
 
 
 @dataclass
 class Plan:
-    """What is decided about a program, for inputs of which some columns hold nulls.
+    """The decisions about a program, for inputs of which some columns hold nulls.
 
-    On an `edge`, positions before the first sample and after the last are asked for too.
+    With `edge`, positions before the first sample and after the last are computed too.
     """
 
     positions: Positions
     nullable: Nullable
     edge: bool
     wide: bool = False
-    lost: bool = False  # past results of a feedback may be null, having been so at the beginning
+    lost: bool = False  # past results of a feedback may be null, as they are at the beginning
     least: Mapping[str, Need] = field(default_factory=dict)
     groups: dict[str, list[Group]] = field(default_factory=dict)
     nulls: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class Plan:
         return self.positions.steps[name]
 
     def is_always_there(self, name: str) -> bool:
-        """Whether an object is defined, and a sample, at each of its steps."""
+        """Whether an object is defined, and has a sample, at each of its steps."""
         return not self.edge and any(each not in self.nulls[name] for each in self.schemas[name].names)
 
     # -- nulls and states ----------------------------------------------------------------------------
@@ -162,20 +162,20 @@ class Plan:
                 )
 
     def _sample_is_null(self, this: Object, name: str, columns: frozenset[str]) -> bool:
-        """What is computed from a column that holds nulls may be null; a rougher answer costs a byte a value."""
+        """Whether a field of a sample may be null: yes if any column holds nulls. This costs a byte per value."""
         return bool(columns)
 
     def _certain(self, source: str) -> Certain:
         return Certain(self.schemas[source], self.nulls[source])
 
     def _simplified(self, this: Object, body: Expression | Feedback) -> tuple[Field, ...]:
-        """The fields, without questions that have been answered; what a feedback remembers may be null."""
+        """The fields without null tests whose outcome is known; past results of a feedback may be null."""
         types = reduced_types(body, self.schemas)
         cells = self._scratch_reduced(KernelBuilder("scratch"), this.name, len(types))
         nullable = [at(i, name) for i, each in enumerate(body.accesses) for name in self.nulls[each.source]]
         if isinstance(
             body, Feedback
-        ):  # the result at some time may be none; so many samples ago there is one
+        ):  # the result at a given time may be missing; the result n samples ago exists
             nullable += [past(i) for i, each in enumerate(body.own) if not each.back]
         known = Certain(
             scope(body, self.schemas, this.schema.types[0]),
@@ -186,7 +186,7 @@ class Plan:
         return tuple(Field(each.name, known.simplified(each.expr)) for each in body.fields)
 
     def _null_fields(self, this: Object, body: Expression | Feedback) -> Iterator[str]:
-        """Lower the fields on a scratch kernel: that knows best which of them carry a validity."""
+        """Find the nullable fields by lowering them on a scratch kernel, until a feedback reaches a fixed point."""
         k = KernelBuilder("scratch")
         types = reduced_types(body, self.schemas)
         own = frozenset[str](this.schema.names if self.edge or self.lost else ())
@@ -233,19 +233,19 @@ class Plan:
         return found
 
     def _resolve(self) -> None:
-        """Go from the output to the inputs, widening what each must have."""
+        """Propagate needs from the output to the inputs."""
         self.needs |= self.least
         self._need(self.positions.program.output, Need())
         for this in reversed(self.objects):
             for track in self.chains:
                 if track.source == this.name:
                     self._need_track(track)
-            if this.name not in self.needs:  # nobody looks at its values: only how many there are was asked
+            if this.name not in self.needs:  # its values are not read, only its samples are counted
                 continue
             need = self.needs[this.name].within(self.step(this.name))
             match this.body:
                 case Expression() | Feedback() as body:
-                    if isinstance(body, Feedback):  # it goes on from where the block before has ended
+                    if isinstance(body, Feedback):  # it continues where the previous block ended
                         need = Need(-need.future, need.future)
                     for access in body.accesses:
                         self._need(access.source, need.at(access.shift))
@@ -257,12 +257,12 @@ class Plan:
                     pass
 
     def _need(self, name: str, need: Need) -> None:
-        if isinstance(self.positions.program[name].body, Feedback):  # what it remembers lies at fixed places
+        if isinstance(self.positions.program[name].body, Feedback):  # its history is at fixed offsets
             need = need.flat
         self.needs[name] = self.needs.get(name, need) | need
 
     def _need_group(self, group: Group, need: Need) -> None:
-        """A span's state is read at the present pane, or at the one before the present step."""
+        """Add the needs of a group: a span's state is read at the current pane, or at the pane before the current step."""
         here = need if group.lag == 0 else need.since(group.every).back(group.pane)
         if not group.sampled or any(each.words for each in group.algebras):
             self._need(group.source, here)
@@ -273,7 +273,7 @@ class Plan:
         self.level_needs[track, length] = self.level_needs.get((track, length), need) | need
 
     def _need_track(self, track: Track) -> None:
-        """Go from the longest spans to the entries they are made of."""
+        """Propagate needs from the longest spans to the entries they are merged from."""
         made = self.chains[track]
         for length in sorted(made, reverse=True):
             need = self.level_needs[track, length]
@@ -282,7 +282,7 @@ class Plan:
         self._need(track.source, self.level_needs[track, 1].within(track.pane))
 
     def readers(self) -> Counter[tuple[Track, int]]:
-        """How often the states of each length are read: by longer ones, and by the fields of objects."""
+        """Count the readers of the states of each length: longer spans, and fields of objects."""
         found: Counter[tuple[Track, int]] = Counter()
         for track, made in self.chains.items():
             for length in self.kept_lengths(track):
@@ -294,29 +294,29 @@ class Plan:
         return found
 
     def tracks(self, group: Group) -> list[Track]:
-        """The tracks of a group that have something to remember."""
+        """The tracks of a group that store state."""
         pairs = zip(group.partials, group.algebras, strict=True)
         return [group.track(partial) for partial, algebra in pairs if algebra.words]
 
     def kept_lengths(self, track: Track) -> set[int]:
-        """The lengths that longer ones are made of."""
+        """The lengths that longer spans are merged from."""
         return {part.length for parts in self.chains[track].values() for part in parts}
 
     def read_lengths(self, track: Track, length: int) -> set[int]:
-        """The lengths that a span is read from: its own, or those it is joined from on the spot."""
+        """The lengths that a span is read from: its length, or those of its parts if it is merged on the fly."""
         parts = self.chains[track].get(length, ())
         return {length} if not parts or length in self.kept_lengths(track) else _distinct(parts)
 
-    # -- the whole ------------------------------------------------------------------------------------
+    # -- the whole plan -------------------------------------------------------------------------------
 
     @property
     def sequential(self) -> bool:
-        """Whether results depend on all results before them."""
+        """Whether each result depends on all previous results."""
         return any(isinstance(each.body, Feedback) for each in self.objects)
 
     @property
     def reach(self) -> Need:
-        """What a position of the output needs of the inputs."""
+        """The input positions that a position of the output needs."""
         found = Need()
         for this in self.objects:
             if isinstance(this.body, Sampled | Feedback) and this.name in self.needs:
@@ -349,7 +349,7 @@ def no_text(name: str, text: str) -> Cell:
 
 
 def either(conditions: Sequence[Value]) -> Value:
-    """One of several conditions."""
+    """The disjunction of several conditions."""
     found = conditions[0]
     for each in conditions[1:]:
         found = found | each

@@ -1,7 +1,7 @@
-"""Say a temporal program in positions: the i-th sample of a regular time lies at position i.
+"""Express a temporal program in positions: the i-th sample of a regular time is at position i.
 
 Where every input has the same implied time and every length is a whole number of periods, time needs no
-column: an object is one value per position, or one per `step` of them where it changes only on a grid.
+column. An object is one value per position, or one per `step` positions where it changes only on a grid.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from penstock.ir.signals.reach import END_OF_TIME
 from penstock.lower.machine import machine_type
 from penstock.types.time import Time
 
-# Beyond this many positions a span's intermediate results leave the caches, and blocks are mostly halo.
+# A longer span's intermediate results exceed the caches, and blocks consist mostly of halo.
 LONGEST = 1 << 16
 
 
-class DoesNotFit(UnsupportedError):  # noqa: N818 - it is an answer, not a failure
+class DoesNotFit(UnsupportedError):  # noqa: N818 - a result of the check, not a failure
     """The dense path cannot run this program; the message says why."""
 
 
@@ -49,8 +49,9 @@ class DoesNotFit(UnsupportedError):  # noqa: N818 - it is an answer, not a failu
 class Positions:
     """A program whose lengths are numbers of positions.
 
-    `steps` tells on how many positions an object keeps its value: 1, or that of the grid it lies on. Position 0
-    is position `phase` of the grids, on which those in `gridded` have samples. `time` is that of the inputs.
+    `steps` gives the number of positions over which an object keeps its value: 1, or that of its grid.
+    Position 0 is position `phase` of the grids, on which the objects in `gridded` have samples. `time` is
+    that of the inputs.
     """
 
     program: Program
@@ -61,13 +62,13 @@ class Positions:
 
     @property
     def grid(self) -> int:
-        """After so many positions all grids meet again."""
+        """The period of all grids combined, in positions."""
         steps = [over.span.every for over in self.overs if isinstance(over.span, Window)]
         return lcm(*self.steps.values(), *steps, *(pane_of(each, self.steps) for each in self.overs))
 
     @property
     def marking(self) -> frozenset[str]:
-        """The objects whose samples are counted, and those that decide where these have samples."""
+        """The objects whose samples are counted, and the objects that determine where those have samples."""
         found = {each.source for each in self.overs}
         for this in reversed(self.program.objects):
             if this.name in found:
@@ -86,7 +87,7 @@ def reductions_of(body: object) -> tuple[WindowReduction, ...]:
 
 
 def in_positions(program: Program, times: Sequence[Time]) -> Positions:
-    """Divide all lengths by the period, or say why that cannot be done."""
+    """Divide all lengths by the period; raise `DoesNotFit` if that is impossible."""
     time = _common(times)
     _require(not len(program.keys), "samples have keys")
     scale = _Scale(program, time)
@@ -207,7 +208,7 @@ class _Scale:
 
 
 def _steps(program: Program) -> tuple[dict[str, int], frozenset[str]]:
-    """Find on how many positions each object keeps its value, in order; and which have samples on grids."""
+    """Compute the step of each object, in order, and the set of objects with samples on grids."""
     steps: dict[str, int] = {}
     marked: set[str] = set()  # objects that have a sample at each of their steps
     gridded: set[str] = set()  # objects that have samples where a window on a grid has some
@@ -243,7 +244,7 @@ def _step(body: object, steps: Mapping[str, int]) -> int:
 
 
 def result_step(over: WindowReduction, steps: Mapping[str, int]) -> int:
-    """On how many positions a reduction keeps its value."""
+    """The number of positions over which a reduction keeps its value."""
     match over.span:
         case Window(every=every) | Per(size=every):
             return every
@@ -252,7 +253,7 @@ def result_step(over: WindowReduction, steps: Mapping[str, int]) -> int:
 
 
 def pane_of(over: WindowReduction, steps: Mapping[str, int]) -> int:
-    """How many positions are reduced at once before spans are made of them."""
+    """The number of positions that are reduced to one pane before panes are merged to spans."""
     match over.span:
         case Window(size=size, every=every):
             return gcd(size, every)
@@ -269,7 +270,7 @@ def _check_grid(over: WindowReduction, steps: Mapping[str, int]) -> None:
 
 
 def _marked(body: object, steps: Mapping[str, int], marked: set[str]) -> bool:
-    """Whether a fine object has a sample at every position where its inputs have them."""
+    """Whether an object of step 1 has a sample at every position where its inputs have one."""
     match body:
         case Sampled():
             return True
@@ -290,14 +291,14 @@ def _reads_grid(body: object, gridded: set[str]) -> bool:
 
 
 def is_lenient(program: Program, this: Object) -> bool:
-    """Whether an expression has a value although nothing that it reads has one."""
+    """Whether an expression has a value where none of its inputs has one."""
     return isinstance(this.body, Expression) and defined_everywhere.is_lenient(this.body, schemas(program))
 
 
 def marks_of(program: Program, name: str) -> tuple[int, int]:
-    """By how many positions samples come before or after those of the inputs, at the first and at the last.
+    """The offsets in positions of the first and last sample from the first and last sample of the inputs.
 
-    Only of objects that read no grid: samples on a grid never end.
+    Defined only for objects that read no grid: samples on a grid never end.
     """
     match program[name].body:
         case (

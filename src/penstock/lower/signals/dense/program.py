@@ -1,9 +1,10 @@
 """Lower a temporal program over regular time to one kernel: the fast path of signals.
 
-`fits` says whether it can be; `reach` how many positions around its own each result needs; `build_dense` writes
-the kernel. It computes the output for positions [lo, hi) out of samples of which positions [base, total) are
-given. Where [lo - past, hi + future) lies inside the samples, the kernel for the *interior* does: nothing is
-asked about where samples begin and end. The kernel for an *edge* asks, and is right everywhere.
+`fits` decides whether that is possible; `reach` gives the positions around its own that each result needs;
+`Dense.kernel` builds it. The kernel computes the output for positions [lo, hi) from samples of which
+positions [base, total) are given. Where [lo - past, hi + future) lies inside the samples, the *interior*
+kernel applies: it does not test where samples begin and end. The *edge* kernel tests, and is correct
+everywhere.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ Inputs = Sequence[tuple[pa.Schema, Time]]
 
 @dataclass(frozen=True)
 class DenseKernel:
-    """A kernel, what fills its parameters for each input, where results arrive, and the memory it works in."""
+    """A kernel, the bindings of its parameters per input, its outputs, and its scratch memory."""
 
     kernel: Kernel
     inputs: tuple[tuple[Binding, ...], ...]
-    places: tuple[tuple[str, str], ...]  # the parameters that say which samples of an input are given
+    places: tuple[tuple[str, str], ...]  # the parameters for the range of given samples of each input
     outputs: tuple[Output, ...]
     scratch: tuple[Scratch, ...]
     memories: tuple[Memory, ...]
@@ -58,14 +59,14 @@ class DenseKernel:
 
 @dataclass(frozen=True)
 class Dense:
-    """A program that fits: kernels of it can be built, for what is known of the samples."""
+    """A program that the dense path can run. Its kernels are specialised to the nullability of the samples."""
 
     positions: Positions
     inputs: tuple[tuple[pa.Schema, Time], ...]
 
     @property
     def reach(self) -> Need:
-        """What a result can depend on."""
+        """The input positions that a result can depend on."""
         return self._plain.reach
 
     @property
@@ -74,13 +75,13 @@ class Dense:
 
     @property
     def lasting(self) -> int:
-        """How many positions after the last sample its value may end."""
+        """The number of positions after the last sample for which its value holds."""
         bodies = [each.body for each in self.positions.program.objects]
         return max(each.hold.lasting or 0 for each in bodies if isinstance(each, Sampled))
 
     @property
     def shortest(self) -> int:
-        """With fewer samples, those that are read one by one leave gaps between their copies."""
+        """The least number of samples: with fewer, shifted copies of samples would leave gaps."""
         program = self.positions.program
         read = [each.name for each in program.objects if isinstance(each.body, Feedback | Resample)]
         spans = [marks_of(program, name) for name in (*read, *([program.output] if program.pieces else ()))]
@@ -88,25 +89,25 @@ class Dense:
 
     @property
     def marks(self) -> tuple[int, int] | None:
-        """How many positions before or after the input's samples its own begin and end, if it is cut at them."""
+        """The offsets of the first and last output sample from those of the input, if the output is cut at samples."""
         program = self.positions.program
         return marks_of(program, program.output) if program.pieces else None
 
     @property
     def step(self) -> int:
-        """How many positions each value of the output stands for."""
+        """The number of positions per value of the output."""
         return self.positions.steps[self.positions.program.output]
 
     @property
     def pattern(self) -> Pattern | None:
-        """How the output lies between positions, where it is resampled."""
+        """The pattern of output times between positions, if the output is resampled."""
         body, time = self.positions.program[self.positions.program.output].body, self.positions.time
         return Pattern(body.every, time.period or 1, time.start) if isinstance(body, Resample) else None
 
     def kernel(
         self, nullable: Nullable, *, edge: bool, wide: bool = False, lost: bool = False
     ) -> DenseKernel:
-        """Write the kernel, for inputs in which only these columns hold nulls."""
+        """Build the kernel, for inputs in which only these columns hold nulls."""
         plan = edge_plan = self._edge_plan(nullable, wide)
         if not edge:
             names = {each.name for each in plan.objects if isinstance(each.body, Feedback)}
@@ -121,18 +122,18 @@ class Dense:
 
     @cached_property
     def _plain(self) -> Plan:
-        """The plan for samples without nulls, which most have."""
+        """The plan for samples without nulls, the common case."""
         return Plan(self.positions, {}, edge=True)
 
 
 def dense(program: Program, inputs: Inputs) -> Dense:
-    """Prepare a program for the dense path; `DoesNotFit` says why it cannot be."""
+    """Prepare a program for the dense path; raise `DoesNotFit` with the reason if it cannot run there."""
     times = [inputs[int(each)][1] for each in program.inputs]
     return Dense(in_positions(_named(program), times), tuple(inputs))
 
 
 def why_not(program: Program, inputs: Inputs) -> str | None:
-    """Say why the dense path cannot run a program; None where it can."""
+    """Return the reason why the dense path cannot run a program, or None if it can."""
     try:
         dense(program, inputs)
     except DoesNotFit as reason:
@@ -141,12 +142,12 @@ def why_not(program: Program, inputs: Inputs) -> str | None:
 
 
 def fits(program: Program, inputs: Inputs) -> bool:
-    """Tell whether the dense path can run a program."""
+    """Return whether the dense path can run a program."""
     return why_not(program, inputs) is None
 
 
 def _named(program: Program) -> Program:
-    """An output that is a sample itself becomes an expression that reads it: results are always computed."""
+    """Replace an output that is a sample or feedback by an expression that reads it: outputs are always computed."""
     this = program[program.output]
     if not isinstance(this.body, Sampled | Feedback):
         return program
@@ -156,7 +157,7 @@ def _named(program: Program) -> Program:
 
 
 class _Dense:
-    """Writes one kernel."""
+    """Emits one kernel."""
 
     def __init__(self, plan: Plan, inputs: Inputs) -> None:
         self.plan = plan
@@ -217,7 +218,7 @@ class _Dense:
         return stored, tuple(outputs)
 
     def _target(self, results: Stored) -> Stored:
-        """Results lie from the first asked for on: entries of a block are counted from there."""
+        """Place results relative to the first requested position, and count a block's entries from there."""
         writer, step = self.writer, self.plan.step(self.this.name)
         if isinstance(self.this.body, Resample):
             return results

@@ -1,4 +1,4 @@
-"""Which states the reductions of an object need, and how results follow from them."""
+"""The states that the reductions of an object need, and the computation of results from them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from penstock.lower.partials.needs import MOMENTS, flag_of
 from penstock.lower.signals.dense.light_moments import LIGHT_MOMENTS, light_moments
 from penstock.lower.signals.dense.positions import pane_of, result_step
 
-_COUNTED = (*MOMENTS, *LIGHT_MOMENTS, "comoments")  # kinds whose states begin with how many values there are
-# What is null wherever it counts no value, by its own count.
+_COUNTED = (*MOMENTS, *LIGHT_MOMENTS, "comoments")  # kinds whose state begins with a count of values
+# Functions that are null wherever their count of values is 0.
 _OF_SOME = frozenset({"mean", "var", "std", "skew", "kurtosis", "cov", "corr"})
 
 
@@ -33,7 +33,7 @@ _OF_SOME = frozenset({"mean", "var", "std", "skew", "kurtosis", "cov", "corr"})
 class Track:
     """The states of one partial over the panes of a source; spans are chained from them.
 
-    A pane of as many positions as the source's step is one entry of the source itself.
+    A pane as long as the source's step is a single entry of the source.
     """
 
     source: str
@@ -43,7 +43,7 @@ class Track:
 
 @dataclass(frozen=True, slots=True)
 class Algebra:
-    """How a track's states are combined. `known`: every sample counts, so how many there are is not remembered."""
+    """The merge of a track's states. `known`: every sample counts, so counts are constants and not stored."""
 
     monoid: Monoid
     known: bool
@@ -51,7 +51,7 @@ class Algebra:
 
     @property
     def hidden(self) -> frozenset[int]:
-        """The words that are known numbers: how many samples there are, and what a light mean is wrong by."""
+        """Indices of the state words that are constants: the sample count, and the error term of a light mean."""
         counted = {0} if self.known and self.monoid.name in ("count", "present", *_COUNTED) else set()
         return frozenset(counted | ({2} if self.monoid.name in LIGHT_MOMENTS else set()))
 
@@ -66,7 +66,7 @@ class Algebra:
         return tuple(each.type for place, each in states if place not in self.hidden)
 
     def complete(self, words: Values, entries: int) -> Values:
-        """Add the words that are known."""
+        """Insert the constant words."""
         count = 1 if self.monoid.name == "present" else entries * self.per_entry
         given = iter(words)
         return tuple(
@@ -75,11 +75,11 @@ class Algebra:
         )
 
     def stored(self, state: Values) -> Values:
-        """Leave out the words that are known."""
+        """Leave out the constant words."""
         return tuple(word for place, word in enumerate(state) if place not in self.hidden)
 
     def merged(self, k: KernelBuilder, states: Sequence[Values]) -> Values:
-        """Join states, oldest first, the newest two before the others."""
+        """Merge states, given oldest first, from the newest to the oldest."""
         *older, joined = states
         for each in reversed(older):
             joined = self.monoid.merge(k, each, joined)
@@ -90,8 +90,8 @@ class Algebra:
 class Group:
     """Reductions of one object over the same span of the same source.
 
-    `length` panes make the span; `every` is the step of the result; a `lag` of one leaves the present pane out.
-    `sampled` tells that every span holds a sample, or that results are null by themselves where one does not.
+    `length` panes make the span; `every` is the step of the result; a `lag` of 1 excludes the current pane.
+    `sampled`: every span holds a sample, or results are null without a presence flag where a span does not.
     """
 
     source: str
@@ -117,7 +117,7 @@ class Group:
         return Track(self.source, self.pane, partial)
 
     def cells(self, k: KernelBuilder, states: Sequence[Values], fail: Callable[[Value], None]) -> list[Cell]:
-        """Read the results from the states of the partials; none where the span holds no sample."""
+        """Compute the results from the states of the partials; null where the span holds no sample."""
         finish = Finish(k, self.partials, states, self._may_be_null, fail)
         present = None if self.sampled else states[0][0].ne(0)
         found = []
@@ -131,7 +131,7 @@ class Group:
         return may_be_null(expr, self.schema, self.nullable)  # type: ignore[arg-type]
 
     def _mean(self, reduction: Reduction, states: Sequence[Values]) -> Cell | None:
-        """A mean that moments know already."""
+        """A mean that is read from moments."""
         place = _moments_of(reduction, self.partials)
         if place is None:
             return None
@@ -148,9 +148,9 @@ def groups_of(
     wide: bool,
     marked: bool,
 ) -> list[Group]:
-    """Gather reductions over the same span. `always(source)`: it has a sample at every position.
+    """Group reductions by span. `always(source)`: the source has a sample at every position.
 
-    `marked`: somebody counts the results, so that each span must know whether it holds a sample.
+    `marked`: another reduction counts the results, so each span must record whether it holds a sample.
     """
     spans = dict.fromkeys((each.source, each.span, each.shift) for each in reductions)
     found = []
@@ -205,12 +205,12 @@ def _group(
 
 
 def _tells(reduction: Reduction, null: MayBeNull) -> bool:
-    """Whether a result is null where there is no sample, without a look at whether there is one."""
+    """Whether a result is null where there is no sample, without a presence flag."""
     return reduction.function in _OF_SOME or flag_of(reduction, null) is not None
 
 
 def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_entry: int) -> Algebra:
-    """Chained sums need no compensation: their error grows with the logarithm of the length."""
+    """Choose a partial's monoid. Chained sums need no compensation: their error grows with the logarithm of the length."""
     types = [type_of(each, schema) for each in partial.args]
     monoid = monoid_of(partial, types, wide and is_long_sum(partial, schema))
     if partial.kind in MOMENTS and machine_type(types[0]) not in (I64, U64):
@@ -219,7 +219,7 @@ def _algebra(partial: Partial, schema: pa.Schema, wide: bool, known: bool, per_e
 
 
 def is_long_sum(partial: Partial, schema: pa.Schema) -> bool:
-    """Whether a sum of integers could leave 64 bits."""
+    """Whether a sum of integers could overflow 64 bits."""
     if partial.kind != "sum":
         return False
     machine = machine_type(type_of(partial.args[0], schema))
@@ -259,7 +259,7 @@ def _moments_of(reduction: Reduction, partials: Sequence[Partial]) -> int | None
 
 
 def _folded(valid: Value | None) -> Value | None:
-    """Decide now what is known: a count against a number."""
+    """Fold a comparison of two constants."""
     match valid:
         case Binary(op=op, a=Const() as a, b=Const() as b):
             known = apply(op, a.value, b.value, a.type)

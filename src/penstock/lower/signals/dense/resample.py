@@ -1,4 +1,4 @@
-"""Write a signal that is sampled anew: on its own grid, between the samples of another."""
+"""Emit a resampled signal: values on a new grid, between the samples of another."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from penstock.loop.nodes import F64, I64, Const, Value, const, maximum, minimum,
 from penstock.lower.calendar import floor_div
 from penstock.lower.signals.dense.writer import Stored, Writer
 
-# A pattern of more positions than this is followed step by step instead of being written out.
+# A longer pattern is computed step by step instead of being unrolled.
 _LONGEST_PATTERN = 64
-_VECTOR = 4  # from so many outputs on, a pattern fills a vector by itself
+_VECTOR = 4  # from this number of outputs on, a pattern fills a vector
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """How new samples lie between the old ones: `outputs` of them on `positions`, again and again."""
+    """The periodic arrangement of new samples among old ones: `outputs` new samples per `positions` old ones."""
 
     every: int
     period: int
@@ -33,7 +33,7 @@ class Pattern:
         return lcm(self.every, self.period) // self.period
 
     def place(self, number: int) -> tuple[int, int]:
-        """The position before the n-th new sample, and the ticks between them."""
+        """The position before the n-th new sample, and the distance in ticks."""
         return divmod(number * self.every - self.start, self.period)
 
     def first_at(self, position: Value) -> Value:
@@ -43,10 +43,10 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Alike:
-    """What is true, and what is false, though LLVM does not know: with it all points of a pattern look alike.
+    """Conditions that are always true and always false, but opaque to LLVM: all points of a pattern get the same shape.
 
-    They so become one vector. Both are written as "less": the opposite of a condition, and other comparisons, LLVM turns round,
-    and the points with them.
+    The points then become one vector. Both are written as "less": LLVM rewrites negations and other
+    comparisons, which would change the shape of the points.
     """
 
     yes: Value
@@ -54,7 +54,7 @@ class Alike:
 
 
 def write_resample(writer: Writer, this: Object, body: Resample, target: Stored) -> None:
-    """Interpolate: whole patterns written out, the rest of a block step by step."""
+    """Interpolate: whole patterns unrolled, the rest of a block step by step."""
     k, time = writer.k, writer.plan.positions.time
     assert time.period is not None
     pattern = Pattern(body.every, time.period, time.start)
@@ -93,7 +93,7 @@ def _follow(
     end: Value,
     lo: Value,
 ) -> None:
-    """Go from new sample to new sample, adding up what they advance by."""
+    """Compute new samples one by one, with an incremental position."""
     k = writer.k
     ticks = k.var("ticks", k.var("begin", begin) * pattern.every - pattern.start)
     before = k.var("before", floor_div(ticks, const(pattern.period, I64)))
@@ -128,7 +128,7 @@ def _write(
 
 
 def _between(first: Cell, second: Cell, share: Value, alike: Alike | None) -> Cell:
-    """The straight line between two samples; on a sample, that one itself."""
+    """Interpolate linearly between two samples; on a sample, return the sample."""
     a, b = first.value.to(F64), second.value.to(F64)
     line = a + (b - a) * share
     if isinstance(share, Const):

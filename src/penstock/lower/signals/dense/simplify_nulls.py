@@ -1,9 +1,9 @@
-"""Leave out questions whose answer is known: whether something is null that never is.
+"""Remove null tests whose outcome is known.
 
     case when is_not_null(a) then a - b end      →      a - b        where a never is
 
-An operation on signals asks where its operands are defined. Over regular time without gaps they always are, and
-a kernel that need not ask also need not remember the answers.
+An operation on signals tests whether its operands are defined. Over regular time without gaps they always
+are; the kernel then needs neither the tests nor the validity bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.expr import nodes as ex
 from penstock.expr.typing import type_of
 from penstock.ir.signals.nodes import WindowReduction
 
-# Null only where an operand is.
+# Functions that are null only where an operand is.
 _STRICT = frozenset(
     {"add", "sub", "mul", "div", "neg", "abs", "sqrt", "eq", "ne", "lt", "le", "gt", "ge", "not", "and", "or"}
 )
@@ -27,7 +27,7 @@ _FALSE = ex.Literal(False, pa.bool_())
 
 @dataclass(frozen=True)
 class Certain:
-    """What is known where an expression stands: the columns and the reductions that may be null."""
+    """The columns and reductions that may be null in the scope of an expression."""
 
     schema: pa.Schema
     nullable: Collection[str]
@@ -35,7 +35,7 @@ class Certain:
     reduced_nullable: Collection[int] = ()
 
     def simplified(self, expr: ex.Expr) -> ex.Expr:
-        """Decide what can be decided."""
+        """Replace the tests that can be decided."""
         return ex.rewrite(expr, self._decided)
 
     def _decided(self, node: ex.Expr) -> ex.Expr:
@@ -54,14 +54,14 @@ class Certain:
                 return node
 
     def _typed(self, value: ex.Expr, node: ex.Expr) -> ex.Expr:
-        """Replace a choice by what is always chosen, unless it is of another type."""
+        """Replace a choice by the branch that is always taken, unless its type differs."""
         same = type_of(value, self.schema, self.reduced_types) == type_of(
             node, self.schema, self.reduced_types
         )
         return value if same else node
 
     def never_null(self, expr: ex.Expr) -> bool:
-        """Whether an expression is sure to have a value."""
+        """Whether an expression is never null."""
         match expr:
             case ex.Column(name=name):
                 return name not in self.nullable
@@ -79,7 +79,7 @@ class Certain:
                 return False
 
     def over(self, over: WindowReduction) -> WindowReduction:
-        """Simplify what a reduction reads of a sample."""
+        """Simplify the arguments and the condition of a reduction."""
         where = None if over.where is None else self.simplified(over.where)
         args = tuple(map(self.simplified, over.args))
         return replace(over, args=args, where=None if where == _TRUE else where)

@@ -1,10 +1,10 @@
-"""Make long spans of short ones: the reduction of n entries from a few reductions of fewer.
+"""Merge long spans from short ones: the reduction of n entries from a few reductions of fewer.
 
     f_n[i] = f_h[i - (r - 1) h] ⊕ … ⊕ f_h[i - h] ⊕ f_h[i]        n = r h
 
-A span of n entries so costs about log n combinations of whole arrays, each a loop that vector units like. How
-the combination is bracketed depends on n alone, never on where a block begins: results do not depend on cuts, and
-the error of a float sum grows with log n only. What entered leaves by itself: nothing is ever subtracted.
+A span of n entries costs about log n combinations of whole arrays, each a vectorisable loop. The order of
+combinations depends on n alone, not on the start of a block: results do not depend on block bounds, and the
+error of a float sum grows with log n only. No entry is ever subtracted.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Parts = tuple[Part, ...]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What it costs to read and join a part, and to write an array: their ratio decides how many parts are best."""
+    """The cost to read and merge a part, and to write an array: their ratio determines the best number of parts."""
 
     part: float = 1.0
     array: float = 3.0
 
 
 LIGHT = Cost()
-HEAVY = Cost(part=6.0)  # states of several words, joined by more than one instruction
+HEAVY = Cost(part=6.0)  # states of several words, merged by more than one instruction
 
 
 def chain(lengths: Iterable[int], cost: Cost = LIGHT, idempotent: bool = False) -> dict[int, Parts]:
-    """Say what each length is made of, oldest part first, shorter lengths before longer ones.
+    """Plan the parts of each length, oldest part first, shorter lengths before longer ones.
 
     >>> {n: [(part.length, part.back) for part in parts] for n, parts in chain([21]).items()}
     {7: [(1, 6), (1, 5), (1, 4), (1, 3), (1, 2), (1, 1), (1, 0)], 21: [(7, 14), (7, 7), (7, 0)]}
@@ -52,7 +52,7 @@ def chain(lengths: Iterable[int], cost: Cost = LIGHT, idempotent: bool = False) 
 
 @dataclass
 class _Search:
-    """Finds the cheapest way to a length, the lengths made before being free."""
+    """Finds the cheapest plan for a length; lengths made before are free."""
 
     cost: Cost
     idempotent: bool
@@ -68,7 +68,7 @@ class _Search:
             self.made[length] = self._parts(length, ways)
 
     def _best(self, length: int, known: dict[int, tuple[float, int]]) -> tuple[float, int]:
-        """The least cost of a length, and into how many parts it is then cut."""
+        """The least cost of a length, and the number of parts at that cost."""
         if length == 1 or length in self.made:
             return 0.0, 1
         if length not in known:
@@ -83,7 +83,7 @@ class _Search:
         return self._best(base, known)[0] + self.cost.part * (parts + rest) + self.cost.array, parts
 
     def _base(self, length: int, parts: int) -> int:
-        """Where counting an entry twice changes nothing, parts may overlap; else single entries are left over."""
+        """The length of a part. Parts overlap if the reduction is idempotent; otherwise single entries remain."""
         return -(-length // parts) if self.idempotent else length // parts
 
     def _parts(self, length: int, parts: int) -> Parts:

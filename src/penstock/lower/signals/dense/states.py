@@ -1,4 +1,4 @@
-"""Write the states that reductions are read from: of entries, of panes, and of spans chained from them."""
+"""Emit the states of reductions: of entries, of panes, and of spans chained from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.lower.signals.dense.writer import Here, Writer
 
 
 def prepare(writer: Writer, group: Group) -> None:
-    """Write whatever the spans of a group are joined from."""
+    """Emit the states that the spans of a group are merged from."""
     for track in writer.plan.tracks(group):
         algebra = writer.plan.algebras[track]
         if algebra.monoid.guarded and is_long_sum(track.partial, group.schema):
@@ -31,7 +31,7 @@ def prepare(writer: Writer, group: Group) -> None:
 
 
 def release(writer: Writer, group: Group) -> None:
-    """Give back the memory of states that nobody reads any more."""
+    """Release the memory of states without further readers."""
     for track in writer.plan.tracks(group):
         for length in writer.plan.read_lengths(track, group.length):
             _release(writer, track, length)
@@ -45,7 +45,7 @@ def _release(writer: Writer, track: Track, length: int) -> None:
 
 
 def states_at(writer: Writer, group: Group, here: Here) -> list[Values]:
-    """The states of all partials of a group, as they are here."""
+    """The states of all partials of a group at a place."""
     entry = _read_at(writer, group, here)
     found = []
     for partial, algebra in zip(group.partials, group.algebras, strict=True):
@@ -71,7 +71,7 @@ def _read_at(writer: Writer, group: Group, here: Here) -> Value:
 
 
 def _ensure(writer: Writer, track: Track, length: int) -> None:
-    """Write the states of a length into memory, unless they are there, or are read from entries directly."""
+    """Compute the states of a length into memory, unless they exist or are read from entries directly."""
     if (track, length) in writer.levels or (length == 1 and _is_plain(writer, track)):
         return
     if length == 1 and track.pane > writer.plan.step(track.source):
@@ -106,7 +106,7 @@ def _is_in_arrays(writer: Writer, track: Track, length: int) -> bool:
 
 
 def _state(writer: Writer, track: Track, length: int, entry: Value) -> Values:
-    """Read, or join, the state of a length of entries."""
+    """Read or merge the state of a length of entries."""
     algebra = writer.plan.algebras[track]
     arrays = writer.levels.get((track, length))
     if arrays is not None:
@@ -132,7 +132,7 @@ def _keep(writer: Writer, track: Track, arrays: list[Array], entry: Value, state
 
 
 def _is_plain(writer: Writer, track: Track) -> bool:
-    """Whether an entry's state is so cheap that it is made wherever it is read."""
+    """Whether an entry's state is cheap enough to be recomputed at every read."""
     algebra = writer.plan.algebras[track]
     whole = track.pane == writer.plan.step(track.source)
     return whole and algebra.known and all(isinstance(each, ex.Column) for each in track.partial.args)
@@ -149,7 +149,7 @@ def _entry_state(writer: Writer, track: Track, entry: Value) -> Values:
 
 
 def contribution(writer: Writer, track: Track) -> Callable[[Value], tuple[Values, Value | None]]:
-    """What a sample brings to a state, and the condition under which it does."""
+    """The values that a sample adds to a state, and the condition under which it does."""
     schema = writer.plan.schemas[track.source]
 
     def at(entry: Value) -> tuple[Values, Value | None]:
@@ -172,9 +172,7 @@ def _panes(writer: Writer, track: Track) -> None:
     arrays = _arrays(writer, track, 1)
     start, stop = writer.bounds(track.pane, writer.plan.level_needs[track, 1])
     algebra = writer.plan.algebras[track]
-    lanes = (
-        1 if writer.plan.edge else LANES
-    )  # edges are short: what counts is how long their code takes to make
+    lanes = 1 if writer.plan.edge else LANES  # edges are short: compile time dominates
     with k.for_(start, stop, "pane", scalar=True) as pane:
         first = k.var("first", (pane + writer.base(track.pane)) * each - writer.base(own))
         entries = Entries(first, each, contribution(writer, track), lanes)
@@ -184,7 +182,7 @@ def _panes(writer: Writer, track: Track) -> None:
 
 
 def _guard(writer: Writer, track: Track, samples: int) -> None:
-    """Look at the sizes of what is summed in 64 bits; where they might not do, the run goes on with 128."""
+    """Check the magnitude of 64-bit sums; where they might overflow, request a run with 128 bits."""
     k, plan = writer.k, writer.plan
     need, own = plan.needs[track.source], plan.step(track.source)
     start, stop = writer.bounds(own, need)

@@ -1,7 +1,8 @@
-"""Write a dense kernel: one loop over blocks of positions, and in it the objects of the program in order.
+"""Emit a dense kernel: one loop over blocks of positions, and in it the objects of the program in order.
 
-Inside a block, positions are counted from its first (an *entry*; of an object on a grid, windows from the one
-the block begins in), so that reading a shifted value is reading at a constant distance.
+Inside a block, positions are counted from its first one (an *entry*); for an object on a grid, windows are
+counted from the one that contains the block's first position. A shifted value is therefore read at a constant
+distance.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from penstock.lower.signals.dense.plan import Need, Plan, either
 from penstock.lower.signals.dense.positions import result_step
 from penstock.lower.signals.dense.reductions import Track
 
-FAILED = 1  # what a kernel returns where a value left its type; NEED_WIDE where a sum might have
+FAILED = 1  # return value where a value overflowed its type; NEED_WIDE where a sum might have
 
-_POSITIONS = 1024  # of a block, at least: what a step reads and writes lies in the first cache
-_PATTERNED = 4096  # where samples are taken anew: patterns are cut at both ends of a block
-SLACK = 16  # entries behind the last of an array: a multiple of what any loop of vectors does in a turn
+_POSITIONS = 1024  # minimum block length: the working set of a step fits the L1 cache
+_PATTERNED = 4096  # minimum with resampling: patterns are cut at both ends of a block
+SLACK = 16  # entries after the end of an array: a multiple of the iterations of any vector loop
 _FEW_OBJECTS = 2
-_HALOS = 6  # a block is so many times as long as what is computed around it
+_HALOS = 6  # minimum ratio of block length to halo
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """A place in a block: an entry of objects with this step, and the grid's position it stands for if needed."""
+    """A place in a block: an entry of objects with this step, and its position on the grid if needed."""
 
     step: int
     entry: Value
@@ -45,16 +46,16 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The columns of an object in memory: values, and whether they are there where that is in question."""
+    """The columns of an object in memory: values, and validity where they may be null."""
 
     values: dict[str, Array]
     valid: dict[str, Array]
-    marks: Array | None = None  # whether there is a sample, where that does not follow from the position
+    marks: Array | None = None  # whether there is a sample, where the position does not determine it
 
 
 @dataclass
 class Input:
-    """Parameters that say which samples of an input are given."""
+    """Parameters for the range of given samples of an input."""
 
     base: Var
     total: Var
@@ -63,7 +64,7 @@ class Input:
 
 @dataclass
 class Writer:
-    """What all parts of a kernel share while it is written."""
+    """The state shared by all parts of a kernel while it is emitted."""
 
     plan: Plan
     inputs_schema: tuple[tuple[object, object], ...]
@@ -85,9 +86,9 @@ class Writer:
         )
         least = _PATTERNED if any(isinstance(each.body, Resample) for each in plan.objects) else _POSITIONS
         self.block = ceil(max(least, _HALOS * halo) / grid) * grid
-        # Grids are counted from far enough before the first sample that no number is negative.
+        # The origin of grids lies far enough before the first sample that no number is negative.
         self.phase = plan.positions.phase + ceil(2 * halo / grid + 4) * grid
-        # Samples and one object made of them compile soon, as LLVM likes it best.
+        # A kernel with few objects compiles fast with LLVM's default vectorisation.
         self.brief = len(plan.needs) > _FEW_OBJECTS
         self.status = k.var("status", 0)
         self.errors = k.var("errors", False, BOOL)
@@ -105,7 +106,7 @@ class Writer:
 
     @contextmanager
     def blocks(self) -> Iterator[None]:
-        """Loop over blocks that end where all grids meet, so that few windows are cut."""
+        """Loop over blocks that end where all grids coincide, so that few windows are cut."""
         k = self.k
         self.first = at = k.var("at", self.lo)
         with k.while_(at < self.hi):
@@ -126,7 +127,7 @@ class Writer:
         return found
 
     def declare_bases(self) -> None:
-        """Compute the windows that blocks begin in before anything else, where all can see them."""
+        """Compute the windows in which the block begins, at the start of the block's scope."""
         plan = self.plan
         steps = {*plan.positions.steps.values(), *(track.pane for track in plan.algebras)}
         steps |= {result_step(over, plan.positions.steps) for over in plan.positions.overs}
@@ -134,7 +135,7 @@ class Writer:
             self.base(step)
 
     def bounds(self, step: int, need: Need) -> tuple[Value, Value]:
-        """The entries that cover a block and what is needed around it."""
+        """The range of entries that covers a block and its halo."""
         here = self.bases[1]
         first: Value = const(-need.past, I64)
         stop = self.count + need.future
@@ -150,9 +151,10 @@ class Writer:
 
     @contextmanager
     def whole_turns(self, start: Value, stop: Value) -> Iterator[Var]:
-        """Loop over entries that are made of arrays alone, and cannot fail; past the end, up to whole turns.
+        """Loop over entries computed from arrays alone that cannot fail; round the count up to whole vector iterations.
 
-        What lies there is not read, but LLVM so knows that nothing is left over, and need not compile that.
+        The excess entries are not read. LLVM can prove that there is no remainder, and does not compile a
+        remainder loop.
         """
         k = self.k
         turns = k.var("turns", (stop - start + (SLACK - 1)) & -SLACK)
@@ -169,7 +171,7 @@ class Writer:
     # -- places --------------------------------------------------------------------------------------
 
     def entry(self, here: Here, step: int, shift: int) -> Value:
-        """The entry, of objects with a step, that is valid `shift` positions before here."""
+        """The entry, of objects with a step, that is `shift` positions before `here`."""
         if step == here.step and shift % step == 0:
             return here.entry - shift // step if shift else here.entry
         assert here.grid is not None
@@ -181,7 +183,7 @@ class Writer:
     # -- values --------------------------------------------------------------------------------------
 
     def cell(self, name: str, column: str, entry: Value) -> Cell:
-        """A value of an object that is computed already, or of a sample."""
+        """The value of a computed object, or of a sample."""
         stored = self.stored.get(name)
         if stored is not None and column in stored.values:
             valid = stored.valid.get(column)
@@ -196,7 +198,7 @@ class Writer:
         return Cell(value, None if valid is None else _flag(valid[entry]))
 
     def sample(self, name: str, entry: Value) -> Value | None:
-        """Whether an object has a sample there; None where it always has."""
+        """Whether an object has a sample at an entry; None if it always has."""
         if self.plan.is_always_there(name):
             return None
         cells = [self.cell(name, each, entry).valid for each in self.plan.schemas[name].names]
@@ -208,7 +210,7 @@ class Writer:
         return conjunction(self.mark(name, entry), there)
 
     def mark(self, name: str, entry: Value) -> Value | None:
-        """Whether what an object reads is sampled there; None where it is for certain."""
+        """Whether an object's inputs have a sample at an entry; None if they always have."""
         stored, plan = self.stored.get(name), self.plan
         if stored is not None and stored.marks is not None:
             return _flag(stored.marks[entry])
@@ -231,7 +233,7 @@ class Writer:
         self.k.set(self.errors, self.errors | condition)
 
     def store(self, this: Object, stored: Stored, name: str, entry: Value, cell: Cell) -> None:
-        """Write a column of an object."""
+        """Store a column of an object."""
         array = stored.values[name]
         self.k.store(array.buffer, array.place(entry), cell.value.to(array.buffer.type))
         valid = stored.valid.get(name)
@@ -240,7 +242,7 @@ class Writer:
             self.k.store(valid.buffer, valid.place(entry), there)
 
     def room(self, this: Object, need: Need) -> Stored:
-        """Memory for the columns of an object."""
+        """Allocate memory for the columns of an object."""
         step = self.plan.step(this.name)
         nulls = self.plan.nulls[this.name]
         values = {each.name: self.array(step, need, machine_type(each.type)) for each in this.schema}
@@ -249,7 +251,7 @@ class Writer:
         )
 
     def done_with(self, name: str) -> None:
-        """Give back the memory of an object once all that read it are written; past results stay."""
+        """Release the memory of an object once all its readers are emitted; results of feedbacks stay."""
         self.waiting[name] -= 1
         body = self.plan.positions.program[name].body
         if self.waiting[name] == 0 and name in self.stored and not isinstance(body, Feedback):
@@ -260,7 +262,7 @@ class Writer:
 
 
 def either_status(writer: Writer) -> Value:
-    """What the kernel returns."""
+    """The return value of the kernel."""
     k = writer.k
     with k.if_(writer.errors):
         k.set(writer.status, FAILED)
@@ -268,7 +270,7 @@ def either_status(writer: Writer) -> Value:
 
 
 def one_of(conditions: Sequence[Value | None]) -> Value | None:
-    """One of several conditions, None being one that always holds."""
+    """The disjunction of several conditions; None stands for true."""
     found = [each for each in conditions if each is not None]
     return either(found) if len(found) == len(conditions) else None
 

@@ -1,10 +1,10 @@
-"""One kernel for a temporal expression over stored times: walk, reductions, fields and joining of neighbours.
+"""One kernel for a temporal expression over stored times: walk, reductions, fields and coalescing of neighbours.
 
-    for each lane:                                   (kernels/signals/changes.py)
+    for each sorted partition:                       (kernels/signals/changes.py)
         for each block of instants:
-            where everything stands at each of them
+            the cursors of all tracks at each instant
             every reduction over its frames          (kernels/swag/incremental.py)
-            the fields, and what differs from the instant before
+            the fields, and the instants at which they change
 
-A block stays in the cache, so nothing passes through memory but points that are read and points that are new.
+A block stays in the cache, so only input points and new output points pass through memory.
 """

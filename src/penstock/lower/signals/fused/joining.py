@@ -20,14 +20,14 @@ from penstock.loop.nodes import (
     minimum,
 )
 
-# The values and validities of fields, and what computes them: `compute(i, to, place)`.
+# The value and validity buffers of fields, and the function that computes them: `compute(i, to, place)`.
 Fields = Sequence[tuple[Buffer, Buffer]]
 Compute = Callable[[Value, Fields, Value], None]
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where points go: their times and fields, `done` being how many there are already."""
+    """The destination of points: their times and fields; `done` points are written already."""
 
     k: KernelBuilder
     walk: changes.Changes
@@ -45,7 +45,7 @@ class EveryInstant:
         self.marks = target.k.buffer("out_marks", U8)
 
     def start(self, lane: Var) -> None:
-        """Nothing is remembered of a lane."""
+        """Do nothing: there is no state per partition."""
 
     def write(self, lane: Var, n: Var) -> None:
         to, k = self.target, self.target.k
@@ -58,10 +58,10 @@ class EveryInstant:
 
 
 class EveryChange:
-    """The instants whose value is not that of the one before, from the lane's `emitted` on.
+    """The instants whose value differs from the previous one, from the partition's `emitted` on.
 
-    Fields are computed one place further on, behind the last ones of the block before: so neighbours are compared in
-    one loop, without a step that waits for another. Few instants are left as a rule.
+    Fields are computed one place further on, after the last ones of the previous block. Neighbours are
+    therefore compared in one loop without a loop-carried dependency. Few instants remain as a rule.
     """
 
     def __init__(self, target: Target) -> None:
@@ -76,7 +76,7 @@ class EveryChange:
         self.fresh = k.var("fresh", True, BOOL)
 
     def start(self, lane: Var) -> None:
-        """Nothing has been written of a lane, unless this call goes on where another has stopped."""
+        """Start a partition with nothing written, unless this call continues where a previous one stopped."""
         to, k = self.target, self.target.k
         k.set(self.fresh, True)
         with k.if_(self.follows.ne(0) & lane.eq(to.walk.lane_lo)):
@@ -109,7 +109,7 @@ class EveryChange:
         return differs
 
     def _begin(self, since: Var, n: Var) -> None:
-        """The first instant that counts is written, whatever came before."""
+        """Select the first instant from `since` on, whatever its predecessor."""
         k, at = self.target.k, self.target.k.var("at", 0)
         with k.while_((at < n) & (self.target.walk.instants[minimum(at, n - 1)] < since)):
             k.set(at, at + 1)
@@ -119,7 +119,7 @@ class EveryChange:
 
 
 class EverySample:
-    """The marks at which there is a value: what reductions count, where nobody asks for more."""
+    """The marks with a value: the input of reductions, where nothing else is read."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -131,7 +131,7 @@ class EverySample:
         self.counts, self.chosen = k.local("counts", U8, length), k.local("chosen", I64, length)
 
     def start(self, lane: Var) -> None:
-        """Nothing is remembered of a lane."""
+        """Do nothing: there is no state per partition."""
 
     def write(self, lane: Var, n: Var) -> None:
         to, k = self.target, self.target.k
@@ -146,11 +146,11 @@ class EverySample:
 
 
 def _write_chosen(to: Target, n: Var, choice: tuple[Buffer, Buffer], block: Fields, first: int) -> None:
-    """Write the instants that count; their fields lie in the block from `first` on."""
+    """Write the selected instants; their fields lie in the block from `first` on."""
     k, (counts, chosen) = to.k, choice
     found = k.var("found", 0)
     with k.for_(0, n, "i", scalar=True) as i:
-        k.store(chosen, found, i)  # to be overwritten by the next unless it counts: that costs no branch
+        k.store(chosen, found, i)  # branch-free: the next store overwrites it unless it counts
         k.set(found, found + counts[i].to(I64))
     with k.for_(0, found, "j") as j:
         place, goal = k.var("place", chosen[j]), k.var("to", to.done + j)

@@ -1,4 +1,4 @@
-"""Write the kernel of an expression: its reductions and fields, around the walk."""
+"""Build the kernel of an expression: its reductions and fields inside the walk."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ _NO_TIME = Time("", pa.int64(), None)
 
 @lru_cache(maxsize=128)
 def build_fused(spec: FusedSpec) -> FusedKernel:
-    """Write the kernel for a specification."""
+    """Build the kernel for a specification."""
     return _Fused(spec).build()
 
 
 @dataclass(frozen=True)
 class _Rows(Aggregation):
-    """The rows of a track, by the monoids of some partials."""
+    """The rows of a track, aggregated by the monoids of some partials."""
 
     k: KernelBuilder
     monoids: Sequence[Monoid]
@@ -75,7 +75,7 @@ class _Rows(Aggregation):
 
 @dataclass
 class _Group:
-    """The reductions over one span by one algorithm, and where their results are."""
+    """The reductions over one span with one algorithm, and the indices of their results."""
 
     span: int
     slide: SlideSpec
@@ -131,7 +131,7 @@ class _Fused:
     # -- reductions ----------------------------------------------------------------------------------
 
     def _groups(self) -> list[_Group]:
-        """Reductions over the same span by the same algorithm share a pass."""
+        """Group reductions with the same span and algorithm, which share a pass."""
         found: dict[tuple[int, str], list[int]] = {}
         for place, each in enumerate(self.spec.reductions):
             if each.algorithm is not None:
@@ -151,7 +151,7 @@ class _Fused:
             Shape(dense=True, may_be_empty=True),
         )
         if algorithm == SUBTRACT and all(each.prefix is not None for each in slide_monoids(slide)):
-            slide = replace(slide, algorithm=PREFIX_SUMS)  # as exact, and without a branch for each row
+            slide = replace(slide, algorithm=PREFIX_SUMS)  # as exact, and without a branch per row
         return _Group(span, slide, slide_partials(slide), members)
 
     def _sliding(self, group: _Group) -> Carried:
@@ -181,7 +181,7 @@ class _Fused:
         return _Rows(self.k, slide_monoids(slide), row)
 
     def _partials_of(self, track: int) -> list[Partial]:
-        """All that is summed up of a track, each once."""
+        """All partials with prefix sums over a track, without duplicates."""
         return list(dict.fromkeys(each for group in self._by_prefix(track) for each in group.partials))
 
     def _by_prefix(self, track: int) -> list[_Group]:
@@ -205,9 +205,9 @@ class _Fused:
         return self.tables[track]
 
     def _finish(self, group: _Group, f: Value, states: Sequence[Values], counter: Type) -> None:
-        """Write a frame's results. One without rows has none, not even a count: nobody is there to be counted.
+        """Store a frame's results. They are null for a frame without rows, counts included.
 
-        Few rows are counted in 32 bits, of which most vector units make floats at once, other than of 64.
+        Small counts use 32 bits, which most vector units convert to floats directly, unlike 64 bits.
         """
         k, slide = self.k, group.slide
         lo, hi = self.walk.frames(group.span)

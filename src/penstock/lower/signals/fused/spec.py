@@ -1,4 +1,4 @@
-"""What the kernel of an expression is specialised to, and what it tells about itself."""
+"""The specialisation of an expression's kernel, and the description of the compiled result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INSTANTS, CHANGES, SAMPLES = "instants", "changes", "samples"
 
 @dataclass(frozen=True)
 class AccessSpec:
-    """The value of a track before a cursor: `columns` are those that fields read; `always` that there is one."""
+    """The value of a track before a cursor: `columns` are those that fields read; `always`: the value exists."""
 
     cursor: int
     track: int
@@ -28,7 +28,7 @@ class AccessSpec:
 
 @dataclass(frozen=True)
 class ReductionSpec:
-    """A reduction over a span, and how it is computed: not at all where nobody reads it."""
+    """A reduction over a span and its algorithm: None if its result is not read."""
 
     reduction: Reduction
     type: pa.DataType
@@ -38,10 +38,10 @@ class ReductionSpec:
 
 @dataclass(frozen=True)
 class FusedSpec:
-    """All that the kernel is specialised to. `schemas` and `nullable` are of tracks; `scope` is what fields read.
+    """The specialisation of the kernel. `schemas` and `nullable` are of tracks; `scope` is what fields read.
 
-    `writes` says which instants: all; the changes, where one whose value is that of the one before is left out, and so
-    is whatever lies before the lane's `emitted`; or the samples alone.
+    `writes` selects the instants: all; the changes, without instants whose value equals the previous one and
+    those before the partition's `emitted`; or the samples alone.
     """
 
     changes: ChangesSpec
@@ -56,7 +56,7 @@ class FusedSpec:
 
 @dataclass(frozen=True)
 class FusedKernel:
-    """The kernel, what fills the columns of each track, the columns it writes, and the memory it asks for."""
+    """The kernel, the bindings of each track's columns, the columns it writes, and its scratch memory."""
 
     kernel: Kernel
     bindings: tuple[tuple[Binding, ...], ...]
