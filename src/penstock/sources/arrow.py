@@ -148,7 +148,7 @@ def _snapshot(frame: Any) -> pa.Table:
     """Convert a data frame once, for all runs.
 
     Arrow arrays share memory with pandas columns, which can be modified in place: the copy keeps the bound values.
-    Polars frames are immutable in this respect and are not copied.
+    No writer shares the memory of a Polars frame, so it is not copied.
     """
     mutable = not hasattr(frame, "lazy")
     return pa.RecordBatchReader.from_stream(frame.copy() if mutable else frame).read_all()

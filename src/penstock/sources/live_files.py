@@ -72,7 +72,7 @@ class LiveFiles:
         return Files(tuple(found), self.format, self.schema)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read files as they arrive, each completely or not at all."""
+        """Read files as they arrive. A malformed record is an error."""
         names = list(self.schema.names if columns is None else columns)
         return (each.batch.select(names) for each in self.arrivals(self.schema.names[0], "fail"))
 

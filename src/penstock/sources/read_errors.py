@@ -14,7 +14,7 @@ from penstock.sources.paths import require_file
 
 T = TypeVar("T")
 
-# Messages of Arrow that contain no values of the file. All others are dropped.
+# The parts of Arrow's messages that quote no values of the file. All others are dropped.
 _SAFE = re.compile(
     r"\[Errno \d+\].*|(?:CSV|JSON) parse error|In CSV column #\d+|CSV conversion error to [^:]*|Row #\d+"
     r"|Expected \d+ columns, got \d+|Column\(.*\) changed from \w+ to \w+ in row \d+|Empty CSV file"

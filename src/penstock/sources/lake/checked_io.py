@@ -25,7 +25,7 @@ _NUMBER = re.compile(rb"[\x80-\xff]{0,9}+[\x00-\x7f]")
 
 
 class CheckedDecoder(BinaryDecoder):
-    """Decode Avro from bytes with bounds checks. Many numbers are skipped unread.
+    """Decode Avro from bytes with bounds checks. Lists of numbers are checked, but their values are not decoded.
 
     `negative` is set if a negative number was read: as the length of a list, it is followed by another length.
     """

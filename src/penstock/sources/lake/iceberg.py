@@ -170,7 +170,7 @@ def _schema(fields: Any) -> pa.Schema:
 
 
 def _small(dtype: pa.DataType) -> pa.DataType:
-    """Replace large text types by the usual ones."""
+    """Replace large text and binary types by those with 32-bit offsets, which other writers use."""
     if pa.types.is_large_string(dtype):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(dtype) else dtype
