@@ -256,7 +256,7 @@ def _check_sizes(told: object, leaf: Leaf) -> None:
             raise DamagedError("a column has sizes of other levels than the schema says")
 
 
-# --- what column chunks look like ---------------------------------------------------------------------------
+# --- patterns of column chunks ------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)

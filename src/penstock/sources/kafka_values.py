@@ -182,7 +182,7 @@ class Decoder:
 def _lines(values: Sequence[bytes | None]) -> bytes:
     """Join objects with line feeds. Check the bytes around line feeds first, and each value only if that fails."""
     try:
-        text = b"\n".join(values)  # type: ignore[arg-type]  # what is none is found out below
+        text = b"\n".join(values)  # type: ignore[arg-type]  # None raises TypeError
     except TypeError:
         text = b""
     if _one_a_line(text, len(values)):

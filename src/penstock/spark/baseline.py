@@ -77,7 +77,7 @@ def sessions(frame: DataFrame, time: str, gap: str, by: str, aggregates: dict[st
 
 
 def rising(frame: DataFrame, time: str, by: str, value: str, short: int, long: int) -> DataFrame:
-    """Compare, at each row, the mean of the key's last `short` rows with that of its last `long` rows."""
+    """Mark the rows at which the mean of the key's last `short` rows is above that of its last `long` rows."""
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 

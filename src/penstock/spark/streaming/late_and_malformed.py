@@ -59,7 +59,7 @@ class Aside:
     found: dict[str, pa.Table] = field(default_factory=dict)
 
     def open(self, sources: Iterable[Source]) -> Aside:
-        """Discard the late rows recorded before this batch."""
+        """Start recording late rows, after the saved state is loaded."""
         for source in sources:
             if source.edges.late_to is not None:
                 self.session.late_rows(source.name)
