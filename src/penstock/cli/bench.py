@@ -63,7 +63,7 @@ Run = tuple[list[Case], Sequence[Figure]]
 
 
 def run_bench(request: BenchRequest) -> None:
-    """Run, print, and save where asked."""
+    """Run the suite, print the results, and save them if requested."""
     console = Console()
     threads = parse_threads(request.threads)
     if request.suite == "iawj":
@@ -91,14 +91,14 @@ def run_bench(request: BenchRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """How to run a benchmark, and how to print its cases."""
+    """A benchmark's runner and the printer of its cases."""
 
     run: Callable[[BenchRequest, Field, Progress], Run]
     show: Callable[[Console, Sequence[Case]], None]
 
 
 def suite_of(request: BenchRequest) -> Suite:
-    """Choose what to run."""
+    """Choose the suite to run."""
     if request.suite == "joins":
         return Suite(run_pairs, print_each)
     if request.suite == "swag":
@@ -109,13 +109,13 @@ def suite_of(request: BenchRequest) -> Suite:
 
 
 def print_each(console: Console, cases: Sequence[Case]) -> None:
-    """Print every case on its own."""
+    """Print every case separately."""
     for case in cases:
         print_case(console, case)
 
 
 def run_ysb(request: BenchRequest, field: Field, progress: Progress) -> Run:
-    """Run the YSB query, then take the figures of starting up."""
+    """Run the YSB query, then measure startup."""
     cases = ysb_cases(options_of(request), field, progress)
     progress("starting fresh interpreters")
     return cases, startup_figures() + memory_figures()
@@ -128,7 +128,7 @@ def run_windows(request: BenchRequest, field: Field, progress: Progress) -> Run:
 
 
 def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
-    """Run the sliding windows, and gather every target."""
+    """Run the sliding windows, and collect every target."""
     options = SwagOptions(
         rows_of(request), repeat_of(request, WINDOW_REPEAT), request.quick, max(field.threads), field.peers
     )
@@ -137,7 +137,7 @@ def run_swag(request: BenchRequest, field: Field, progress: Progress) -> Run:
 
 
 def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
-    """Run the questions on Spark; no C++ takes part."""
+    """Run the queries on Spark, without the C++ reference."""
     repeat = repeat_of(request, WINDOW_REPEAT)
     options = SparkOptions(rows_of(request), request.keys, repeat, cores, request.only)
     if not options.questions:
@@ -158,7 +158,7 @@ def run_spark(console: Console, request: BenchRequest, cores: int) -> None:
 
 
 def run_streaming(console: Console, request: BenchRequest, cores: int) -> None:
-    """Run streams on Spark, beside Spark's own way."""
+    """Run streams on Spark, compared with plain Spark."""
     options = StreamingOptions(rows_of(request), request.keys, min(request.repeat, STREAM_REPEAT), cores)
     machine = facts() | {"compiler": "no C++ takes part"}
     print_machine(console, machine)
@@ -170,13 +170,13 @@ def run_streaming(console: Console, request: BenchRequest, cores: int) -> None:
 
 
 def run_pairs(request: BenchRequest, field: Field, progress: Progress) -> Run:
-    """Run the joins, each side having a tenth of the rows that other suites have."""
+    """Run the joins. Each side has a tenth of the rows of other suites."""
     rows, repeat = max(rows_of(request) // QUICK_PART, 1000), repeat_of(request, WINDOW_REPEAT)
     return joins_cases(JoinsOptions(rows, repeat, max(field.threads), field.peers), progress), ()
 
 
 def run_tilt(request: BenchRequest, field: Field, progress: Progress) -> Run:
-    """Run the operators and applications over regular signals, and gather every target."""
+    """Run the operators and applications over regular signals, and collect every target."""
     repeat = repeat_of(request, request.repeat)
     options = TiltOptions(rows_of(request), repeat, max(field.threads), tuple(field.peers))
     cases = tilt_cases(options, load_tilt(), progress)
@@ -184,17 +184,17 @@ def run_tilt(request: BenchRequest, field: Field, progress: Progress) -> Run:
 
 
 def rows_of(request: BenchRequest) -> int:
-    """The rows asked for, or a tenth of them."""
+    """Return the requested number of rows, or a tenth of it with --quick."""
     return max(1, request.rows // QUICK_PART) if request.quick else request.rows
 
 
 def repeat_of(request: BenchRequest, most: int) -> int:
-    """The rounds asked for, within what a suite of many cases can afford."""
+    """Return the requested number of rounds, at most `most`."""
     return MINIMUM_REPEAT if request.quick else min(request.repeat, most)
 
 
 def options_of(request: BenchRequest) -> Options:
-    """Read the suite's options from the flags."""
+    """Build the suite's options from the flags."""
     return Options(
         YsbKeyed(rows_of(request), request.keys),
         repeat=MINIMUM_REPEAT if request.quick else request.repeat,
@@ -205,7 +205,7 @@ def options_of(request: BenchRequest) -> Options:
 
 
 def parse_threads(text: str) -> list[int]:
-    """Read `1,2`."""
+    """Parse `1,2`."""
     try:
         threads = sorted({int(part) for part in text.split(",")})
     except ValueError:
@@ -216,7 +216,7 @@ def parse_threads(text: str) -> list[int]:
 
 
 def parse_peers(text: str) -> list[str]:
-    """Read `polars,duckdb`; nothing means no peers."""
+    """Parse `polars,duckdb`; an empty text means no peers."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     unknown = [name for name in names if name not in ALL_PEERS]
     if unknown:
@@ -225,7 +225,7 @@ def parse_peers(text: str) -> list[str]:
 
 
 def bandwidths(field: Field) -> dict[str, object]:
-    """Measure memory bandwidth with the compiled reference; nothing without one."""
+    """Measure memory bandwidth with the compiled reference; empty without one."""
     if not isinstance(field.reference, Reference):
         return {"compiler": str(field.reference)}
     measured = {str(n): field.reference.read_bandwidth(n) / 1e9 for n in field.threads}
@@ -233,7 +233,7 @@ def bandwidths(field: Field) -> dict[str, object]:
 
 
 def print_machine(console: Console, machine: dict[str, object]) -> None:
-    """Print the facts that figures depend on."""
+    """Print the machine facts that the figures depend on."""
     console.print(f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB", highlight=False)
     console.print(str(machine["compiler"]), style="dim", markup=False, highlight=False)
     match machine.get("read_gb_per_second"):
@@ -244,7 +244,7 @@ def print_machine(console: Console, machine: dict[str, object]) -> None:
 
 
 def warn_of_load(console: Console, load: object) -> None:
-    """Say when other programs are at work: they take cores away from whoever wants most threads."""
+    """Warn if other programs are running: they take cores away, mostly from runs with many threads."""
     if isinstance(load, float) and load > QUIET_LOAD:
         console.print(
             f"load average {load}: other programs are running, so figures will be low and uneven",
@@ -255,7 +255,7 @@ def warn_of_load(console: Console, load: object) -> None:
 def save(
     request: BenchRequest, machine: dict[str, object], cases: Sequence[Case], alone: Sequence[Figure]
 ) -> None:
-    """Write the JSON and the picture, if asked for."""
+    """Write the JSON and the plot, if requested."""
     when = datetime.now(UTC).isoformat(timespec="seconds")
     document = to_json(request.suite, when, machine, cases, alone)
     if request.json is not None:

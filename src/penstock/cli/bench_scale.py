@@ -1,4 +1,4 @@
-"""Run `penstock bench scale`: measure, fit, predict, simulate, and print all of it."""
+"""Run `penstock bench scale`: measure, fit, predict, simulate, and print the results."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from penstock.bench.scale.model import Measured, Model, off_by, shown
 from penstock.bench.scale.simulate import Outcome
 from penstock.bench.scale.study import Scene, Study, simulated, study
 
-MOST_ROUNDS = 3  # of some forty jobs
+MOST_ROUNDS = 3  # rounds, each of about forty jobs
 
 
 def run_scale(rows: int, repeat: int, target: Path | None) -> None:
-    """Run the study of every way there is, then simulate with the last, which is Spark where it is installed."""
+    """Run the study for every available way, then simulate with the last, which is Spark if it is installed."""
     console = Console()
     cores = len(os.sched_getaffinity(0))
     with (
@@ -41,7 +41,7 @@ def run_scale(rows: int, repeat: int, target: Path | None) -> None:
 
 
 def print_study(console: Console, made: Study) -> None:
-    """Print the model, and how far its predictions of jobs it had not seen are off."""
+    """Print the model, and its prediction errors on unseen jobs."""
     console.print(f"{made.way}: {shown(made.model)}", highlight=False)
     table = Table("rows", "results", "tasks", "processor s", "predicted", "off by", "clock s")
     for point in (*made.fitted, *made.unseen):
@@ -63,7 +63,7 @@ def _cells(model: Model, point: Measured) -> list[str]:
 
 
 def print_simulation(console: Console, outcomes: Sequence[tuple[Scene, Outcome]]) -> None:
-    """Print what became of the simulated jobs."""
+    """Print the outcomes of the simulated jobs."""
     heads = ("lake", "row groups", "tasks", "planned s", "read again", "largest", "took s", "model s", "busy")
     table = Table(*heads)
     for scene, made in outcomes:
@@ -82,7 +82,7 @@ def print_simulation(console: Console, outcomes: Sequence[tuple[Scene, Outcome]]
 
 
 def document(studies: Sequence[Study], outcomes: Sequence[tuple[Scene, Outcome]]) -> dict[str, object]:
-    """Everything, as JSON holds it."""
+    """Return all studies and outcomes as JSON values."""
     return {
         "suite": "scale",
         "machine": facts(),

@@ -1,4 +1,4 @@
-"""Show Penstock at work: a click stream, a windowed query run piece by piece, and its rate."""
+"""Demonstrate Penstock: a click stream, a windowed query run batch by batch, and its throughput."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def demo_query(schema: pa.Schema) -> Any:
 
 
 def run_demo(rows: int, threads: int | None, seed: int) -> None:
-    """Generate, run, print."""
+    """Generate data, run the query, and print the result."""
     console = Console()
     with console.status(f"generating {rows:,} clicks"):
         table = clicks(rows, seed)
@@ -48,7 +48,7 @@ def run_demo(rows: int, threads: int | None, seed: int) -> None:
 def run_with_progress(
     console: Console, query: Any, table: pa.Table, threads: int | None
 ) -> tuple[pa.Table, float]:
-    """Push the table through the query batch by batch; time the query, drawing included."""
+    """Push the table through the query batch by batch. The measured time includes drawing."""
     engine = {} if threads is None else {"engine": pk.Engine(threads=threads)}
     columns = (
         TextColumn("running"),

@@ -1,4 +1,4 @@
-"""Show Penstock on Spark: a lake of clicks, a sliding window over it, and Spark's own way beside it."""
+"""Demonstrate Penstock on Spark: a lake of clicks and a sliding window over it, compared with plain Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lake_query(path: str) -> Any:
 
 
 def write_lake(folder: Path, rows: int, seed: int) -> str:
-    """Write clicks as a few Parquet files, in order of time."""
+    """Write clicks as a few Parquet files, in time order."""
     table = clicks(rows, seed)
     for number in range(FILES):
         begin, end = (rows * part // FILES for part in (number, number + 1))
@@ -53,7 +53,7 @@ def write_lake(folder: Path, rows: int, seed: int) -> str:
 
 
 def run_spark_demo(rows: int, seed: int) -> None:
-    """Generate, run on Spark in both ways, compare, print."""
+    """Generate data, run both versions on Spark, compare them, and print the result."""
     console = Console()
     with tempfile.TemporaryDirectory(prefix="penstock-demo-") as folder:
         with console.status(f"writing a lake of {rows:,} clicks"):
@@ -69,7 +69,7 @@ def run_spark_demo(rows: int, seed: int) -> None:
 
 
 def started() -> Any:
-    """Start a session, saying what is missing in one line if it cannot be."""
+    """Start a session. A failure is reported in one line."""
     try:
         return pk.spark_session(name="penstock demo")
     except pk.PenstockError:
@@ -82,7 +82,7 @@ def started() -> Any:
 
 
 def show_both(console: Console, spark: Any, query: Any, path: str, rows: int) -> None:
-    """Run the query as it is and as Spark would have it, each once to warm up and once for the clock."""
+    """Run the query with Penstock and with plain Spark, each once to warm up and once timed."""
     console.print(Panel(Text(str(query.explain("spark"))), title="on Spark", title_align="left"))
     ours, seconds = timed(console, "Penstock on Spark", lambda: query.to_spark(spark).toArrow())
     theirs, spark_seconds = timed(console, "Spark's own window", lambda: spark_way(spark, path).toArrow())
@@ -98,7 +98,7 @@ def show_both(console: Console, spark: Any, query: Any, path: str, rows: int) ->
 
 
 def spark_way(spark: Any, path: str) -> Any:
-    """Write the query with Spark's own window function."""
+    """Return the query with Spark's own window function."""
     return windowed(spark.read.parquet(path), "ts", SPARK_SIZE, SPARK_EVERY, "page", SQL)
 
 
@@ -117,7 +117,7 @@ def timed(console: Console, what: str, run: Callable[[], pa.Table]) -> tuple[pa.
 
 
 def ordered(table: pa.Table) -> pa.Table:
-    """Put results in one order and in plain types: Spark's order is any, and its types differ in names."""
+    """Sort results and convert them to plain types: Spark's order is arbitrary, and its types differ in names."""
     plain = pa.table(
         {
             "window_start": table["window_start"].cast(pa.timestamp("us")),

@@ -1,4 +1,4 @@
-"""Say what this machine and this installation can do."""
+"""Report the capabilities of this machine and this installation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding:
 
 
 def examine() -> None:
-    """Print every finding; leave with 1 if something needed is broken."""
+    """Print every finding; exit with 1 if a required component is broken."""
     console = Console()
     broken = False
     for finding in findings():
@@ -52,7 +52,7 @@ def examine() -> None:
 
 
 def findings() -> Iterator[Finding]:
-    """Look at everything, quick things first."""
+    """Yield all findings, quick ones first."""
     yield Finding("ok", "python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from packages()
     yield processor()
@@ -65,7 +65,7 @@ def findings() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """Versions of what is needed and of what is only used if there."""
+    """Report the versions of required and optional packages."""
     for name in REQUIRED:
         version = machine.installed_version(name)
         missing = "not installed as a distribution" if name == "penstock" else "missing: pip install penstock"
@@ -77,26 +77,26 @@ def packages() -> Iterator[Finding]:
 
 
 def processor() -> Finding:
-    """The processor and its vector features."""
+    """Report the processor and its vector features."""
     features = " ".join(machine.cpu_features()) or "no vector features found"
     return Finding("ok", "processor", f"{machine.cpu_model()}, {os.cpu_count()} cores: {features}")
 
 
 def bandwidth() -> Finding:
-    """How fast one core reads memory: the floor under every query over data in memory."""
+    """Measure the memory bandwidth of one core: the lower bound on the time of every query over data in memory."""
     speed = machine.numpy_bandwidth()
     text = f"one core reads {speed / 1e9:.1f} GB/s"
     return Finding("ok" if speed > SLOW_MEMORY else "info", "memory bandwidth", text)
 
 
 def java() -> Finding:
-    """Java, which only Spark needs."""
+    """Report the Java version, which only Spark needs."""
     found = machine.java_version()
     return Finding("ok" if found else "info", "java", found or "not found; only running on Spark needs it")
 
 
 def compiler() -> Finding:
-    """A C++ compiler, which only the benchmark's reference needs."""
+    """Report the C++ compiler, which only the benchmark's reference needs."""
     try:
         return Finding("ok", "c++ compiler", find_compiler())
     except NoCompilerError as error:
@@ -104,7 +104,7 @@ def compiler() -> Finding:
 
 
 def cache(directory: Path | None) -> Finding:
-    """The directory of compiled kernels: its size, or why it is not used."""
+    """Report the directory of compiled kernels: its size, or why it is not used."""
     if directory is None:
         return Finding("info", "kernel cache", "in memory only (PENSTOCK_CACHE_DIR is empty)")
     if not directory.exists():
@@ -120,12 +120,12 @@ def cache(directory: Path | None) -> Finding:
 
 
 def engine() -> Finding:
-    """Compile and run a three-row query, and check its answer."""
+    """Compile and run a three-row query, and check its result."""
     return attempt("engine", small_query)
 
 
 def attempt(subject: str, check: Callable[[], str]) -> Finding:
-    """Turn an error into a finding: the doctor reports, whatever is broken."""
+    """Convert an error into a finding, so that the report is complete."""
     try:
         return Finding("ok", subject, check())
     except Exception as error:  # noqa: BLE001 - as the docstring says
@@ -133,7 +133,7 @@ def attempt(subject: str, check: Callable[[], str]) -> Finding:
 
 
 def small_query() -> str:
-    """Run a query whose answer is known."""
+    """Run a query with a known result."""
     table = pa.table({"t": pa.array([1, 2, 12]), "v": pa.array([1, 2, 3])})
     events = pk.from_arrow(table, time="t")
     totals = events.window(pk.tumbling(10)).agg(total=pk.sum("v")).collect().column("total").to_pylist()

@@ -19,7 +19,7 @@ from penstock.types.duration import nanoseconds
 
 
 def _length(text: str) -> timedelta:
-    """Read a duration as queries write it, such as 1h30m."""
+    """Parse a duration in query notation, such as 1h30m."""
     return timedelta(microseconds=float(nanoseconds(text) / 1000))
 
 
@@ -39,15 +39,15 @@ READERS: dict[Any, Callable[[str], Any]] = {
 
 
 class FlagParser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours."""
+    """An argument parser that raises `CommandError`."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing and leaving."""
+        """Raise instead of printing and exiting."""
         raise CommandError(f"{self.prog}: {message}; {self.format_usage().strip()}")
 
 
 def call_with_flags(function: Callable[..., Any], flags: Sequence[str], name: str) -> Any:
-    """Call `function` with arguments read from `flags`."""
+    """Call `function` with arguments parsed from `flags`."""
     parser = FlagParser(prog=name, description=inspect.getdoc(function), allow_abbrev=False)
     hints = typing.get_type_hints(function)
     for parameter in inspect.signature(function).parameters.values():
@@ -57,7 +57,7 @@ def call_with_flags(function: Callable[..., Any], flags: Sequence[str], name: st
 
 
 def add_flag(parser: FlagParser, parameter: inspect.Parameter, annotation: Any) -> None:
-    """Add the flag of one parameter; variadic ones have none, positional-only ones cannot be called."""
+    """Add the flag of one parameter. Variadic parameters get none; positional-only ones are an error."""
     if parameter.kind in {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         return
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
@@ -73,7 +73,7 @@ def add_flag(parser: FlagParser, parameter: inspect.Parameter, annotation: Any) 
 
 
 def bare(annotation: Any) -> Any:
-    """Take the None out of `X | None`."""
+    """Remove None from `X | None`."""
     if typing.get_origin(annotation) not in {typing.Union, types.UnionType}:
         return annotation
     others = [part for part in typing.get_args(annotation) if part is not type(None)]
@@ -81,7 +81,7 @@ def bare(annotation: Any) -> Any:
 
 
 def reading(prog: str, name: str, annotation: Any) -> dict[str, Any]:
-    """Say how argparse should read a value of this type."""
+    """Return the argparse settings for a value of this type."""
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
     if annotation in READERS:
@@ -97,7 +97,7 @@ def reading(prog: str, name: str, annotation: Any) -> dict[str, Any]:
 
 
 def named(reader: Callable[[str], Any], annotation: Any) -> Callable[[str], Any]:
-    """Give argparse a reader whose failure names the type: "invalid date value: 'x'"."""
+    """Return a reader for argparse whose error names the type: "invalid date value: 'x'"."""
 
     def read(text: str) -> Any:
         try:
@@ -109,7 +109,7 @@ def named(reader: Callable[[str], Any], annotation: Any) -> Callable[[str], Any]
 
 
 def choice(values: dict[str, Any]) -> dict[str, Any]:
-    """Read one of a few values by its text."""
+    """Return the argparse settings for a choice among a few values."""
 
     def read(text: str) -> Any:
         if text not in values:

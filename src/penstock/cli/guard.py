@@ -1,4 +1,4 @@
-"""Turn errors into one clear red line and an exit code."""
+"""Report errors as one red line and an exit code."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MISUSED = 2
 
 
 class CommandError(PenstockError, ValueError):
-    """The command line itself is wrong: no such file, no such query, a flag that cannot be read."""
+    """The command line is wrong: no such file, no such query, or an invalid flag."""
 
 
 class GuardedGroup(TyperGroup):
     """A command group that reports `PenstockError` as a message: exit code 2 for misuse, else 1."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; with --debug let errors through with their traceback."""
+        """Run the command. With --debug, errors propagate with their traceback."""
         try:
             return super().invoke(ctx)
         except PenstockError as error:
@@ -34,5 +34,5 @@ class GuardedGroup(TyperGroup):
 
 
 def report(error: PenstockError) -> None:
-    """Print one error; its text may hold brackets, which must not be read as markup."""
+    """Print one error without markup, since its text may contain brackets."""
     Console(stderr=True).print(Text.assemble(("error: ", "bold red"), (str(error), "red")), soft_wrap=True)

@@ -25,7 +25,7 @@ QUICK = 0.1
 
 
 def run_joins(threads: int, repeat: int, quick: bool, json: Path | None, plot: Path | None) -> None:
-    """Run the benchmark, print it, and save it where asked."""
+    """Run the benchmark, print it, and save it if requested."""
     console = Console()
     options = JoinOptions(QUICK if quick else 1.0, repeat, calibrated())
     with console.status("joining") as status:
@@ -41,7 +41,7 @@ def run_joins(threads: int, repeat: int, quick: bool, json: Path | None, plot: P
 
 
 def calibrated() -> JoinChooser | None:
-    """The trees that were calibrated on this machine before, if any were."""
+    """Return the decision trees calibrated on this machine, if any."""
     directory = default_directory()
     try:
         return None if directory is None else load_trees(directory, machine_name())
@@ -50,7 +50,7 @@ def calibrated() -> JoinChooser | None:
 
 
 def run_calibration(scale: float) -> None:
-    """Measure all join algorithms on this machine, and keep the trees for `algorithm="auto"`."""
+    """Measure all join algorithms on this machine, and save the trees for `algorithm="auto"`."""
     console = Console()
     fields = [open_join_field(threads) for threads in sorted({1, Engine().workers})]
     with console.status("measuring joins, a few minutes") as status:
@@ -67,6 +67,6 @@ def run_calibration(scale: float) -> None:
 
 
 def print_trees(console: Console, trees: Mapping[str, Tree]) -> None:
-    """The tree of each target."""
+    """Print the tree of each target."""
     for target in TREES:
         console.print(f"\n{target}\n{show(trees[target])}", highlight=False, markup=False)

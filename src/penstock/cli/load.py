@@ -1,4 +1,4 @@
-"""Load a query from `file.py:name`, or the sole one of `file.py`; if it is a function, call it with flags from its signature."""
+"""Load a query from `file.py:name`, or the only query of `file.py`. A function is called with flags from its signature."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QueryFileError(PenstockError, RuntimeError):
 
 
 def load_query(target: str, flags: Sequence[str]) -> Any:
-    """Give the query that `file.py:name` names, or the sole one of `file.py`."""
+    """Return the query that `file.py:name` names, or the only query of `file.py`."""
     path, name = split_target(target)
     module = load_module(path)
     name = name or sole_query(module, path)
@@ -38,7 +38,7 @@ def load_query(target: str, flags: Sequence[str]) -> Any:
 
 
 def split_target(target: str) -> tuple[Path, str]:
-    """Split at the last colon, so that drive letters survive; a file alone has no name behind it."""
+    """Split at the last colon, so that drive letters survive. The name is empty if only a file is given."""
     file, _, name = (target, "", "") if target.endswith(".py") else target.rpartition(":")
     if not file or not (name or file == target):
         raise CommandError(f"{target!r} does not name a query: write FILE.py:NAME, e.g. q.py:views")
@@ -55,14 +55,14 @@ def load_module(path: Path) -> ModuleType:
     if spec is None or loader is None:
         raise CommandError(f"{path} is not a Python file: its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MODULE_NAME] = module  # dataclasses and get_type_hints look their module up
+    sys.modules[MODULE_NAME] = module  # dataclasses and get_type_hints look up their module
     sys.path.insert(0, str(path.resolve().parent))
     guarded(path, lambda: loader.exec_module(module))
     return module
 
 
 def attribute(module: ModuleType, name: str, path: Path) -> Any:
-    """Give a module's attribute, or say which queries there are."""
+    """Return a module's attribute, or raise an error that lists the queries."""
     try:
         return getattr(module, name)
     except AttributeError:
@@ -71,7 +71,7 @@ def attribute(module: ModuleType, name: str, path: Path) -> Any:
 
 
 def sole_query(module: ModuleType, path: Path) -> str:
-    """Name the one query of a file, or its one function if it has no query."""
+    """Return the name of the only query of a file, or of its only function if it has no query."""
     names = query_names(module)
     queries = [name for name in names if not inspect.isfunction(getattr(module, name))] or names
     if len(queries) != 1:
@@ -81,7 +81,7 @@ def sole_query(module: ModuleType, path: Path) -> str:
 
 
 def query_names(module: ModuleType) -> list[str]:
-    """Names in a module that could be meant."""
+    """List the names of possible queries in a module."""
     return [
         name
         for name, value in vars(module).items()
@@ -90,14 +90,14 @@ def query_names(module: ModuleType) -> list[str]:
 
 
 def is_candidate(value: object, module: ModuleType) -> bool:
-    """Tell whether a value is a query, or a function of this very file."""
+    """Check whether a value is a query, or a function defined in this file."""
     if inspect.isfunction(value):
         return value.__module__ == module.__name__
     return not inspect.ismodule(value) and hasattr(value, "collect")
 
 
 def guarded(path: Path, call: Callable[[], Any]) -> Any:
-    """Call the user's code; what it raises becomes one line that says where in the file."""
+    """Call the user's code, and convert its errors to one line with the location in the file."""
     try:
         return call()
     except PenstockError:
@@ -107,7 +107,7 @@ def guarded(path: Path, call: Callable[[], Any]) -> Any:
 
 
 def where(path: Path, error: Exception) -> str:
-    """Name the deepest line of the user's file that the error went through."""
+    """Return the deepest line of the user's file in the traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
     return f"{path}, line {lines[-1]}" if lines else str(path)

@@ -1,4 +1,4 @@
-"""Declare the commands. Each body imports what it needs, so that `penstock --help` stays quick."""
+"""Declare the commands. Each body imports its dependencies, so that `penstock --help` stays quick."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 import penstock
 from penstock.cli.guard import CommandError, GuardedGroup
 
-# A query's own flags are unknown to Typer; they are parsed from the query function's signature.
+# Flags of a query are unknown to Typer; they are parsed from the signature of the query function.
 TAKES_FLAGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
@@ -50,7 +50,7 @@ class Suite(StrEnum):
 
 
 class Sweep(StrEnum):
-    """What a benchmark can be swept over."""
+    """The parameters that a benchmark can sweep."""
 
     KEYS = "keys"
 
@@ -59,7 +59,7 @@ Target = Annotated[str, typer.Argument(metavar="FILE.py:NAME", help="A query, or
 
 
 def print_version(asked: bool) -> None:
-    """Print the version and stop, if asked."""
+    """Print the version and exit, if requested."""
     if asked:
         typer.echo(f"penstock {penstock.__version__}")
         raise typer.Exit
@@ -84,7 +84,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the random data.")] = 1,
     spark: Annotated[bool, typer.Option(help="Run on Spark, or in this process only.")] = True,
 ) -> None:
-    """Generate a lake of clicks, run a sliding window over it on Spark, beside Spark's own way."""
+    """Generate a lake of clicks, and compare a sliding window over it on Spark with plain Spark."""
     if spark:
         from penstock.cli.demo_spark import run_spark_demo  # noqa: PLC0415 - --help stays quick
 
@@ -118,7 +118,7 @@ def run(
         bool, typer.Option("--once", help="With --spark: stop when all that is there is read.")
     ] = False,
 ) -> None:
-    """Run a query from a Python file; other flags go to the query's function (after -- all of them: -- --help lists them)."""
+    """Run a query from a Python file. Other flags go to the query's function (after -- all of them: -- --help lists them)."""
     if watch and spark:
         from penstock.cli.watch_spark import watch_on_spark  # noqa: PLC0415 - --help stays quick
 
@@ -233,7 +233,7 @@ def doctor(
     ] = False,
     scale: Annotated[float, typer.Option(min=0.001, help="Of a calibration: less is quicker.")] = 0.2,
 ) -> None:
-    """Say what this machine and this installation can do, and what is missing."""
+    """Report the capabilities of this machine and this installation, and what is missing."""
     if calibrate:
         from penstock.cli.joins import run_calibration  # noqa: PLC0415 - --help stays quick
 

@@ -1,4 +1,4 @@
-"""Print Arrow tables, and write them in the format their file name asks for."""
+"""Print Arrow tables, and write them in the format of their file name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Writer = Callable[[pa.Table, Path], None]
 
 
 def print_table(console: Console, table: pa.Table, limit: int) -> None:
-    """Print the first `limit` rows and say how many there are."""
+    """Print the first `limit` rows and the total number of rows."""
     shown = Table(show_edge=False)
     for field in table.schema:
         shown.add_column(Text(field.name), justify="right" if is_number(field.type) else "left")
@@ -32,12 +32,12 @@ def print_table(console: Console, table: pa.Table, limit: int) -> None:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether a column should be aligned to the right."""
+    """Check whether a column is aligned to the right."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def check_suffix(path: Path) -> Writer:
-    """Give the writer for a file name."""
+    """Return the writer for a file name."""
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise CommandError(f"cannot tell the format of {path}: end its name in {', '.join(WRITERS)}")
@@ -45,7 +45,7 @@ def check_suffix(path: Path) -> Writer:
 
 
 def write_table(table: pa.Table, path: Path) -> None:
-    """Write a table as its file's name asks."""
+    """Write a table in the format of its file name."""
     writer = check_suffix(path)
     try:
         writer(table, path)
@@ -73,7 +73,7 @@ def write_csv(table: pa.Table, path: Path) -> None:
 
 
 def write_json(table: pa.Table, path: Path) -> None:
-    """Write one JSON object a line; times as ISO 8601."""
+    """Write one JSON object per line; times as ISO 8601."""
     with open_private(path) as sink:
         for batch in table.to_batches(max_chunksize=10_000):
             for row in batch.to_pylist():
@@ -82,7 +82,7 @@ def write_json(table: pa.Table, path: Path) -> None:
 
 
 def json_value(value: object) -> str:
-    """Write what JSON has no form for: times, dates and durations as ISO or plain text."""
+    """Encode values that JSON lacks: times, dates and durations as ISO 8601 or plain text."""
     iso = getattr(value, "isoformat", None)
     return str(iso() if iso else value)
 

@@ -20,7 +20,7 @@ def run_query(
     """Collect a query and print its first rows, or write all of them to a file."""
     console = Console()
     if output is not None:
-        check_suffix(output)  # before the query runs for an hour
+        check_suffix(output)  # fail before a long run
     result = collect(load_query(target, flags), threads)
     if output is None:
         print_table(console, result, limit)
@@ -30,7 +30,7 @@ def run_query(
 
 
 def collect(query: Any, threads: int | None) -> pa.Table:
-    """Run a query with the threads asked for."""
+    """Run a query with the requested number of threads."""
     return query.collect() if threads is None else query.collect(engine=pk.Engine(threads=threads))
 
 

@@ -19,7 +19,7 @@ from penstock.sources.open import open_data
 
 @dataclass(frozen=True, slots=True)
 class SqlRequest:
-    """What was asked for."""
+    """The arguments of `penstock sql`."""
 
     text: str
     streams: Sequence[str]
@@ -50,7 +50,7 @@ def run_sql(request: SqlRequest) -> None:
 
 
 def _text(given: str) -> str:
-    """Take a name that ends in .sql for a file."""
+    """Return the query text, read from a file if the name ends in .sql."""
     if not given.lower().endswith(".sql") or "\n" in given:
         return given
     try:
@@ -71,13 +71,13 @@ def _sources(request: SqlRequest) -> dict[str, pk.Stream]:
 
 
 def _whole(path: str) -> pa.Table:
-    """Read a table, all of which joins look at."""
+    """Read a whole table, since joins need all its rows."""
     data = open_data(path)
     return pa.Table.from_batches(data.batches(data.schema.names), schema=data.schema)
 
 
 def _pairs(given: Sequence[str], flag: str) -> dict[str, str]:
-    """Read NAME=PATH."""
+    """Parse NAME=PATH."""
     pairs = [each.partition("=") for each in given]
     wrong = [
         each
@@ -93,7 +93,7 @@ def _pairs(given: Sequence[str], flag: str) -> dict[str, str]:
 
 
 def _times(given: Sequence[str], streams: dict[str, str]) -> dict[str, str]:
-    """Read --time COLUMN, for all streams, and --time NAME=COLUMN, for one."""
+    """Parse --time COLUMN, for all streams, and --time NAME=COLUMN, for one."""
     pairs = [each.partition("=") for each in given]
     own = {name: column for name, equals, column in pairs if equals}
     common = [name for name, equals, _ in pairs if not equals]

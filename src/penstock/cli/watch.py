@@ -1,4 +1,4 @@
-"""Watch a query run: rate, lag, watermark, state, late and malformed rows, time per batch; lines where there is no terminal."""
+"""Monitor a running query: rate, lag, watermark, state, late and malformed rows, time per batch. Prints lines without a terminal."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from penstock.runtime.stage import END_OF_TIME, START_OF_TIME
 from penstock.sources.side_output import put_next
 from penstock.types.time import NANOSECONDS, Time
 
-_EVERY = 1.0  # seconds between two looks
-_STATE_SHARE = 0.05  # of the time may go into measuring the state
+_EVERY = 1.0  # seconds between two samples
+_STATE_SHARE = 0.05  # share of time for measuring the state
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What is to be seen at a moment. Counts are since the beginning, `rate` is of the time since the last glance."""
+    """One sample of the metrics. Counts are totals; `rate` covers the time since the previous sample."""
 
     counts: pk.Metrics
     rate: float
@@ -40,7 +40,7 @@ class Glance:
     batch_seconds: float
 
     def figures(self) -> dict[str, str]:
-        """Name what is shown, in order."""
+        """Return the displayed metrics by name, in order."""
         return {
             "rows/s": f"{self.rate:,.0f}",
             "lag": self.lag,
@@ -56,7 +56,7 @@ class Glance:
 
 @dataclass
 class Watch:
-    """Look at a run from time to time. `now` is the clock of intervals, `wall` that of the world."""
+    """Sample a run periodically. `now` is the monotonic clock, `wall` the wall clock."""
 
     run: Any
     clock: Time
@@ -70,7 +70,7 @@ class Watch:
         self._seen = self.now(), 0
 
     def glances(self, every: float = _EVERY) -> Iterator[tuple[Sequence[pa.RecordBatch], Glance | None]]:
-        """Run, and give what each batch made, with a glance when it is time for one; with one at the end."""
+        """Run, and yield the results of each batch, with a sample when one is due and one at the end."""
         took = 0.0
         begun = self.now()
         for made in self.run.pushes():
@@ -93,13 +93,13 @@ class Watch:
         return Glance(counts, rate, text, lag, self._state_bytes(now), took)
 
     def _state_bytes(self, now: float) -> int | None:
-        """Measure the state, but not so often that it would be what takes the time."""
+        """Measure the state, within a fixed share of the running time."""
         due, known = self._state
         if now < due:
             return known
         try:
             known = len(self.run.state().to_bytes())
-        except pk.StateError:  # it has ended
+        except pk.StateError:  # the run has ended
             known = None
         took = self.now() - now
         self._state = now + took / _STATE_SHARE, known
@@ -107,7 +107,7 @@ class Watch:
 
 
 def mark_and_lag(mark: int | None, clock: Time, wall: float) -> tuple[str, str]:
-    """Write a watermark, and how far it is behind the clock of the world, where the two can be compared.
+    """Format a watermark and its lag behind the wall clock, where the two are comparable.
 
     >>> mark_and_lag(END_OF_TIME, Time("t", pa.int64(), None), 0.0)
     ('the end', '-')
@@ -142,7 +142,7 @@ def _bytes(many: float) -> str:
 
 
 def as_line(glance: Glance) -> str:
-    """Write a glance as one line.
+    """Format a sample as one line.
 
     >>> as_line(Glance(pk.Metrics(read=5), 2.0, "7", "-", 1500, 0.002))
     'rows/s 2  lag -  watermark 7  state 1.5 kB  late 0  bad 0  batch 2.0 ms  read 5  results 0'
@@ -151,7 +151,7 @@ def as_line(glance: Glance) -> str:
 
 
 def as_view(glance: Glance, latest: pa.RecordBatch | None, limit: int) -> Group:
-    """Draw a glance, and the last results."""
+    """Render a sample and the last results."""
     view = Table(show_edge=False, pad_edge=False)
     figures = glance.figures()
     for name in figures:
@@ -170,7 +170,7 @@ def as_view(glance: Glance, latest: pa.RecordBatch | None, limit: int) -> Group:
 def watch_query(
     target: str, flags: Sequence[str], output: Path | None, limit: int, threads: int | None
 ) -> None:
-    """Run a query for as long as its data goes on, and show how it does; `output` is a folder for results."""
+    """Run a query until its data ends, and display its metrics. `output` is a folder for results."""
     query = load_query(target, flags)
     run = query.run() if threads is None else query.run(engine=pk.Engine(threads=threads))
     watch = Watch(run, sources_of(query.plan)[0].time)
@@ -178,13 +178,13 @@ def watch_query(
 
 
 class Seen(Protocol):
-    """What is watched."""
+    """An object with the latest results."""
 
     latest: pa.RecordBatch | None
 
 
 def show(watch: Watch, console: Console, output: Path | None, limit: int) -> None:
-    """Show glances until the run ends or somebody stops it."""
+    """Display samples until the run ends or is interrupted."""
     show_glances(watch.glances(), watch, console, output, limit)
 
 
@@ -195,7 +195,7 @@ def show_glances(
     output: Path | None,
     limit: int,
 ) -> None:
-    """Show glances as they come; results go to the output, if there is one."""
+    """Display samples as they arrive, and write results to the output, if there is one."""
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     context: AbstractContextManager[Any] = nullcontext() if live is None else live
     try:

@@ -1,4 +1,4 @@
-"""Watch a query run on Spark: the same figures, from what Spark tells of each batch."""
+"""Monitor a query on Spark: the same metrics, from Spark's report of each batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from penstock.cli.watch import Glance, mark_and_lag, show_glances
 from penstock.plan.schema import sources_of
 from penstock.types.time import Time
 
-_WAIT, _WAITS = 0.1, 100  # seconds, and how often
+_WAIT, _WAITS = 0.1, 100  # seconds, and number of attempts
 
 
 @dataclass
 class SparkWatch:
-    """Look at a streaming query from time to time. `heard` has added up what its batches counted."""
+    """Sample a streaming query periodically. `heard` is the listener that sums its row counts."""
 
     query: Any
     heard: Any
@@ -38,7 +38,7 @@ class SparkWatch:
         self._seen = self.now(), 0
 
     def glances(self, every: float = 1.0) -> Iterator[tuple[Sequence[pa.RecordBatch], Glance | None]]:
-        """Give a glance every so many seconds, and one at the end; an error of the query is raised."""
+        """Yield a sample every `every` seconds, and one at the end. An error of the query is raised."""
         while self.query.isActive:
             self.sleep(every)
             yield (), self.glance()
@@ -49,14 +49,14 @@ class SparkWatch:
         yield (), self.glance()
 
     def _hear_out(self) -> None:
-        """Wait for word of the last batches, which may come after the end."""
+        """Poll for the events of the last batches, which may arrive after the end."""
         for _ in range(_WAITS):
             if self.heard.over(str(self.query.id)):
                 return
             self.sleep(_WAIT)
 
     def glance(self) -> Glance:
-        """Look once."""
+        """Take one sample."""
         found = self.heard.totals(str(self.query.id))
         names = ("read", "accepted", "late", "malformed", "filtered", "emitted", "batches", "partly_late")
         counts = pk.Metrics(**{name: found.get(name, 0) for name in names})
@@ -72,7 +72,7 @@ class SparkWatch:
 def watch_on_spark(
     target: str, flags: Sequence[str], output: Path | None, checkpoint: Path | None, once: bool
 ) -> None:
-    """Run a query as a stream of Spark, into a Delta table if there is an output, and show how it does."""
+    """Run a query as a Spark stream, into a Delta table if there is an output, and display its metrics."""
     if checkpoint is None:
         raise CommandError("--spark needs --checkpoint FOLDER, where the stream goes on after a stop")
     query = load_query(target, flags)
@@ -90,6 +90,6 @@ def watch_on_spark(
 
 
 def _nowhere(frame: Any, batch: int) -> None:
-    """Compute a batch, which is what moves the state, and keep nothing."""
+    """Compute a batch, which updates the state, and discard it."""
     del batch
     frame.write.format("noop").mode("overwrite").save()

@@ -1,1 +1,1 @@
-"""Where rows come from: Arrow data, files, tables of a lake, live folders and Kafka. `bound.py` is what a query asks of them."""
+"""Sources of rows: Arrow data, files, lake tables, live folders and Kafka. `bound.py` defines their interface."""

@@ -1,4 +1,4 @@
-"""Data that is in memory, or arrives through the Arrow C interfaces."""
+"""Sources for data in memory, or delivered through the Arrow C interfaces."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.types.arrow import checked
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Record batches as they lie in memory: neither copied nor cut."""
+    """Record batches in memory, neither copied nor split."""
 
     schema: pa.Schema
     parts: tuple[pa.RecordBatch, ...]
-    # The same columns are asked for again and again. Only views are kept: what had to be cast would take memory.
+    # Cached column selections, since runs read the same columns repeatedly. Only views are cached: cast columns would take memory.
     _views: dict[tuple[str, ...], list[pa.RecordBatch]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -40,7 +40,7 @@ class InMemory:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An object that can export its data as an Arrow stream again and again (a relation of a database)."""
+    """An object that can export its data as an Arrow stream repeatedly, such as a database relation."""
 
     origin: Any
     schema: pa.Schema
@@ -56,7 +56,7 @@ class Exported:
 
 @dataclass(slots=True)
 class Once:
-    """Batches that can be read one time: a reader, or any iterator."""
+    """Batches that can be read once: a reader, or any iterator."""
 
     parts: Iterable[pa.RecordBatch]
     schema: pa.Schema
@@ -84,7 +84,7 @@ def _conformed(
 
 
 def bind(data: Any) -> Bound:
-    """Read any Arrow-like object as data for a stream.
+    """Bind any Arrow-like object as data of a stream.
 
     >>> bind(pa.table({"a": [1, 2]})).rows
     2
@@ -119,7 +119,7 @@ def bind(data: Any) -> Bound:
 
 
 def _several(batches: Sequence[Any]) -> InMemory:
-    """Read batches as data with the columns of the first."""
+    """Bind batches as data with the columns of the first."""
     schema = checked(batches[0].schema)
     for place, each in enumerate(batches):
         if not isinstance(each, pa.RecordBatch):
@@ -131,13 +131,13 @@ def _several(batches: Sequence[Any]) -> InMemory:
 
 
 def is_frame(data: object) -> bool:
-    """Tell whether data is a DataFrame of Spark, classic or Connect."""
-    # By its class: of a Column of Spark, any attribute can be had.
+    """Check whether data is a Spark DataFrame, classic or Connect."""
+    # Check the class: a Spark Column answers to every attribute.
     return type(data).__module__.startswith("pyspark.sql") and hasattr(type(data), "mapInArrow")
 
 
 def _in_memory(data: object) -> bool:
-    """Tell whether this is a data frame of pandas or Polars, whose rows are all there."""
+    """Check whether data is a pandas or Polars frame, which is fully in memory."""
     return any(
         each.__name__ == "DataFrame" and each.__module__.partition(".")[0] in ("pandas", "polars")
         for each in type(data).__mro__
@@ -147,8 +147,8 @@ def _in_memory(data: object) -> bool:
 def _snapshot(frame: Any) -> pa.Table:
     """Convert a data frame once, for all runs.
 
-    Arrow arrays share memory with pandas columns, which may be changed in place: the copy keeps what was bound.
-    Polars frames share memory with nobody who writes to it.
+    Arrow arrays share memory with pandas columns, which can be modified in place: the copy keeps the bound values.
+    No writer shares the memory of a Polars frame, so it is not copied.
     """
     mutable = not hasattr(frame, "lazy")
     return pa.RecordBatchReader.from_stream(frame.copy() if mutable else frame).read_all()
@@ -167,6 +167,6 @@ def _exported(data: Any, read: Callable[[Any], Any]) -> Any:
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    """Give a table of one chunk, or of none, as a batch."""
+    """Return a table of at most one chunk as a batch."""
     batches = table.to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)

@@ -1,8 +1,8 @@
-"""Values in Avro: one record each, plain or behind the five bytes that schema registries ask for.
+"""Decode Avro values: one record each, plain or after the five-byte prefix of schema registries.
 
-Which of the two they are is said, not guessed: short records can be read both ways.
+The caller states which of the two; it cannot be inferred, since short records are valid in both forms.
 
-fastavro reads a record in about 2 us, compiled; Arrow has no reader of Avro (decision 33).
+fastavro, compiled, reads a record in about 2 us; Arrow has no Avro reader (decision 33).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 
 from penstock.errors import EngineError, SourceError
 
-_MAGIC = b"\x00"  # and a number of four bytes: what registries put in front of a value
+_MAGIC = b"\x00"  # followed by a four-byte schema id: the registry prefix
 _FRAME = 5
 
 
 def records(
     schema: str, values: Sequence[bytes | None], columns: frozenset[str], framed: bool
 ) -> list[dict[str, Any]]:
-    """Read some fields of records; one that is none, or is followed by anything, is an error."""
+    """Decode some fields of records. An invalid record or trailing bytes are an error."""
     parsed = _parsed(schema)
     found = (_whole(parsed, _unframed(value) if framed else value or b"") for value in values)
     return [{name: each for name, each in record.items() if name in columns} for record in found]
@@ -35,11 +35,11 @@ def _unframed(value: bytes | None) -> bytes:
 
 
 def _whole(parsed: Any, value: bytes) -> dict[str, Any]:
-    """Read a record that takes up all bytes."""
+    """Decode a record that fills all bytes."""
     rest = io.BytesIO(value)
     try:
         found = _fastavro().schemaless_reader(rest, parsed, None)
-    except Exception as error:  # noqa: BLE001 - fastavro raises whatever it stumbles over
+    except Exception as error:  # noqa: BLE001 - fastavro raises exceptions of any type
         raise ValueError(f"a value is no record of the schema: {type(error).__name__}") from None
     if rest.tell() != len(value) or not isinstance(found, dict):
         raise ValueError("a value is no record of the schema")
@@ -47,13 +47,13 @@ def _whole(parsed: Any, value: bytes) -> dict[str, Any]:
 
 
 def checked_schema(given: str | Mapping[str, object]) -> str:
-    """Check a schema, given as text or as what JSON makes of it, and write it as text."""
+    """Check a schema, given as text or as parsed JSON, and return it as text."""
     try:
         text = given if isinstance(given, str) else json.dumps(given)
         parsed = _parsed(text)
     except EngineError:
         raise
-    except Exception as error:  # noqa: BLE001 - fastavro raises whatever it stumbles over
+    except Exception as error:  # noqa: BLE001 - fastavro raises exceptions of any type
         raise SourceError(f"value_schema is no schema of Avro: {type(error).__name__}: {error}") from None
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
         raise SourceError(

@@ -1,4 +1,4 @@
-"""What a query needs from data bound to a stream."""
+"""The interfaces of data bound to a stream."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from penstock.types.windows import Steps
 
 
 class Bound(Protocol):
-    """Data that can be read from the beginning, column by column."""
+    """Data that can be read from the beginning, by column."""
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns there are, under the types they are delivered in."""
+        """Return the columns with the types in which they are delivered."""
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, if that is known without reading them."""
+        """Return the number of rows, if it is known without reading them."""
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read the named columns, in that order; all of them if none are named."""
+        """Read the named columns, in that order; all columns if none are named."""
 
 
 class Prunable(Protocol):
-    """Data that can leave out pieces in which surely no row passes a predicate."""
+    """Data that can skip pieces in which no row passes a predicate."""
 
     @property
     def rows(self) -> int | None:
-        """How many rows there are, those left out included, if that is known."""
+        """Return the number of rows, including skipped ones, if it is known."""
 
     def batches(
         self,
@@ -42,48 +42,48 @@ class Prunable(Protocol):
         steps: Steps | None = None,
         malformed: Malformed | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the named columns in order; rows that fail the predicate may be among them, and times that lie in one of
-        the steps may be replaced by another of it. What is no row goes to `malformed`, by default it is an error.
+        """Read the named columns in order. The result may include rows that fail the predicate, and a time may be replaced
+        by another time in the same of the steps. Malformed records go to `malformed`; by default they are an error.
         """
 
 
 class Unplaced(Protocol):
-    """Data whose rows have no position: those of one time and sequence are ordered by their values."""
+    """Data whose rows have no position: rows of equal time and sequence are ordered by their values."""
 
     def ordered(self, columns: Sequence[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read the named columns, rows being ordered by the values of some of them: those a query looks at."""
+        """Read the named columns, with rows ordered by the values of the columns in `by`, those that the query reads."""
 
     def ties(self, batch: pa.RecordBatch) -> int:
-        """Count the rows of an ordered batch that only their values put in order."""
+        """Count the rows of an ordered batch that only their values order."""
 
 
 class OnFiles(Protocol):
-    """Data that lies in files and is planned before it is read."""
+    """Data in files, planned before it is read."""
 
     def dataset(self, time: str | None = None) -> Prunable:
-        """Look into every file, checking it and finding its pieces."""
+        """Inspect and check every file, and find its fragments."""
 
 
 class Present(Protocol):
-    """Data that goes on, of which that can be read which is there now."""
+    """Unbounded data whose current content can be read."""
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read what is there, and tell what was no row."""
+        """Read the current content, with its malformed records."""
 
 
-# Asked of every batch of every run: `isinstance` takes a hundred times as long to look through a protocol.
+# These checks run for every batch. `isinstance` with a protocol takes a hundred times as long.
 
 
 def is_unplaced(data: Bound) -> TypeGuard[Unplaced]:
-    """Tell whether rows have no position."""
+    """Check whether rows have no position."""
     return hasattr(data, "ordered")
 
 
 def is_on_files(data: Bound) -> TypeGuard[OnFiles]:
-    """Tell whether data is planned before it is read."""
+    """Check whether data is planned before it is read."""
     return hasattr(data, "dataset")
 
 
 def is_present(data: Bound) -> TypeGuard[Present]:
-    """Tell whether data goes on."""
+    """Check whether data is unbounded, with a readable current content."""
     return hasattr(data, "present")

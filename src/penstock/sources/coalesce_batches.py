@@ -1,4 +1,4 @@
-"""Put small batches together that are there already: a push costs the same for ten rows as for ten thousand."""
+"""Coalesce small batches that are already available: a push costs the same for ten rows as for ten thousand."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from itertools import islice
 
 import pyarrow as pa
 
-ENOUGH = 1 << 18  # rows, whose work by far exceeds the cost of a push
+ENOUGH = 1 << 18  # rows; their processing far exceeds the cost of a push
 SINGLY = 8
 
 
 def gathered(
     batches: Iterable[pa.RecordBatch], singly: int = SINGLY, enough: int = ENOUGH
 ) -> Iterator[pa.RecordBatch]:
-    """Join neighbours of one schema until they are enough; the first ones pass singly, for early results.
+    """Concatenate adjacent batches of one schema up to `enough` rows. The first `singly` pass unchanged, for early results.
 
     >>> ones = [pa.record_batch({"v": [i]}) for i in range(6)]
     >>> [batch["v"].to_pylist() for batch in gathered(ones, singly=1, enough=3)]
@@ -35,7 +35,7 @@ def gathered(
 
 
 def _joined(held: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """One batch, or a few where texts are too long for one; none are left out, even if none has a row."""
+    """Concatenate into one batch, or a few if texts exceed one array. Empty batches yield at least one batch."""
     if len(held) == 1:
         return held
     return pa.Table.from_batches(held).combine_chunks().to_batches() or held[:1]

@@ -1,7 +1,7 @@
-"""Bringing data to the schema a stream declares, where the difference is harmless.
+"""Convert data to the schema that a stream declares, where the difference is harmless.
 
 Harmless are: another order of columns, further columns, narrower numbers, coarser time units, another
-name of the zone, and every encoding of text. Anything else is refused before a row is read.
+name of the zone, and every encoding of text. Anything else is rejected before a row is read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.types.arrow import finer, kind_of, names_of, plain_type, tick_unit
 
 Conform = Callable[[pa.RecordBatch], pa.RecordBatch]
 
-# Pairs of schemas that were compared, by their identities, which holding them keeps: runs over the same data ask again and again.
+# Cache of compared schema pairs, by identity. Entries hold the schemas, so identities stay valid. Runs over the same data repeat comparisons.
 _COMPARED: dict[tuple[int, int], tuple[pa.Schema, pa.Schema, bool]] = {}
 _MOST_COMPARED = 256
 
 
 def check(actual: pa.Schema, declared: pa.Schema, where: str) -> None:
-    """Refuse data that lacks a declared column or has it in another type."""
+    """Reject data that lacks a declared column or has it in another type."""
     if actual is declared or (actual.equals(declared) and len(set(actual.names)) == len(actual.names)):
         return
     names = names_of(actual, where)
@@ -48,7 +48,7 @@ def _check_column(actual: pa.Schema, names: Sequence[str], field: pa.Field, wher
 
 
 def harmless(given: pa.DataType, declared: pa.DataType) -> bool:
-    """Tell whether values of one type are values of the other, but for extremes that `cast` refuses."""
+    """Check whether values of one type are values of the other, except for extremes that `cast` rejects."""
     source, target = plain_type(value_type(given)), plain_type(value_type(declared))
     if source == target or pa.types.is_null(source):
         return True
@@ -71,7 +71,7 @@ def _coarser(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def unchanged(actual: pa.Schema, wanted: pa.Schema) -> bool:
-    """Tell whether data can stay as it is, whatever it holds: dictionaries may hold nulls (`_no_null_entry`)."""
+    """Check whether data needs no conversion, whatever its values. Dictionaries may hold nulls (`_no_null_entry`)."""
     pair = id(actual), id(wanted)
     found = _COMPARED.get(pair)
     if found is None:
@@ -83,7 +83,7 @@ def unchanged(actual: pa.Schema, wanted: pa.Schema) -> bool:
 
 
 def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], where: str) -> Conform:
-    """Make the function that takes the named columns of each batch and gives them the declared types."""
+    """Return the function that selects the named columns of each batch and converts them to the declared types."""
     wanted = [(name, declared.field(name).type) for name in columns]
     if all(_as_declared(actual.field(name), dtype) for name, dtype in wanted):
         return _selection(actual, columns)
@@ -97,9 +97,9 @@ def conformer(actual: pa.Schema, declared: pa.Schema, columns: Sequence[str], wh
 
 
 def _as_declared(given: pa.Field, dtype: pa.DataType) -> bool:
-    """Tell whether a column can stay as it is, whatever it holds: dictionaries may hold nulls (`_no_null_entry`).
+    """Check whether a column needs no conversion, whatever its values. Dictionaries may hold nulls (`_no_null_entry`).
 
-    A column that promises to hold no null is another one to Arrow, which puts no two kinds into one table.
+    Arrow treats a non-nullable field as a different field, and does not mix both kinds in one table.
     """
     return bool(given.type == dtype and given.nullable and not pa.types.is_dictionary(dtype))
 
@@ -112,7 +112,7 @@ def _selection(actual: pa.Schema, columns: Sequence[str]) -> Conform:
 
 
 def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array:
-    """Convert one column, refusing values that do not fit."""
+    """Convert one column, rejecting values that do not fit."""
     try:
         return _no_null_entry(array if array.type == dtype else _decoded(array).cast(dtype))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -122,9 +122,9 @@ def cast(array: pa.Array, dtype: pa.DataType, name: str, where: str) -> pa.Array
 
 
 def _decoded(array: pa.Array) -> pa.Array:
-    """Write out runs, and views among dictionary values as offsets, the only ones Arrow can take from."""
+    """Decode run-end encoding, and cast dictionary values from views to offsets, from which alone Arrow can take."""
     if pa.types.is_run_end_encoded(array.type):
-        from pyarrow.compute import run_end_decode  # noqa: PLC0415 - loads what few streams need
+        from pyarrow.compute import run_end_decode  # noqa: PLC0415 - loads a module that few streams need
 
         return _decoded(run_end_decode(array))
     if not pa.types.is_dictionary(array.type):
@@ -134,7 +134,7 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 
 def _no_null_entry(array: pa.Array) -> pa.Array:
-    """Let rows be null themselves, which is all that is asked of them, not by way of an entry of the dictionary."""
+    """Re-encode a dictionary that contains a null, so that only the validity of rows marks nulls."""
     if not pa.types.is_dictionary(array.type) or not array.dictionary.null_count:
         return array
     coded = array.cast(array.type.value_type).dictionary_encode()

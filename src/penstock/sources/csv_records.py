@@ -1,8 +1,8 @@
-"""Records of CSV: where each ends, and its fields, as Arrow's reader sees them.
+"""Split CSV into records and fields, with the rules of Arrow's reader.
 
-A quote is one only where a field begins; it ends at the next quote that is not doubled. Anywhere else a quote is a
-character like any other. A quoted text of several lines must end where its field ends: if it does not, a quote was left
-open and swallowed the lines. A line ends with a line feed, a carriage return, or both; empty lines are no records.
+A quote counts only at the start of a field; it ends at the next quote that is not doubled. Anywhere else a quote is an
+ordinary character. A quoted text of several lines must end at the end of its field; otherwise a quote was left
+open and swallowed the lines. A line ends with a line feed, a carriage return, or both; empty lines are not records.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUOTE, _NEWLINE = b'"\n'
 
 
 class Record(NamedTuple):
-    """A record of text: its number in the file, the line it begins on, and the reason if it can be no row."""
+    """A record of text: its number in the file, its first line, and the reason if it cannot be a row."""
 
     number: int
     line: int
@@ -32,15 +32,15 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """CSV with one delimiter, as regular expressions that never go back."""
+    """CSV with one delimiter, as regular expressions without backtracking."""
 
     delimiter: bytes
-    closed: re.Pattern[bytes]  # a text up to the first quote that is not closed
+    closed: re.Pattern[bytes]  # matches up to the first unclosed quote
     record: re.Pattern[bytes]
     field: re.Pattern[bytes]
 
     def complete(self, text: bytes) -> int:
-        r"""Count the bytes of the whole records that a text begins with.
+        r"""Return the length in bytes of the complete records at the start of a text.
 
         >>> dialect(b",").complete(b'1,a\n2,"b\nc"\n3,"d\n')
         12
@@ -54,11 +54,11 @@ class Dialect:
         return at
 
     def is_closed(self, text: bytes) -> bool:
-        """Tell whether every quote is closed."""
+        """Check whether every quote is closed."""
         return b'"' not in text or self._closed(text, len(text), self._pairs(text)) == len(text)
 
     def _closed(self, text: bytes, end: int, quotes: np.ndarray | None) -> int:
-        """Find the first quote that is not closed before an end; the end if there is none."""
+        """Find the first unclosed quote before `end`; return `end` if there is none."""
         if quotes is None:
             found = self.closed.match(text, 0, end)
             return found.end() if found else 0
@@ -66,7 +66,7 @@ class Dialect:
         return int(quotes[before - 1]) if before % 2 else end
 
     def _pairs(self, text: bytes) -> np.ndarray | None:
-        """Give the places of all quotes if they surely open and close in turn: arrays are searched six times as fast."""
+        """Return the positions of all quotes if they certainly alternate as open and close; array search is six times as fast."""
         data = np.frombuffer(b"\n" + text + b"\n", np.uint8)
         quotes = np.flatnonzero(data == _QUOTE)
         border = np.zeros(256, np.bool_)
@@ -77,9 +77,9 @@ class Dialect:
         return None
 
     def records(self, text: bytes, number: int, line: int, columns: int) -> Iterator[Record]:
-        """Divide a text into records. After a quote that is not closed, the next line begins a record.
+        """Split a text into records. After an unclosed quote, the next line begins a record.
 
-        So it does after the first line of a record that spans several and has another number of fields than columns.
+        The same holds after the first line of a multi-line record whose number of fields differs from the number of columns.
         """
         if b'"' not in text:
             yield from lines(text, number, line)
@@ -99,7 +99,7 @@ class Dialect:
             at = found.end()
 
     def fields(self, record: bytes) -> list[bytes]:
-        """Give the texts of the fields of a record, without quotes.
+        """Return the fields of a record, without quotes.
 
         >>> dialect(b",").fields(b'1,"a, b",5" pipe,')
         [b'1', b'a, b', b'5" pipe', b'']
@@ -111,7 +111,7 @@ class Dialect:
 
 @lru_cache
 def dialect(delimiter: bytes) -> Dialect:
-    """Make the expressions of a delimiter."""
+    """Compile the expressions for a delimiter."""
     end = re.escape(delimiter) + rb"\r\n"
     one_line = rb'"[^"\r\n]*+(?:""[^"\r\n]*+)*+"'
     several = rb'"[^"]*+(?:""[^"]*+)*+"(?=[%b]|\Z)' % end
@@ -126,7 +126,7 @@ def dialect(delimiter: bytes) -> Dialect:
 
 
 def lines(text: bytes, number: int, line: int) -> Iterator[Record]:
-    """Divide a text into lines; those of nothing are no records."""
+    """Split a text into lines; empty lines are not records."""
     for place, each in enumerate(text.splitlines()):
         if each:
             yield Record(number, line + place, each)
@@ -134,14 +134,14 @@ def lines(text: bytes, number: int, line: int) -> Iterator[Record]:
 
 
 def ends(text: bytes) -> int:
-    """Count the ends of lines."""
-    # Lines are short: comparing all bytes is faster than searching for each end.
+    """Count the line ends."""
+    # Lines are short, so comparing all bytes is faster than searching for each line end.
     count = int(np.count_nonzero(np.frombuffer(text, np.uint8) == _NEWLINE))
     return count if b"\r" not in text else count + text.count(b"\r") - text.count(b"\r\n")
 
 
 def last_end(text: bytes, until: int) -> int:
-    """Find where the last whole line ends; 0 if there is none. A carriage return at the end may be half of an end."""
+    """Return the end of the last complete line; 0 if there is none. A final carriage return may be half of a line end."""
     at = text.rfind(b"\n", 0, until) + 1
     return at or text.rfind(b"\r", 0, min(until, len(text) - 1)) + 1
 

@@ -1,7 +1,7 @@
-"""Files as one dataset: one schema, and fragments that can be read apart, here or on other machines.
+"""Files as one dataset: one schema, and fragments that can be read independently, here or on other machines.
 
-Planning looks at names and footers alone. Every file is checked before any row of any is read: a column that
-is missing, or of another type, names its file.
+Planning reads names and footers only. Every file is checked before any row is read: an error about a missing column, or
+one of another type, names its file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from penstock.sources.read_errors import reading
 from penstock.types.arrow import checked
 from penstock.types.windows import Steps
 
-THREADS = 8  # planning waits for disks more than for processors
+THREADS = 8  # planning is bound by disk latency more than by processors
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """What is read: the declared schema, and all fragments in order of path and row.
+    """A planned read: the declared schema, and all fragments in order of path and row.
 
     >>> import tempfile, pyarrow.parquet as pq
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,7 +50,7 @@ class Dataset:
     def of(
         paths: Paths, format: str | None = None, time: str | None = None, schema: pa.Schema | None = None
     ) -> Dataset:
-        """Plan the reading of paths, folders and globs; `time` names the column to collect ranges of."""
+        """Plan a read of paths, folders and globs. `time` names the column whose ranges are collected."""
         return open_files(paths, format, schema).dataset(time)
 
     @property
@@ -67,13 +67,13 @@ class Dataset:
         steps: Steps | None = None,
         malformed: Malformed | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read all fragments in order, some ahead on other threads, leaving out what surely fails the predicate."""
+        """Read all fragments in order, prefetching on other threads, and skip those that certainly fail the predicate."""
         return read_ahead(self.fragments, self.schema, columns, predicate, threads, steps, malformed)
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files of one format that share a schema: that of the first, or the one declared."""
+    """Files of one format with one schema: the declared one, or that of the first file."""
 
     found: tuple[Found, ...]
     format: str
@@ -88,7 +88,7 @@ class Files:
         return self.dataset().rows if self.format == "parquet" else None
 
     def dataset(self, time: str | None = None) -> Dataset:
-        """Look into every file, checking it and finding its fragments."""
+        """Inspect and check every file, and find its fragments."""
         field = None if time is None or time not in self.schema.names else self.schema.field(time)
         _check_partitions(self.found, self.schema)
         plan = self._row_groups if self.format == "parquet" else self._whole_file
@@ -108,7 +108,7 @@ class Files:
     def _whole_file(self, found: Found, time: pa.Field | None) -> list[Fragment]:
         size = Path(found.path).stat().st_size
         if size == 0 and self.format in readers.TEXT:
-            return []  # no rows, and no header either
+            return []  # no rows and no header
         self._check(found, readers.stored_schema(found.path, self.format, self.schema))
         return [Fragment(found.path, self.format, partition=found.partition, size=size)]
 
@@ -119,14 +119,14 @@ class Files:
 
 
 def open_files(paths: Paths, given: str | None = None, schema: pa.Schema | None = None) -> Files:
-    """Find the files, and learn their schema from the first of them unless it is declared."""
+    """Find the files, and read the schema of the first unless one is declared."""
     found = find(paths)
     format = format_of(found, given)
     return Files(found, format, checked(schema) if schema is not None else _first_schema(found, format))
 
 
 def _first_schema(found: Sequence[Found], format: str) -> pa.Schema:
-    """Learn the schema from the first file that has one."""
+    """Return the schema of the first file that has one."""
     text = format in readers.TEXT
     first = next((each.path for each in found if not (text and reading(each.path, _is_empty))), found[0].path)
     stored = reading(first, lambda path: readers.stored_schema(path, format, None))
@@ -141,7 +141,7 @@ def _is_empty(path: str) -> bool:
 
 
 def _check_partitions(found: Sequence[Found], schema: pa.Schema) -> None:
-    """Refuse values of folders that are none of the declared type."""
+    """Reject folder values that do not parse as the declared type."""
     seen: set[tuple[str, str | None]] = set()
     for each in found:
         for name, text in each.partition:

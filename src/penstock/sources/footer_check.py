@@ -1,11 +1,12 @@
-"""Parquet footers, checked before Arrow reads them: some of what it is asked about a damaged one ends the process.
+"""Check Parquet footers before Arrow reads them: some requests about a damaged footer terminate the process.
 
-Arrow's Python layer lets C++ exceptions of these through, and nothing can catch them: a row group with fewer column chunks
-than the schema has leaves, chunks that are encrypted or of another type than the schema says, statistics shorter than a
-value of their type, sizes of other levels than the schema's, and codecs that there are not. Lists that claim more elements than there are bytes cost memory, groups that lie too deep in each other the stack.
+Arrow's Python layer does not catch the C++ exceptions of these: a row group with fewer column chunks than the schema has
+leaves, chunks that are encrypted or of another type than in the schema, statistics shorter than a value of their type,
+size statistics for other levels than the schema's, and unknown codecs. Lists that claim more elements than there are
+bytes exhaust memory; deeply nested groups exhaust the stack.
 
-Column chunks of a type are written alike but for their numbers. What was once read field by field is therefore learnt as a
-regular expression, which accepts nothing else that is not as good, in a tenth of the time.
+Column chunks of one type differ mostly in their numbers. A chunk that was checked field by field is therefore generalised
+to a regular expression, which accepts only equally valid chunks, in a tenth of the time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from penstock.sources.thrift import (
     varint,
 )
 
-# Numbers of fields and values in the format's own description, parquet.thrift.
+# Field numbers and enum values of parquet.thrift.
 _SCHEMA, _GROUPS = 2, 4
 _TYPE, _LENGTH, _REPETITION, _CHILDREN = 1, 2, 3, 5
 _OPTIONAL, _REPEATED = 1, 2
@@ -48,11 +49,11 @@ _BYTES, _FIXED = 6, 7
 _NAMES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8, _BYTES: 0}
 
-_DEEPEST = 64  # groups within groups of a schema
-_MOST_SHAPES = 8  # of one type
-_WORTH = 8  # chunks of a type read field by field until a pattern is learnt, which takes as long as reading dozens of them
-_LONGEST_CHUNK = 1024  # bytes of a chunk that is learnt
-_LONGEST_TEXT = 64  # bytes of a name or a bound of texts in a pattern
+_DEEPEST = 64  # nesting depth of groups in a schema
+_MOST_SHAPES = 8  # patterns per type
+_WORTH = 8  # chunks checked field by field before a pattern is built, which costs as much as checking dozens of them
+_LONGEST_CHUNK = 1024  # bytes of the longest chunk that becomes a pattern
+_LONGEST_TEXT = 64  # bytes of a name or a text bound in a pattern
 _NUMBERS = (I16, I32, I64)
 _NUMBER = rb"[\x80-\xff]{0,%d}+[\x00-\x7f]" % (LONGEST_NUMBER - 1)
 _TEXT = rb"(?:" + b"|".join(rb"\x%02x.{%d}" % (size, size) for size in range(_LONGEST_TEXT + 1)) + rb")"
@@ -60,9 +61,9 @@ _TEXT = rb"(?:" + b"|".join(rb"\x%02x.{%d}" % (size, size) for size in range(_LO
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column of the schema: its type, the bytes a value takes, 0 if that differs from value to value, and its levels.
+    """A leaf column of the schema: its type, the width of a value in bytes, 0 if it varies, and its levels.
 
-    Levels count the groups around it, and itself, that may be `repeated` or absent (`optional`).
+    Levels count the `repeated` and `optional` nodes on the path, including the leaf.
     """
 
     type: int
@@ -72,30 +73,30 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """What Arrow calls the type."""
+        """Return Arrow's name of the type."""
         return _NAMES[self.type]
 
 
 @dataclass(slots=True)
 class Shapes:
-    """Patterns of good column chunks of a type, the newest first, and how many chunks fitted none."""
+    """Patterns of valid column chunks of a type, newest first, and the number of chunks that matched none."""
 
     patterns: tuple[re.Pattern[bytes], ...] = ()
     strange: int = 0
 
     def learn(self, pattern: bytes) -> None:
-        # A new tuple: other threads go through the old one.
+        # Replace the tuple: other threads iterate over the old one.
         self.patterns = (re.compile(pattern, re.DOTALL), *self.patterns[: _MOST_SHAPES - 1])
         self.strange = 0
 
 
-# Footers found good, by their digests: planning and reading look at the same ones.
+# Digests of valid footers: planning and reading check the same ones.
 _GOOD: dict[bytes, tuple[Leaf, ...]] = {}
 _MOST_GOOD = 4096
 
 
 def checked_footer(data: bytes) -> tuple[Leaf, ...]:
-    """Check a footer, unless it was found good before."""
+    """Check a footer, unless it is known to be valid."""
     digest = blake2b(data, digest_size=16).digest()
     found = _GOOD.get(digest)
     if found is None:
@@ -107,7 +108,7 @@ def checked_footer(data: bytes) -> tuple[Leaf, ...]:
 
 
 def check_footer(data: bytes) -> tuple[Leaf, ...]:
-    """Raise `DamagedError` if a footer is not one that Arrow can be asked about; give the columns of its schema."""
+    """Raise `DamagedError` if Arrow cannot safely process a footer; return the leaf columns of its schema."""
     leaves: tuple[Leaf, ...] | None = None
     seen: set[int] = set()
     kind, number, at = head(data, 0, 0)
@@ -138,8 +139,8 @@ def _schema(data: bytes, at: int, kind: int) -> tuple[tuple[Leaf, ...], int]:
 
 
 def _levels(elements: Sequence[Struct]) -> Iterator[tuple[Struct, tuple[int, int]]]:
-    """Walk a tree given by its nodes in order, and find the levels of its leaves."""
-    open_groups = [(1, 0, 0)]  # how many nodes are to come, and the levels so far
+    """Walk a tree given by its nodes in depth-first order, and compute the levels of its leaves."""
+    open_groups = [(1, 0, 0)]  # remaining nodes, and the levels so far
     for each in elements:
         while open_groups and not open_groups[-1][0]:
             open_groups.pop()
@@ -158,7 +159,7 @@ def _levels(elements: Sequence[Struct]) -> Iterator[tuple[Struct, tuple[int, int
 
 
 def _count(element: Struct) -> int:
-    """How many columns lie in a group; none in a column."""
+    """Return the number of children of a group; 0 for a leaf."""
     count = element.get(_CHILDREN, 0)
     if not isinstance(count, int) or count < 0:
         raise DamagedError("a group has no number of columns")
@@ -188,7 +189,7 @@ def _row_groups(data: bytes, at: int, kind: int, leaves: Sequence[Leaf] | None) 
 
 
 def _row_group(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shapes]) -> int:
-    """Check a row group, and find where it ends."""
+    """Check a row group, and return the offset of its end."""
     seen: dict[int, int] = {}
     kind, number, at = head(data, at, 0)
     while kind:
@@ -220,7 +221,7 @@ def _chunks(data: bytes, at: int, leaves: Sequence[Leaf], shapes: Sequence[Shape
 
 
 def _chunk(data: bytes, at: int, leaf: Leaf, known: Shapes) -> int:
-    """Check a column chunk field by field, and learn what it looks like."""
+    """Check a column chunk field by field, and build its pattern."""
     found, end = struct(data, at, 3)
     about = found.get(_ABOUT)
     if _CRYPTO in found or _ENCRYPTED in found:
@@ -246,7 +247,7 @@ def _check_statistics(told: object, leaf: Leaf) -> None:
 
 
 def _check_sizes(told: object, leaf: Leaf) -> None:
-    """Levels are counted for each that a column has, or not at all; bytes of texts for texts alone."""
+    """Check size statistics: levels are counted for each level of the column or not at all, text bytes for texts only."""
     if not isinstance(told, dict) or (_TEXT_BYTES in told and leaf.type != _BYTES):
         raise DamagedError("a column has no sizes where they should be")
     for number, levels in ((_REPEATS, leaf.repeated), (_OPTIONS, leaf.optional)):
@@ -255,17 +256,17 @@ def _check_sizes(told: object, leaf: Leaf) -> None:
             raise DamagedError("a column has sizes of other levels than the schema says")
 
 
-# --- what column chunks look like ---------------------------------------------------------------------------
+# --- patterns of column chunks ------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
 def _shapes(leaf: Leaf) -> Shapes:
-    """What was learnt of columns of a type, from all files: few programs write them."""
+    """Return the patterns of a column type, shared by all files: few programs write them."""
     return Shapes()
 
 
 def _pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[bytes, int]:
-    """Write a pattern of a good struct: any number may differ but type and codec, any text but a bound of values of one width."""
+    """Build the pattern of a valid struct. Numbers vary except type and codec; texts vary, but bounds of fixed width keep their length."""
     parts: list[bytes] = []
     kind, number, after = head(data, at, 0)
     while kind:
@@ -277,7 +278,7 @@ def _pattern(data: bytes, at: int, leaf: Leaf, path: tuple[int, ...]) -> tuple[b
 
 
 def _either(byte: int) -> bytes:
-    """A truth value lies in the head of its field."""
+    """Match both booleans: a boolean is stored in the header of its field."""
     return rb"\x%02x\x%02x" % (byte & 0xF0 | 1, byte & 0xF0 | 2)
 
 

@@ -1,4 +1,4 @@
-"""A piece of a dataset: what one task reads, described without reading it."""
+"""A fragment of a dataset: the unit that one task reads, described without reading it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.sources.paths import FORMATS, Partition
 class Fragment:
     """A file, or some of its row groups.
 
-    `row_groups` is a half-open range, None for a whole file; `rows` is None where the file does not tell.
+    `row_groups` is a half-open range, None for a whole file; `rows` is None if unknown.
     `time_min` and `time_max` are ticks of the dataset's time column and enclose every time that is not null;
-    None if statistics do not tell. `ordered` is True if the file declares its rows to be sorted by time,
-    which is its writer's word, and None if nobody knows. `partition` are values that hold for every row.
-    `rows` are those left when the rows that `deletes` lists (`deletes.py`) are gone. `size` counts the bytes of all
-    columns, uncompressed. `renamed` lists columns that the file knows by another name: (ours, the file's).
+    None without statistics. `ordered` is True if the writer of the file declares its rows sorted by time, and None if
+    unknown. `partition` holds values that apply to every row. `rows` excludes the rows that `deletes` lists
+    (`row_deletes.py`). `size` counts the bytes of all columns, uncompressed. `renamed` lists columns with another name in
+    the file: (our name, the file's name).
 
     >>> piece = Fragment("day=1/a.parquet", "parquet", (0, 2), rows=10, partition=(("day", "1"),))
     >>> Fragment.from_json(piece.to_json()) == piece
@@ -40,14 +40,14 @@ class Fragment:
     renamed: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> str:
-        """Write the fragment as text, for example to send it to another machine."""
-        # `asdict` would copy first, and take four times as long.
+        """Encode the fragment as text, for example to send it to another machine."""
+        # `asdict` copies first, and takes four times as long.
         values = {name: getattr(self, name) for name in _NAMES}
         return json.dumps(values, ensure_ascii=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Fragment:
-        """Read what `to_json` wrote, refusing anything else."""
+        """Decode the output of `to_json`, rejecting anything else."""
         try:
             return _checked(json.loads(text))
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -56,7 +56,7 @@ class Fragment:
             ) from None
 
     def joins(self, other: Fragment) -> bool:
-        """Tell whether another fragment goes on where this one ends."""
+        """Check whether another fragment continues where this one ends."""
         ends, begins = self.row_groups, other.row_groups
         return (
             (self.path, self.format, self.partition, self.renamed)
@@ -71,7 +71,7 @@ _NAMES = tuple(each.name for each in fields(Fragment))
 
 
 def joined(fragments: Iterable[Fragment], rows: int) -> Iterator[Fragment]:
-    """Join neighbours in a file as long as they hold at most so many rows together."""
+    """Merge adjacent fragments of a file up to `rows` rows."""
     held: list[Fragment] = []
     count = 0
     for each in fragments:
@@ -114,7 +114,7 @@ def _ordered(parts: Sequence[Fragment]) -> bool | None:
 
 
 def _checked(given: dict[str, object]) -> Fragment:
-    """Build a fragment of values of the right types."""
+    """Build a fragment from values of the right types."""
     match given:
         case {
             "path": str(path),

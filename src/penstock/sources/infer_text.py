@@ -1,4 +1,4 @@
-"""Which columns text has, and of what types: learned from its first block, whatever is malformed in it."""
+"""Infer the columns and types of text from its first block, ignoring malformed records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.sources.malformed import FAILURES
 from penstock.sources.text_checks import json_reason
 from penstock.sources.text_formats import BOM, JsonLines, csv_head, delimiter_of, read_csv, read_json
 
-_SAMPLE = 1 << 24  # bytes from which types are learned
-_SMALL = 1 << 16  # bytes whose lines are looked at one by one
+_SAMPLE = 1 << 24  # bytes used for type inference
+_SMALL = 1 << 16  # bytes of a text whose lines are checked one by one
 
 
 def csv_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    """Read the header; types are the declared ones, or follow from the first records."""
+    """Read the header. Types are the declared ones, or are inferred from the first records."""
     with pa.input_stream(path, compression="detect") as file:
         names, text, _ = csv_head(path, file, _SMALL)
         if declared is None:
@@ -51,7 +51,7 @@ def _is_utf8(text: bytes) -> bool:
 
 
 def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
-    """Learn the fields of the first lines; their types are the declared ones, or follow from them."""
+    """Infer the fields of the first lines. Types are the declared ones, or are inferred."""
     with pa.input_stream(path, compression="detect") as file:
         read = file.read(_SAMPLE)
     lines = JsonLines(pa.schema([]))
@@ -64,7 +64,7 @@ def json_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
         return found
     known = _read(whole)
     if known is None:
-        return declared  # reading tells which lines are no rows
+        return declared  # the reader finds the lines that are not rows
     types = {field.name: field.type for field in declared}
     return pa.schema([pa.field(field.name, types.get(field.name, field.type)) for field in known])
 
@@ -78,7 +78,7 @@ def _json_types(text: bytes) -> pa.Schema | None:
 
 
 def _objects(text: bytes) -> Iterator[bytes]:
-    """Leave out the lines that are no objects, looking at single ones only near those."""
+    """Drop the lines that are not objects; check single lines only near those."""
     if _read(text) is not None:
         yield text
         return

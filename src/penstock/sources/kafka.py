@@ -1,4 +1,4 @@
-"""A topic of Kafka: which offsets there are, and the messages between two of them."""
+"""A Kafka topic: its offsets, and the messages between two offsets."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.sources.live_files import Clock
 from penstock.sources.malformed import Arrived
 
 MOST_MESSAGES = 100_000
-_PATIENCE = 30.0  # seconds that a broker may be away
-_DOUBT = 5.0  # seconds after its start in which a broker may not know its topics yet
+_PATIENCE = 30.0  # seconds that a broker may be unavailable
+_DOUBT = 5.0  # seconds after its start in which a broker may not list its topics yet
 _PAUSE = 0.2
 
-# Which messages are read is not left to options.
+# Settings that determine which messages are read; options cannot override them.
 FIXED: Mapping[str, object] = {
     "enable.auto.commit": False,
     "enable.partition.eof": True,
@@ -35,7 +35,7 @@ _error = methodcaller("error")
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Where messages are, and how they are read. Options are those of librdkafka, secrets among them: never shown."""
+    """The location of messages, and how to read them. Options are those of librdkafka; they include secrets and are never shown."""
 
     servers: str
     topic: str
@@ -44,10 +44,10 @@ class Topic:
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:
-        """Connect for a while, without a group: who reads what is decided by whoever plans, not by the broker."""
+        """Open a consumer without a group: the planner assigns partitions, not the broker."""
         kafka = _confluent()
         settings = {
-            "group.id": "penstock",  # asked for, though never joined
+            "group.id": "penstock",  # required by librdkafka, though the group is never joined
             **self.options,
             "bootstrap.servers": self.servers,
             **FIXED,
@@ -62,7 +62,7 @@ class Topic:
             made.close()
 
     def ends(self, consumer: Any) -> dict[int, Range]:
-        """Tell the first offset and the one behind the last, of every partition, however long brokers are away."""
+        """Return the first offset and the end offset of every partition, retrying while brokers are unavailable."""
         kafka = _confluent()
         begun = self.clock.now()
         while True:
@@ -85,7 +85,7 @@ class Topic:
         }
 
     def messages(self, consumer: Any, partition: int, wanted: Range) -> Iterator[list[Message]]:
-        """Read the messages of a partition between two offsets, some at a time, however long a broker is away."""
+        """Read the messages of a partition between two offsets, in chunks, retrying while a broker is unavailable."""
         kafka = _confluent()
         begin, end = wanted
         low, _ = self.ends(consumer)[partition]
@@ -97,7 +97,7 @@ class Topic:
         consumer.assign([kafka.TopicPartition(self.topic, partition, begin)])
         at, since = begin, self.clock.now()
         while at < end:
-            # It waits until there are so many: asked for more than there are, for the whole second.
+            # `consume` blocks until it has the requested number of messages. A larger request would block for the whole second.
             found = consumer.consume(min(MOST_MESSAGES, end - at), timeout=1.0)
             rows: list[Message] = _messages(found)
             while rows and rows[-1].offset() >= end:
@@ -115,21 +115,21 @@ class Topic:
 
 
 def _messages(found: list[Any]) -> list[Message]:
-    """Leave out what only says that something went wrong, or that a partition ends: of hundreds of thousands, few do."""
+    """Drop errors and end-of-partition events, which are few among hundreds of thousands of messages."""
     if not any(map(_error, found)):
         return found
     return [each for each in found if each.error() is None]
 
 
 def _position(consumer: Any, topic: str, partition: int, before: int) -> int:
-    """Tell how far reading has come, past markers of transactions too, which are no messages."""
+    """Return the position of the consumer, which also passes transaction markers."""
     (place,) = consumer.position([_confluent().TopicPartition(topic, partition)])
     return max(before, int(place.offset))
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTopic:
-    """A topic as the data of a stream. Each partition is a split, with a time of its own."""
+    """A topic as the data of a stream. Each partition is a split with a separate watermark."""
 
     topic: Topic
     decoder: Decoder
@@ -149,16 +149,16 @@ class LiveTopic:
         return None
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read messages as they come; see `arrivals`."""
+        """Read messages as they arrive; see `arrivals`."""
         names = list(self.schema.names if columns is None else columns)
         given = self.arrivals(self.decoder.time, self.decoder.on_bad)
         return (each.batch.select(names) for each in given)
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read messages as they come, from the oldest there is, with the split they are of.
+        """Read messages as they arrive, from the oldest, with their split.
 
-        Splits that hold something are named before any row of any is given: none may be overtaken by others. A batch
-        without rows else says that nothing has come: others may have their turn.
+        Each round announces all splits with messages before the first row, so that no split overtakes another. Otherwise, an
+        empty batch signals that nothing has arrived, so that other sources can run.
         """
         nothing = pa.RecordBatch.from_pylist([], self.schema)
         decoder = replace(self.decoder, time=time, on_bad=on_bad)
@@ -179,7 +179,7 @@ class LiveTopic:
 
 
 def _unread(ends: Mapping[int, Range], at: Mapping[int, int]) -> dict[int, Range]:
-    """List what each partition holds that has not been read."""
+    """Return the unread offsets of each partition."""
     found = {number: (at.get(number, low), high) for number, (low, high) in ends.items()}
     return {number: (begin, end) for number, (begin, end) in found.items() if begin < end}
 
@@ -193,7 +193,7 @@ def _confluent() -> Any:
 
 
 def _is_away(error: Any) -> bool:
-    """Tell whether an error is of the connection, which comes back, and not of the topic."""
+    """Check whether an error is a connection error, which is retried, and not an error of the topic."""
     return bool(error.args) and hasattr(error.args[0], "code") and error.args[0].code() < 0
 
 
@@ -203,14 +203,14 @@ def _complaint(topic: str, error: Any) -> str:
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Refuse options that are decided here."""
+    """Reject options that are set here."""
     for name in options:
         if name in FIXED or name in ("bootstrap.servers", "metadata.broker.list"):
             raise SourceError(f"the option {name!r} of scan_kafka is set by the source itself; leave it out")
 
 
 def _refused(topic: str, options: Mapping[str, str], told: str) -> str:
-    """Name the option that librdkafka refuses; what it says may quote values."""
+    """Name the option that librdkafka rejects. The original message is not shown, since it may quote values."""
     named = sorted((name for name in options if f'"{name}"' in told or f"{name} " in told), key=len)
     which = f"the option {named[-1]!r}" if named else "an option, or servers"
     why = "there is no such option" if "No such configuration property" in told else "its value is not valid"
@@ -218,7 +218,7 @@ def _refused(topic: str, options: Mapping[str, str], told: str) -> str:
 
 
 def _name(error: Any) -> str:
-    """Name an error of Kafka without its text, which may hold what was configured."""
+    """Return the name of a Kafka error without its text, which may contain the configuration."""
     return (
         str(error.args[0].name()) if error.args and hasattr(error.args[0], "name") else type(error).__name__
     )

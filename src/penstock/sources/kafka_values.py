@@ -1,8 +1,8 @@
-"""Messages of a topic as rows: values in JSON, Avro or Arrow, and what Kafka itself knows of a message.
+"""Decode messages of a topic to rows: values in JSON, Avro or Arrow, and Kafka's message metadata.
 
-A value in JSON is one object, one in Avro one record (`avro.py`), one in Arrow an IPC stream of any number of rows.
-Columns named `kafka_key`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (milliseconds) and `kafka_headers`
-(a map of texts to bytes), where they are declared, are Kafka's.
+A JSON value is one object, an Avro value one record (`avro.py`), an Arrow value an IPC stream of any number of rows.
+The declared columns among `kafka_key`, `kafka_partition`, `kafka_offset`, `kafka_timestamp` (milliseconds) and
+`kafka_headers` (a map of texts to bytes) hold the metadata.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _value = methodcaller("value")
 
 
 class Message(Protocol):
-    """A message as confluent-kafka gives it. Each question costs: what is not declared is not asked for."""
+    """A message of confluent-kafka. Each method call has a cost, so only declared metadata is read."""
 
     def partition(self) -> int: ...
     def offset(self) -> int: ...
@@ -58,7 +58,7 @@ _HELD = {"kafka_key": pa.binary(), "kafka_headers": pa.map_(pa.string(), pa.bina
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Make rows of messages; those that are none are given beside, or an error where `on_bad` is "fail"."""
+    """Decode messages to rows. Malformed messages are returned separately, or raise an error if `on_bad` is "fail"."""
 
     topic: str
     schema: pa.Schema
@@ -78,14 +78,14 @@ class Decoder:
 
     @property
     def stored(self) -> pa.Schema:
-        """The columns that values hold."""
+        """Return the columns that values hold."""
         return pa.schema([field for field in self.schema if field.name not in _OWN])
 
     def __call__(self, messages: Sequence[Message]) -> Arrived:
-        """Decode all at once, and in halves only where that fails; all are of one partition, which is a split."""
+        """Decode all messages at once, in halves only if that fails. All are of one partition, which is a split."""
         good, bad = good_and_bad(messages, self._timed, self._reasons())
         if bad and self.on_bad == "fail":
-            raise SourceError(self._complaint(bad[0][0]))  # what Arrow says quotes the value
+            raise SourceError(self._complaint(bad[0][0]))  # Arrow's message quotes the value
         table = pa.Table.from_batches(good, self.schema).combine_chunks()
         return Arrived(
             one_batch(table), str(messages[0].partition()), tuple(self._bad(*each) for each in bad)
@@ -98,7 +98,7 @@ class Decoder:
         return made
 
     def _reasons(self) -> Callable[[Message], str | None] | None:
-        """Make the check of single messages, where there is one."""
+        """Return the check of single messages, if there is one."""
         if self.format != "json":
             return None
         checks = json_checks(self.stored)
@@ -125,14 +125,14 @@ class Decoder:
         return one_batch(pa.Table.from_batches(rows, self.schema).combine_chunks())
 
     def _json(self, values: Sequence[bytes | None]) -> pa.Table:
-        """Read values as lines. Each must be an object from its first byte to its last: so none runs into the next."""
+        """Decode values as lines. Each must be an object from its first byte to its last, so that none extends into the next."""
         import pyarrow.json as pj  # noqa: PLC0415 - loads when JSON is read
 
         if not values:
             return self.stored.empty_table()
         text = _lines(values)
         if not text.isascii():
-            text.decode()  # Arrow does not look whether texts are valid
+            text.decode()  # Arrow does not check that texts are valid
         options = pj.ParseOptions(self.stored, newlines_in_values=True, unexpected_field_behavior="ignore")
         table = pj.read_json(
             pa.BufferReader(text), pj.ReadOptions(block_size=len(text) + 1, use_threads=False), options
@@ -158,7 +158,7 @@ class Decoder:
         return table.select(self.stored.names)
 
     def _with_own(self, table: pa.Table, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Add Kafka's own columns; a message of many rows has them in each."""
+        """Add the metadata columns. All rows of a message have the same metadata."""
         plain = table.combine_chunks()
         arrays = [self._column(field, plain, messages) for field in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
@@ -180,9 +180,9 @@ class Decoder:
 
 
 def _lines(values: Sequence[bytes | None]) -> bytes:
-    """Put objects in lines. That each begins and ends as one, their neighbours tell; only where they do not, each is asked."""
+    """Join objects with line feeds. Check the bytes around line feeds first, and each value only if that fails."""
     try:
-        text = b"\n".join(values)  # type: ignore[arg-type]  # what is none is found out below
+        text = b"\n".join(values)  # type: ignore[arg-type]  # None raises TypeError
     except TypeError:
         text = b""
     if _one_a_line(text, len(values)):
@@ -194,7 +194,7 @@ def _lines(values: Sequence[bytes | None]) -> bytes:
 
 
 def _one_a_line(text: bytes, lines: int) -> bool:
-    """Tell whether a text has so many lines, each from a brace to a brace. An array of bytes is searched at once."""
+    """Check that a text has `lines` lines, each from brace to brace, with one search over an array of bytes."""
     array = np.frombuffer(text, np.uint8)
     ends = np.flatnonzero(array == _NEWLINE)
     if len(ends) != lines - 1 or not text.startswith(b"{") or not text.endswith(b"}"):

@@ -1,7 +1,7 @@
-"""Files that appear while a query runs: each is read once, in the order in which they came.
+"""Files that appear while a query runs. Each is read once, in order of arrival.
 
 A file must appear whole: written elsewhere, or under a name that begins with a dot or an underscore, then renamed.
-Folders named `column=value` give declared columns their values; those of other columns say nothing.
+Folders named `column=value` give declared columns their values; those of other columns are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from penstock.types.choices import one_of
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as a run sees it, in seconds; tests have another."""
+    """The clock of a run, in seconds; tests replace it."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -35,7 +35,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
-    """A glob or folder that is looked at every `poll` seconds, for good or until nothing has come for `stop_after`."""
+    """A glob or folder that is polled every `poll` seconds, forever or until nothing has arrived for `stop_after` seconds."""
 
     path: str
     format: str
@@ -53,12 +53,12 @@ class LiveFiles:
 
     @property
     def beside(self) -> str:
-        """A folder beside the files, in which nobody looks for data."""
+        """Return the quarantine folder next to the files, which is excluded from the data."""
         root = Path(fixed(self.path))
         return str((root.parent if root.is_file() else root) / "_quarantine")
 
     def listed(self) -> list[Found]:
-        """List the files that are there, the oldest first."""
+        """List the current files, oldest first."""
         try:
             found = find(self.path, even=False)
         except NoFilesError:
@@ -68,16 +68,16 @@ class LiveFiles:
         return [each for _, _, each in sorted(ranked, key=lambda rank: rank[:2])]
 
     def files(self, found: Sequence[Found]) -> Files:
-        """Take some of the files for data."""
+        """Bind some of the files as data."""
         return Files(tuple(found), self.format, self.schema)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read files as they come, and all of them or none."""
+        """Read files as they arrive. A malformed record is an error."""
         names = list(self.schema.names if columns is None else columns)
         return (each.batch.select(names) for each in self.arrivals(self.schema.names[0], "fail"))
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read files as they come. A batch without rows says that nothing has come: others may have their turn."""
+        """Read files as they arrive. An empty batch signals that nothing has arrived, so that other sources can run."""
         nothing = Arrived(pa.RecordBatch.from_pylist([], self.schema))
         seen: set[str] = set()
         since = self.clock.now()
@@ -95,11 +95,11 @@ class LiveFiles:
             self.clock.sleep(self.poll)
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read what is there now: to a query that collects, that is all there is."""
+        """Read the current files, which are the whole input of a query that collects."""
         return (each for found in self.listed() for each in self._rows(found, time, on_bad))
 
     def _rows(self, found: Found, time: str, on_bad: str) -> Iterator[Arrived]:
-        from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads when a file has come
+        from penstock.sources.live_rows import LiveReader  # noqa: PLC0415 - loads with the first file
 
         reader = LiveReader(self.schema, tuple(self.schema.names), time, on_bad)
         for fragment in self.fragments(found, on_bad):
@@ -107,7 +107,7 @@ class LiveFiles:
                 yield Arrived(batch, None, bad)
 
     def fragments(self, found: Found, on_bad: str) -> Sequence[Fragment]:
-        """Plan the reading of one file. Of text that may hold what is no row, only reading tells whether it fits."""
+        """Plan the read of one file. Text with malformed records is checked only when it is read."""
         whole = (Fragment(found.path, self.format, partition=found.partition, size=_size(found.path)),)
         if self.format in TEXT and on_bad != "fail":
             return whole
@@ -130,7 +130,7 @@ def _written(path: str) -> int:
     try:
         return Path(path).stat().st_mtime_ns
     except OSError:
-        return 0  # gone since it was listed: reading it will say so
+        return 0  # deleted since it was listed: reading raises the error
 
 
 def live_files(
@@ -142,7 +142,7 @@ def live_files(
     most_files: int | None = None,
     clock: Clock | None = None,
 ) -> LiveFiles:
-    """Watch a glob or a folder; the schema is that of the first file unless it is declared."""
+    """Watch a glob or a folder. The schema is the declared one, or that of the first file."""
     where = os.fspath(path)
     if schema is None or format is None:
         known = _first(where, format, schema)

@@ -1,6 +1,6 @@
-"""Files read so that malformed records are told apart, one by one.
+"""Read files, separating malformed records one by one.
 
-A file that cannot be read, or text without the declared columns, is an error; a quarantine takes it as one record, or line by line.
+An unreadable file, or text without the declared columns, is an error. With quarantine, it is one record, or one per line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rows = tuple[pa.RecordBatch, tuple[Bad, ...]]
 
 @dataclass(frozen=True, slots=True)
 class LiveReader:
-    """Read files of a stream: some columns, rows without a time being malformed like whatever cannot be read."""
+    """Read some columns of a stream's files. Rows without a time are malformed, like records that cannot be read."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
@@ -35,13 +35,13 @@ class LiveReader:
     steps: Steps | None = None
 
     def __call__(self, fragment: Fragment, footer: Footer | None = None) -> Iterator[Rows]:
-        """Read a file, or some row groups of one. Times may be others of the same of the `steps`."""
+        """Read a file, or some of its row groups. A time may be replaced by another time in the same of the `steps`."""
         if self.on_bad == "fail":
             batches = self._read(fragment, footer, Malformed("fail", self.time))
             yield from ((batch, ()) for batch in batches)
             return
-        reading(fragment.path, _opened)  # that it can be opened is not a matter of what is in it
-        first = 0  # lines that are no rows are counted too
+        reading(fragment.path, _opened)  # a file that cannot be opened is an error, not a malformed record
+        first = 0  # counts malformed lines too
         for batch, bad in self._records(fragment, footer):
             timed, timeless = self._timed(batch, fragment.path, first)
             first += batch.num_rows + len(bad)
@@ -54,7 +54,7 @@ class LiveReader:
                 yield batch, malformed.taken()
                 rows += batch.num_rows
         except PenstockError as error:
-            if self.on_bad != "quarantine":  # many rows are lost with it, which no count would tell
+            if self.on_bad != "quarantine":  # many rows would be lost without being counted
                 raise
             nothing = pa.RecordBatch.from_pylist([], self._wanted())
             yield nothing, tuple(self._lost(fragment, error, rows))
@@ -73,7 +73,7 @@ class LiveReader:
         )
 
     def _lost(self, fragment: Fragment, error: PenstockError, rows: int) -> Iterator[Bad]:
-        """Keep a file that cannot be read as one record, and text without the declared columns line by line."""
+        """Yield an unreadable file as one record, and text without the declared columns line by line."""
         if fragment.format in TEXT and isinstance(error, SchemaMismatchError):
             yield from TextReader(fragment.format, self.schema).every_record(fragment.path, reason_of(error))
         else:

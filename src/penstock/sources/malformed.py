@@ -1,4 +1,4 @@
-"""Records that are no rows: what they were, why, and where they lay; and the search for them among good ones."""
+"""Malformed records with their text, reason and location, and the search for them among valid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 DROP = "drop"
 ON_BAD = (DROP, "fail", "quarantine")
-# What is kept of a malformed record. `row` is what was read, or JSON where it had been read as columns.
+# The schema of the quarantine. `row` is the raw record, or JSON if it was already decoded to columns.
 QUARANTINED = pa.schema(
     {
         "row": pa.binary(),
@@ -25,19 +25,19 @@ QUARANTINED = pa.schema(
         "offset": pa.int64(),
     }
 )
-HISTORY = "history"  # the split of rows that were there before a stream began to be watched
+HISTORY = "history"  # the split of rows that existed before the stream was watched
 NO_TIME = "it has no time"
 WHAT_TO_DO = (
     "correct it, or use on_bad='drop' to count and skip such records, or on_bad='quarantine' to keep them"
 )
-_LONGEST = 300  # characters of a reason: Arrow quotes the row in it, which stands beside it anyway
+_LONGEST = 300  # characters of a reason: Arrow quotes the row in it, which is stored anyway
 _FEW = 1024  # records that are checked one by one
 FAILURES = (pa.ArrowException, PenstockError, ValueError, TypeError, KeyError)
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """A record that is no row. `offset` counts rows, lines or messages of the source from 0."""
+    """A malformed record. `offset` counts rows, lines or messages of the source from 0."""
 
     row: bytes | None
     reason: str
@@ -47,9 +47,9 @@ class Bad:
 
 @dataclass(slots=True)
 class Malformed:
-    """What a reader of files does with malformed records: refuse the first, or keep them until they are taken.
+    """The policy of a file reader for malformed records: raise at the first, or collect them.
 
-    Rows without a time are among them where text is read and `time` names its column.
+    In text, rows without a time are malformed if `time` names the time column.
     """
 
     on_bad: str = "fail"
@@ -57,23 +57,23 @@ class Malformed:
     found: list[Bad] = field(default_factory=list)
 
     def add(self, bad: Sequence[Bad]) -> None:
-        """Take note of malformed records."""
+        """Add malformed records, or raise."""
         if bad and self.on_bad == "fail":
             raise SourceError(f"the file {bad[0].source!r} cannot be read: {bad[0].reason}; {WHAT_TO_DO}")
         self.found.extend(bad)
 
     def taken(self) -> tuple[Bad, ...]:
-        """Give the records that were found since this was asked last."""
+        """Return and clear the records found since the last call."""
         found, self.found = tuple(self.found), []
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """What a live source gives at a time: rows, and records that are none.
+    """One delivery of a live source: rows and malformed records.
 
-    Splits with a time of their own are named; where there is none, rows alone tell the time. Rows of other times than
-    the stream is of are left `out`. Of a source that ends, `upto` is the time before which nothing more will come.
+    `split` names a split with a separate watermark; None means that the rows alone advance time. `out` counts rows dropped
+    because their time is outside the stream. For a bounded source, `upto` is the time before which no more rows arrive.
     """
 
     batch: pa.RecordBatch
@@ -84,7 +84,7 @@ class Arrived:
 
 
 def reason_of(error: Exception) -> str:
-    """Say in one line why a record is no row."""
+    """Return the first line of an error as the reason."""
     text = str(error).partition("\n")[0] or type(error).__name__
     return text[:_LONGEST]
 
@@ -94,9 +94,9 @@ def good_and_bad(
     decode: Callable[[Sequence[T]], pa.RecordBatch],
     reason: Callable[[T], str | None] | None = None,
 ) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
-    """Decode all together; where that fails, each half: so one bad record among many costs few tries.
+    """Decode all records at once; on failure decode each half, so that one bad record among many costs few attempts.
 
-    Of few records those are left out first for which `reason` says why they are bad: it is cheap, and need not find all.
+    Among few records, those that `reason` rejects are dropped first: the check is cheap, and need not find all.
 
     >>> import pyarrow as pa
     >>> good, bad = good_and_bad(["1", "x", "2"], lambda some: pa.record_batch({"v": [int(s) for s in some]}))
@@ -122,7 +122,7 @@ def good_and_bad(
 def _checked(
     items: Sequence[T], decode: Callable[[Sequence[T]], pa.RecordBatch], reason: Callable[[T], str | None]
 ) -> tuple[list[pa.RecordBatch], list[tuple[T, str]]]:
-    """Leave out what surely is bad, then decode the others."""
+    """Drop the records that are certainly bad, then decode the others."""
     told = [reason(item) for item in items]
     good, more = good_and_bad([item for item, why in zip(items, told, strict=True) if why is None], decode)
     found = {id(item): why for item, why in more}
@@ -133,7 +133,7 @@ def _checked(
 def without_time(
     batch: pa.RecordBatch, time: str, describe: Callable[[int, bytes], Bad]
 ) -> tuple[pa.RecordBatch, list[Bad]]:
-    """Take out the rows that have no time; `describe` gets the number of each, and its columns as JSON."""
+    """Remove the rows without a time. `describe` takes the number of each, and its columns as JSON."""
     if time not in batch.schema.names or batch.column(time).null_count == 0:
         return batch, []
     there = batch.column(time).is_valid()
@@ -143,12 +143,12 @@ def without_time(
 
 
 def as_text(row: dict[str, object]) -> bytes:
-    """Write a row as JSON; what JSON does not know, as text."""
+    """Encode a row as JSON, with values that JSON lacks as text."""
     return json.dumps(row, default=str, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def quarantine_table(stream: str, bad: Iterable[Bad]) -> pa.Table:
-    """Make a table of malformed records."""
+    """Return a table of malformed records."""
     rows = [
         {
             "row": each.row,

@@ -1,4 +1,4 @@
-"""Data on disk of any format, as `pk.scan` is asked for it."""
+"""Open data on disk in any format, for `pk.scan`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def open_data(
     version: int | None = None,
     snapshot: int | None = None,
 ) -> Bound:
-    """Find files or read a table's metadata; rows are read later."""
+    """Find files or read a table's metadata. Rows are read later."""
     if not one_of(format, TABLES):
         _refuse(version=version, snapshot=snapshot)
         return open_files(paths, format, schema)

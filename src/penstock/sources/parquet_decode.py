@@ -1,7 +1,7 @@
-"""Decoding row groups: by Polars where it is installed, exact and worth loading, else by Arrow.
+"""Decode row groups with Polars where it is installed, exact and worth loading, else with Arrow.
 
-Polars' decoder takes half to two thirds of Arrow's processor time (decision 20). It is asked only for types both read alike,
-and what it gives is compared with what the file declares: anything odd, any error, and Arrow reads instead.
+Polars' decoder takes half to two thirds of Arrow's processor time (decision 20). It decodes only types that both read
+alike, and its output is compared with the types in the file. On any difference or error, Arrow decodes instead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.sources.valid_values import with_valid_values
 from penstock.types.arrow import kind_of, width_of
 
 RUN = 1 << 20  # rows of small row groups decoded together: opening a file costs as much as thousands of rows
-LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are read in parts
-HELD = 1 << 29  # bytes decoded at once: fewer rows of wide tables
-WORTH = 1 << 20  # rows of a scan below which loading Polars takes longer than it saves
+LARGEST = 1 << 22  # rows of a row group decoded at once; longer ones are decoded in parts
+HELD = 1 << 29  # bytes decoded at once, so fewer rows of wide tables
+WORTH = 1 << 20  # rows of a scan below which loading Polars costs more than it saves
 WORTH_ALONE = 1 << 17  # rows of a fragment that is likely one of many
 
-_TEXT = 32  # bytes a value of no fixed width is taken to have
+_TEXT = 32  # estimated bytes of a variable-width value
 
 _ENCODINGS = frozenset(
     {
@@ -49,7 +49,7 @@ def decode(
     most: int = LARGEST,
     legacy_unit: str | None = None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Read columns of some row groups, in order, at most so many rows at a time, each with its first row's number."""
+    """Decode columns of some row groups, in order, at most `most` rows at a time. Yields the number of the first row and a batch."""
     starts = starts_of(metadata)
     polars = decoder == "polars" and _readable(metadata, columns, numbers)
     with open_parquet(path, metadata, legacy_unit) as file:
@@ -65,7 +65,7 @@ def decode(
 
 
 def stretch_of(path: str, metadata: Any, column: str, begin: int, end: int) -> pa.Array:
-    """Read one column of some rows, which lie in one row group."""
+    """Read one column of a range of rows in one row group."""
     starts = starts_of(metadata)
     number = bisect_right(starts, begin) - 1
     with open_parquet(path, metadata) as file:
@@ -80,7 +80,7 @@ def stretch_of(path: str, metadata: Any, column: str, begin: int, end: int) -> p
 def _by_arrow(
     file: Any, run: list[int], columns: Sequence[str], most: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Read a run at once, or so many rows at a time."""
+    """Read a run at once, or `most` rows at a time."""
     if most is not None:
         parts = file.iter_batches(most, row_groups=run, columns=columns, use_threads=False)
     else:
@@ -89,23 +89,23 @@ def _by_arrow(
 
 
 def most_rows(schema: pa.Schema, columns: Sequence[str]) -> int:
-    """How many rows of some columns may be held at once."""
+    """Return the number of rows of some columns that may be in memory at once."""
     return max(min(LARGEST, HELD // row_bytes(schema, columns)), 1)
 
 
 def row_bytes(schema: pa.Schema, columns: Sequence[str]) -> int:
-    """About how many bytes a row of some columns takes."""
+    """Estimate the bytes per row of some columns."""
     return max(sum(width_of(schema.field(name).type) or _TEXT for name in columns), 1)
 
 
 def decoder_for(rows: int | None, worth: int = WORTH) -> str:
-    """Name the decoder that is best for so many rows, if Polars pays from `worth` on."""
+    """Choose the decoder for a number of rows; Polars pays off from `worth` rows on."""
     pays = rows is not None and rows >= worth
     return "polars" if pays and find_spec("polars") is not None else "arrow"
 
 
 def starts_of(metadata: Any) -> list[int]:
-    """Number the first row of each row group, and of the file's end."""
+    """Return the number of the first row of each row group, and of the end of the file."""
     starts = [0]
     for number in range(metadata.num_row_groups):
         starts.append(starts[-1] + metadata.row_group(number).num_rows)
@@ -113,7 +113,7 @@ def starts_of(metadata: Any) -> list[int]:
 
 
 def _runs(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Put neighbours together as long as they are small."""
+    """Group adjacent small row groups."""
     run: list[int] = []
     held = 0
     for number in numbers:
@@ -131,7 +131,7 @@ def _runs(metadata: Any, numbers: Sequence[int], most: int) -> Iterator[list[int
 
 
 def _readable(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> bool:
-    """Tell whether Polars reads all columns of some row groups exactly as Arrow does."""
+    """Check whether Polars reads all columns of some row groups exactly as Arrow does."""
     stored = metadata.schema.to_arrow_schema()
     legacy = legacy_times(metadata)
     return (
@@ -145,7 +145,7 @@ def _readable(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> 
 
 
 def _plainly_encoded(metadata: Any, columns: Sequence[str], numbers: Sequence[int]) -> bool:
-    """Tell whether no lengths are written as differences: Polars ends the process if damaged ones ask for too much memory."""
+    """Check that no lengths are delta-encoded: damaged ones make Polars allocate too much memory and abort the process."""
     leaves = [leaf for name in columns if (leaf := leaf_of(metadata, name)) is not None]
     return all(
         _ENCODINGS.issuperset(metadata.row_group(number).column(leaf).encodings)
@@ -155,7 +155,7 @@ def _plainly_encoded(metadata: Any, columns: Sequence[str], numbers: Sequence[in
 
 
 def _plain_name(name: str) -> bool:
-    """Tell whether Polars takes a name for itself: it reads some as patterns."""
+    """Check that Polars takes a name literally: it reads some as patterns."""
     return name != "*" and not name.startswith("^")
 
 
@@ -176,21 +176,21 @@ def _same_in_both(dtype: pa.DataType) -> bool:
 def _by_polars(
     path: str, start: int, rows: int, stored: pa.Schema, columns: Sequence[str]
 ) -> list[pa.RecordBatch] | None:
-    """Read a stretch of rows; None if that fails or gives other types than the file declares."""
+    """Read a range of rows; None on failure or if types differ from the file's."""
     import polars as pl  # noqa: PLC0415 - an optional dependency
 
     try:
         frame = (
-            # An absolute path is taken as it is; others may be read as a home folder or an address.
+            # Polars takes an absolute path literally; it may read others as a home folder or a URL.
             pl.scan_parquet(str(Path(path).absolute()), glob=False, hive_partitioning=False, cache=False)
             .slice(start, rows)
             .select(list(columns))
             .collect()
         )
-        # As a stream of Arrow, several row groups would be copied into one.
+        # The Arrow stream interface would copy several row groups into one.
         batches = frame.to_arrow(compat_level=pl.CompatLevel.newest()).to_batches()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError):
-        return None  # Arrow reads it, or names what is wrong
+        return None  # Arrow reads it, or raises the error
     exact = sum(batch.num_rows for batch in batches) == rows and all(
         _agrees(batch.schema.field(name).type, stored.field(name).type)
         for batch in batches

@@ -1,4 +1,4 @@
-"""Parquet footers: what a file says about its row groups before any row is read."""
+"""Read Parquet footers: the description of a file's row groups, before any row is read."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from penstock.types.arrow import kind_of, tick_unit, value_type
 from penstock.types.time import NANOSECONDS
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_TAIL = 1 << 16  # bytes read at first
+_TAIL = 1 << 16  # bytes of the first read
 _WHOLE = ("int", "date", "timestamp", "duration")
 
 
 def open_parquet(path: str, metadata: Any = None, legacy_unit: str | None = None) -> Any:
-    """Open a file whose footer is checked first, unless it is given. Threads read different row groups, not one together.
+    """Open a file and check its footer, unless the metadata is given. Threads read different row groups, never one together.
 
-    Pages are read, not mapped: whoever shortens a file that is mapped ends the process. Timestamps of 96 bits are read in
+    Pages are read, not mapped: truncating a mapped file would terminate the process. 96-bit timestamps are read in
     `legacy_unit`, nanoseconds by default.
     """
-    whole = str(Path(path).absolute())  # a relative one may be taken for an address: "s3:a.parquet"
+    whole = str(Path(path).absolute())  # a relative path could be read as a URL: "s3:a.parquet"
     return parquet.ParquetFile(
         whole,
         metadata=footer(path) if metadata is None else metadata,
@@ -41,13 +41,13 @@ def open_parquet(path: str, metadata: Any = None, legacy_unit: str | None = None
 
 
 def footer(path: str) -> Any:
-    """Read a file's footer, once it is known that Arrow can be asked about it."""
+    """Read a file's footer after checking that Arrow can process it."""
     data = _footer_bytes(path)
     try:
         leaves = checked_footer(data)
     except DamagedError as reason:
         raise SourceError(f"the file {path!r} cannot be read: its footer is damaged: {reason}") from None
-    # Arrow is given what was checked, whatever has become of the file since.
+    # Arrow parses the checked bytes, even if the file has changed since.
     whole = b"".join([_MAGIC, data, len(data).to_bytes(4, "little"), _MAGIC])
     metadata = parquet.read_metadata(pa.BufferReader(whole))
     _check_agreement(path, metadata, leaves)
@@ -55,7 +55,7 @@ def footer(path: str) -> Any:
 
 
 def _footer_bytes(path: str) -> bytes:
-    """Read the end of a file, mostly in one piece."""
+    """Read the end of a file, mostly in one read."""
     with Path(path).open("rb", buffering=0) as file:
         size = os.fstat(file.fileno()).st_size
         tail = os.pread(file.fileno(), min(size, _TAIL), max(size - _TAIL, 0))
@@ -76,7 +76,7 @@ def _no_parquet(tail: bytes) -> str:
 
 
 def _check_agreement(path: str, metadata: Any, leaves: Sequence[Leaf]) -> None:
-    """Make sure that Arrow takes the footer for what was checked."""
+    """Check that Arrow parsed the same schema as the footer check."""
     columns = [metadata.schema.column(place) for place in range(len(metadata.schema))]
     same = len(columns) == len(leaves) and all(map(_is_leaf, columns, leaves))
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
@@ -90,19 +90,19 @@ def _is_leaf(column: Any, leaf: Leaf) -> bool:
 
 
 def legacy_times(metadata: Any) -> list[str]:
-    """Name the columns that hold timestamps of 96 bits."""
+    """List the columns with 96-bit timestamps."""
     columns = (metadata.schema.column(place) for place in range(len(metadata.schema)))
     return [column.path for column in columns if column.physical_type == "INT96"]
 
 
 def leaf_of(metadata: Any, name: str) -> int | None:
-    """Find a column among the leaves of a file's schema; None if its name could mean two of them."""
+    """Find a column among the leaves of a file's schema; None if its name is ambiguous."""
     paths = [metadata.schema.column(place).path for place in range(len(metadata.schema))]
     return paths.index(name) if paths.count(name) == 1 else None
 
 
 def row_groups(found: Found, metadata: Any, time: pa.Field | None, stored: pa.Schema) -> list[Fragment]:
-    """Describe each row group that holds a row, with its range of times in ticks of the declared type."""
+    """Describe each non-empty row group, with its time range in ticks of the declared type."""
     leaf = None if time is None or time.name not in stored.names else leaf_of(metadata, time.name)
     return [
         _row_group(found, metadata.row_group(number), number, leaf, time, stored)
@@ -132,7 +132,7 @@ def _row_group(
 
 
 def _sorted_by(group: Any, leaf: int) -> bool | None:
-    """Tell whether the writer declared the rows of a group to be sorted by a column first."""
+    """Check whether the writer declared the rows of a group sorted by a column first."""
     declared = group.sorting_columns
     return True if declared and declared[0].column_index == leaf and not declared[0].descending else None
 
@@ -140,7 +140,7 @@ def _sorted_by(group: Any, leaf: int) -> bool | None:
 def ranges(
     metadata: Any, number: int, columns: Mapping[str, tuple[int | None, pa.DataType, pa.DataType]]
 ) -> dict[str, Range]:
-    """Give what a row group says about columns: each (its leaf, stored type, declared type) by name."""
+    """Return the statistics of a row group's columns: each (leaf, stored type, declared type) by name."""
     group = metadata.row_group(number)
     return {
         name: _range(group.column(leaf), stored, declared)
@@ -165,7 +165,7 @@ def _range(chunk: Any, stored: pa.DataType, declared: pa.DataType) -> Range:
 
 
 def _bounds(chunk: Any, stored: pa.DataType, declared: pa.DataType) -> tuple[object, object]:
-    """Read the least and the largest value of a column chunk, as the declared type stores them."""
+    """Read the minimum and maximum of a column chunk, in the representation of the declared type."""
     statistics = chunk.statistics
     if statistics is None or not statistics.has_min_max or chunk.physical_type == "INT96":
         return None, None
@@ -175,7 +175,7 @@ def _bounds(chunk: Any, stored: pa.DataType, declared: pa.DataType) -> tuple[obj
 
 
 def _value(raw: Any, physical: str, stored: pa.DataType, declared: pa.DataType) -> Any:
-    """Read one statistic; None if it says nothing. Raw ones: Arrow's conversions go through pandas."""
+    """Read one raw statistic; None if it is unusable. Arrow's own conversions go through pandas."""
     match kind_of(stored):
         case "uint":
             return raw & (0xFFFFFFFF if physical == "INT32" else 0xFFFFFFFFFFFFFFFF)
@@ -184,7 +184,7 @@ def _value(raw: Any, physical: str, stored: pa.DataType, declared: pa.DataType) 
         case "bool":
             return bool(raw)
         case "float":
-            return None if raw != raw else float(raw)  # noqa: PLR0124 - NaN, which old writers let in
+            return None if raw != raw else float(raw)  # noqa: PLR0124 - NaN, which old writers wrote
         case "string":
             return _text(raw)
         case _:
@@ -199,7 +199,7 @@ def _ticks(raw: int, stored: pa.DataType, declared: pa.DataType) -> int | None:
 
 
 def _text(raw: bytes) -> str | None:
-    """Read a bound of texts. One that was cut within a character is no text any more."""
+    """Read a text bound. A bound truncated within a character is not valid text."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -209,7 +209,7 @@ def _text(raw: bytes) -> str | None:
 def leaves(
     metadata: Any, declared: pa.Schema, names: Mapping[str, str]
 ) -> dict[str, tuple[int | None, pa.DataType, pa.DataType]]:
-    """Find columns in a file by the names it gives them: what `ranges` needs to read their statistics."""
+    """Find columns by the names in the file, as input of `ranges`."""
     stored = metadata.schema.to_arrow_schema()
     return {
         ours: (
@@ -223,6 +223,6 @@ def leaves(
 
 
 def numbers(fragment: Fragment, metadata: Any) -> Iterator[int]:
-    """Number the row groups of a fragment."""
+    """Return the numbers of a fragment's row groups."""
     begin, end = fragment.row_groups or (0, metadata.num_row_groups)
     yield from range(begin, min(end, metadata.num_row_groups))

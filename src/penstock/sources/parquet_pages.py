@@ -1,7 +1,7 @@
-"""Pages of a Parquet column: how many rows each has and between which values they lie, told by their headers.
+"""Read the row counts and value ranges of a Parquet column's pages from the page headers.
 
-A header stands before its page, in Thrift's compact protocol. None is given for anything that is not as expected here: the
-column is then read as a whole by those who know all of the format.
+A header precedes its page, in Thrift's compact protocol. The functions return None for anything unexpected: a full
+Parquet reader then reads the whole column.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Ticks = npt.NDArray[np.int64]
 
 _CODECS = {"UNCOMPRESSED": None, "SNAPPY": "snappy", "ZSTD": "zstd"}
 _WIDTH = 8
-_LONGEST = 512  # bytes of a header of numbers: some seventy are usual
+_LONGEST = 512  # bytes of a header of numbers; about seventy are usual
 _DEEPEST = 3
 
-# Numbers of fields and values in the format's own description, parquet.thrift.
+# Field numbers and enum values of parquet.thrift.
 _KIND, _PLAIN_SIZE, _STORED_SIZE, _FIRST_FORM, _SECOND_FORM = 1, 2, 3, 5, 8
 _FIRST, _DICTIONARY, _SECOND = 0, 2, 3
 _VALUES, _ENCODING = 1, 2
@@ -34,15 +34,15 @@ _PLAIN = 0
 # Types of Thrift's compact protocol.
 _TRUE, _FALSE, _BINARY, _STRUCT = 1, 2, 8, 12
 _NUMBERS = (4, 5, 6)
-_NEXT = 16  # a field's head holds its distance from the last one, then its type
-_MORE = 128  # a byte from here on is followed by another of its number
+_NEXT = 16  # a field header holds the distance from the previous field number, then the type
+_MORE = 128  # a byte from this value on is followed by another of the same number
 
 Struct = Mapping[int, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of a column without nulls, between two values; `body` is where they lie if they are written plainly."""
+    """Rows of a column without nulls, between two values. `body` is their byte range if they are plain-encoded."""
 
     rows: int
     low: int
@@ -53,7 +53,7 @@ class Page:
 
 
 def pages_of(path: str, group: Any, leaf: int) -> list[Page] | None:
-    """Give the pages of a row group's column of whole numbers of 64 bits; None if they do not tell all."""
+    """Return the pages of a row group's 64-bit integer column; None if the headers are incomplete."""
     chunk = group.column(leaf)
     if chunk.physical_type != "INT64" or chunk.compression not in _CODECS:
         return None
@@ -68,7 +68,7 @@ def _pages(path: str, chunk: Any) -> Iterator[Page]:
     begin = chunk.data_page_offset
     if chunk.has_dictionary_page and chunk.dictionary_page_offset is not None:
         begin = min(begin, chunk.dictionary_page_offset)
-    # What is mapped is paid for page by page of memory, of which every header touches another.
+    # Read, not mapped: each header lies in another memory page, and each page fault has a cost.
     with Path(path).open("rb", buffering=0) as file:
         yield from _walked(file.fileno(), begin, begin + chunk.total_compressed_size, chunk.compression)
 
@@ -96,7 +96,7 @@ def _page(head: Struct, body: tuple[int, int], codec: str) -> Page:
 
 
 def values_of(path: str, page: Page) -> Ticks | None:
-    """Read the values of a page that is written plainly; None if that is not what its header says."""
+    """Read the values of a plain-encoded page; None if the page does not match its header."""
     if page.body is None or page.size > (_WIDTH + 1) * page.rows + _LONGEST:
         return None
     begin, end = page.body
@@ -107,7 +107,7 @@ def values_of(path: str, page: Page) -> Ticks | None:
         whole = stored if name is None else pa.decompress(stored, page.size, codec=name)
     except (OSError, ValueError, pa.ArrowException):
         return None
-    # Before the values stands which of them are null: none is.
+    # Definition levels precede the values; no value is null.
     if len(whole) != page.size or page.size < page.rows * _WIDTH:
         return None
     return np.frombuffer(whole, "<i8", page.rows, page.size - page.rows * _WIDTH)
@@ -117,7 +117,7 @@ def values_of(path: str, page: Page) -> Ticks | None:
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
-    """Read a struct: its fields by number, and where it ends. Every page has some: what is usual is told apart first."""
+    """Read a struct. Returns its fields by number and its end. This runs for every page, so common types are tested first."""
     if depth > _DEEPEST:
         raise ValueError("structs within structs")
     found: dict[int, Any] = {}

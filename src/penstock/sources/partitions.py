@@ -1,4 +1,4 @@
-"""Columns that folders give: `day=2026-01-01/` holds for every row of the files in it."""
+"""Columns from folder names: the value of `day=2026-01-01/` applies to every row of the files in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.sources.paths import Found, Partition, partition_fields
 
 
 def with_partitions(schema: pa.Schema, found: Sequence[Found]) -> pa.Schema:
-    """Add the columns of folders; a folder's value stands for a column of the same name in the file."""
+    """Add the columns of folders. A folder's value replaces a column of the same name in the file."""
     for field in partition_fields(found):
         place = schema.get_field_index(field.name)
         schema = schema.append(field) if place < 0 else schema.set(place, field)
@@ -20,7 +20,7 @@ def with_partitions(schema: pa.Schema, found: Sequence[Found]) -> pa.Schema:
 
 
 def constant(text: str | None, field: pa.Field, path: str) -> pa.Scalar:
-    """Read a folder's value as the column's type."""
+    """Parse a folder's value as the column's type."""
     if text is None:
         return pa.nulls(1, field.type)[0]
     try:
@@ -33,7 +33,7 @@ def constant(text: str | None, field: pa.Field, path: str) -> pa.Scalar:
 
 
 def _texts(text: str) -> pa.Array:
-    """One text as an array. (`pa.array` would import pandas wherever that is installed.)"""
+    """Return one text as an array. (`pa.array` would import pandas where it is installed.)"""
     data = text.encode()
     offsets = (0).to_bytes(4, "little") + len(data).to_bytes(4, "little")
     return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -42,7 +42,7 @@ def _texts(text: str) -> pa.Array:
 def completed(
     batch: pa.RecordBatch, partition: Partition, schema: pa.Schema, columns: Sequence[str], path: str
 ) -> pa.RecordBatch:
-    """Put the columns a file holds and those its folders give in order."""
+    """Combine the columns of a file and of its folders in the requested order."""
     given = dict(partition)
     if not given.keys() & set(columns):
         return batch

@@ -1,8 +1,8 @@
-"""Which files paths, folders and globs stand for, their format, and what their folders say about them.
+"""Resolve paths, folders and globs to files, their format, and the values in their folder names.
 
-A folder is read with all folders below it. Names that begin with a dot or an underscore are no data
-(`_SUCCESS`, `_delta_log`), as everywhere in a lake. Folders named `column=value`, below a folder that was
-given or at or behind the first wildcard of a glob, give every row of their files that value.
+A folder is read recursively. Names that begin with a dot or an underscore are not data
+(`_SUCCESS`, `_delta_log`), as is usual in a lake. Folders named `column=value`, below a given folder
+or at or after the first wildcard of a glob, give every row of their files that value.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _SUFFIXES = {
     ".ndjson": "json",
 }
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # what comes back the same when it is written again
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")  # integers that round-trip through text
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class NoFilesError(SourceError):
-    """There are no files yet; every other error about a path is one that waiting does not mend."""
+    """No files exist yet. Every other error about a path is permanent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A file, and the values its folders give."""
+    """A file, and the values in its folder names."""
 
     path: str
     partition: Partition = ()
 
 
 def find(paths: Paths, even: bool = True) -> tuple[Found, ...]:
-    """List the files that paths, folders and globs stand for, sorted within each.
+    """List the files of paths, folders and globs, sorted within each.
 
-    Where they must be `even`, all lie in folders for the same columns.
+    If `even`, all files must lie in folders for the same columns.
     """
     each = (file for one in _listed(paths) for file in _readable(os.fspath(one)))
     found = tuple({file.path: file for file in each}.values())
@@ -74,7 +74,7 @@ def find(paths: Paths, even: bool = True) -> tuple[Found, ...]:
 
 
 def require_file(path: str) -> None:
-    """Refuse what is no regular file before it is opened: reading a pipe or a device may never end."""
+    """Reject anything but a regular file before opening it: reading a pipe or a device may never end."""
     mode = Path(path).stat().st_mode
     if not stat.S_ISREG(mode):
         raise _irregular(path, mode)
@@ -87,7 +87,7 @@ def _irregular(path: str, mode: int) -> SourceError:
 
 
 def _listed(paths: object) -> list[str | os.PathLike[str]]:
-    """Read one path or several; an empty one would stand for the working directory."""
+    """Normalise one path or several. An empty path is rejected, since it would mean the working directory."""
     given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     several: list[Any] = list(given) if isinstance(given, Iterable) else [given]
     for each in several:
@@ -119,11 +119,11 @@ def _matches(pattern: str) -> list[Found]:
             raise NoFilesError(f"the folder {pattern!r} holds no files; check the path")
         return files
     root = fixed(pattern)
-    found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob takes no absolute patterns
+    found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path.glob rejects absolute patterns
     paths = dict.fromkeys(path for each in found for path in _files(each))
     if not paths:
         if Path(root).is_dir():
-            os.scandir(root).close()  # a folder that may not be read looks empty to a glob
+            os.scandir(root).close()  # a glob treats an unreadable folder as empty
         raise NoFilesError(f"no file matches {pattern!r}; check the path and the working directory")
     return [Found(path, _partition(path, root)) for path in paths]
 
@@ -131,7 +131,7 @@ def _matches(pattern: str) -> list[Found]:
 def _files(path: str) -> list[str]:
     if Path(path).is_dir():
         return list(_below(path))
-    if Path(path).exists():  # a link to nothing is left to whoever reads it
+    if Path(path).exists():  # a dangling link is left to the reader
         require_file(path)
     return [path]
 
@@ -150,14 +150,14 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def fixed(pattern: str) -> str:
-    """The part of a glob before its first wildcard."""
+    """Return the part of a glob before its first wildcard."""
     parts = Path(pattern).parts
     until = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return str(Path(*parts[:until]))
 
 
 def _partition(path: str, root: str) -> Partition:
-    """Read the values that folders between the root and the file give."""
+    """Parse the values in the folder names between the root and the file."""
     folders = Path(path).parent.parts[len(Path(root).parts) :]
     pairs = (folder.partition("=") for folder in folders)
     return tuple((unquote(name), _value(text)) for name, sign, text in pairs if sign and name)
@@ -168,7 +168,7 @@ def _value(text: str) -> str | None:
 
 
 def _refuse_uneven(found: Sequence[Found]) -> None:
-    """Refuse files of which some lie in folders that others lack: their rows would lack a column."""
+    """Reject files if only some of them lie in folders for a column: the others' rows would lack it."""
     first = found[0]
     names = [name for name, _ in first.partition]
     for each in found:
@@ -182,7 +182,7 @@ def _refuse_uneven(found: Sequence[Found]) -> None:
 
 
 def partition_fields(found: Sequence[Found]) -> list[pa.Field]:
-    """Infer the types of the values that folders give: integer, date or string."""
+    """Infer the types of folder values: integer, date or string."""
     columns = ([name for name, _ in found[0].partition]) if found else []
     return [
         pa.field(name, _inferred([file.partition[place][1] for file in found]))
@@ -200,7 +200,7 @@ def _inferred(texts: Sequence[str | None]) -> pa.DataType:
 
 
 def format_of(found: Sequence[Found], given: str | None) -> str:
-    """Tell the format of files, from their names unless it is given."""
+    """Return the format of files, from their names unless it is given."""
     if given is not None:
         if not one_of(given, FORMATS):
             raise SourceError(f"there is no format {given!r:.60}; there are {', '.join(FORMATS + TABLES)}")

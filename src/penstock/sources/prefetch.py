@@ -1,7 +1,7 @@
-"""Reading fragments: one after the other, or some ahead on other threads.
+"""Read fragments one after the other, or prefetch some on other threads.
 
-Row groups are independent, so each thread decodes one by itself: that beat threads that share the columns of one
-(decision 20).
+Row groups are independent, so each thread decodes a whole one: this was faster than sharing the columns of one
+row group among threads (decision 20).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.types.windows import Steps
 
 
 class Footer:
-    """The footer of a file, read once by whoever needs it first."""
+    """The footer of a file, read on first use and cached."""
 
     def __init__(self, path: str) -> None:
         self._path, self._lock = path, Lock()
@@ -58,12 +58,12 @@ def read(
     malformed: Malformed | None = None,
     block: int = BLOCK,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the named columns of a fragment, in the types of the schema and in order of rows.
+    """Read the named columns of a fragment, in the types of the schema and in row order.
 
-    Holds one row group at a time. Row groups in which surely no row passes the predicate are left out; rows that
-    fail it may still be among those that are read. `decoder` is "polars" or "arrow", by default what is faster. Times
-    that lie in one of the `steps` may be replaced by another time of it. Malformed records of text go to `malformed`, by
-    default the first is an error; text is decoded a `block` of bytes at a time.
+    Holds one row group at a time. Row groups in which certainly no row passes the predicate are skipped; the result may
+    include rows that fail it. `decoder` is "polars" or "arrow", by default the faster. A time may be replaced by another
+    time in the same of the `steps`. Malformed records of text go to `malformed`; by default the first is an error. Text is
+    decoded in blocks of `block` bytes.
     """
     names = list(schema.names if columns is None else columns)
     given = {name for name, _ in fragment.partition}
@@ -107,7 +107,7 @@ def _stored(
 def _text(
     fragment: Fragment, schema: pa.Schema, predicate: Expr | None, malformed: Malformed, block: int
 ) -> Iterator[pa.RecordBatch]:
-    """Read all declared columns: a record of which one cannot be read is malformed, whatever a query reads."""
+    """Read all declared columns: a record with an unreadable column is malformed, whichever columns the query reads."""
     if not may_pass(predicate, known_by_folders(fragment, schema)):
         return
     given = {name for name, _ in fragment.partition}
@@ -142,13 +142,13 @@ def _row_groups(
 
 
 def _legacy_unit(schema: pa.Schema) -> str | None:
-    """Read timestamps of 96 bits as microseconds where those are declared: years beyond 2262 fit."""
+    """Read 96-bit timestamps as microseconds where those are declared, so that years beyond 2262 fit."""
     declared = {field.type.unit for field in schema if pa.types.is_timestamp(field.type)}
     return "us" if declared == {"us"} else None
 
 
 def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metadata: Any) -> Iterator[int]:
-    """Number the row groups of a fragment of which some row could pass."""
+    """Return the numbers of a fragment's row groups that may contain a passing row."""
     numbers = parquet_footers.numbers(fragment, metadata)
     if predicate is None:
         yield from numbers
@@ -163,7 +163,7 @@ def passing(fragment: Fragment, schema: pa.Schema, predicate: Expr | None, metad
 
 
 def known_by_folders(fragment: Fragment, schema: pa.Schema) -> dict[str, Range]:
-    """What folders say about every row: a value, or that there is none."""
+    """Return the ranges that folder values imply: one value, or only nulls."""
     texts = {name: text for name, text in fragment.partition if name in schema.names}
     values = {name: constant(text, schema.field(name), fragment.path) for name, text in texts.items()}
     return {name: _exactly(value) for name, value in values.items()}
@@ -185,12 +185,12 @@ def read_ahead(
     steps: Steps | None = None,
     malformed: Malformed | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read fragments in order, decoding a few ahead so that whoever takes the batches need not wait."""
+    """Read fragments in order, decoding a few ahead so that the consumer does not block."""
     names = list(schema.names if columns is None else columns)
     workers = threads or len(os.sched_getaffinity(0))
     decoder = decoder_for(sum(each.rows or 0 for each in fragments))
     most = most_rows(schema, names)
-    # Wide rows are held less far ahead, whatever the number of threads.
+    # Wide rows are prefetched less far, whatever the number of threads.
     ahead = max(min(workers, 2 * HELD // (row_bytes(schema, names) * min(most, RUN))), 1)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="penstock-read")
     waiting: deque[Future[list[pa.RecordBatch]]] = deque()
@@ -217,7 +217,7 @@ def _whole(*args: Any) -> list[pa.RecordBatch]:
 
 
 def _fits(fragment: Fragment, most: int) -> bool:
-    """Tell whether a fragment may be held in memory as a whole; others are read as they are taken."""
+    """Check whether a fragment may be held in memory as a whole. Others are read on demand."""
     return fragment.row_groups is not None and fragment.rows is not None and fragment.rows <= most
 
 

@@ -1,4 +1,4 @@
-"""Errors about files: they name the file, and never quote a row of it."""
+"""Errors about files. They name the file, and never quote its rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.sources.paths import require_file
 
 T = TypeVar("T")
 
-# What Arrow says about a file beside the values in it. Anything else it says is left out.
+# The parts of Arrow's messages that quote no values of the file. All others are dropped.
 _SAFE = re.compile(
     r"\[Errno \d+\].*|(?:CSV|JSON) parse error|In CSV column #\d+|CSV conversion error to [^:]*|Row #\d+"
     r"|Expected \d+ columns, got \d+|Column\(.*\) changed from \w+ to \w+ in row \d+|Empty CSV file"
@@ -23,7 +23,7 @@ _SAFE = re.compile(
 
 
 def reading(path: str, read: Callable[[str], T]) -> T:
-    """Read something of a regular file, naming the file if that fails."""
+    """Read a regular file with `read`, and name the file in errors."""
     try:
         require_file(path)
         return read(path)
@@ -34,7 +34,7 @@ def reading(path: str, read: Callable[[str], T]) -> T:
 
 
 def unreadable(path: str, reason: Exception) -> SourceError:
-    """Say why a file cannot be read, without the rows that Arrow's messages may quote."""
+    """Return the error for an unreadable file, without rows that Arrow's messages may quote."""
     told = "a name in it is not valid UTF-8" if isinstance(reason, UnicodeError) else _silent(str(reason))
     return SourceError(f"the file {path!r} cannot be read: {told}")
 

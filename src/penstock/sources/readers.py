@@ -1,4 +1,4 @@
-"""What columns files have, and the reader of Arrow files. (`ahead.py` reads Parquet, `text.py` text.)"""
+"""Read the schemas of files, and Arrow files. (`prefetch.py` reads Parquet, `text.py` text.)"""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.sources.infer_text import csv_schema, json_schema
 from penstock.sources.parquet_footers import footer
 from penstock.types.arrow import names_of
 
-_MARK = b"\xff\xff\xff\xff"  # before each message of IPC streams, since 2019
-_ZERO = b"\x00\x00\x00\x00"  # the length of the message that ends them
+_MARK = b"\xff\xff\xff\xff"  # precedes each message of an IPC stream, since 2019
+_ZERO = b"\x00\x00\x00\x00"  # the length of the message that ends a stream
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """How one format is read.
+    """The reader of one format.
 
-    `schema(path, declared)` learns the columns.
+    `schema(path, declared)` returns the columns.
     `batches(path, columns, schema)` reads columns, in any order, perhaps with others.
     """
 
@@ -31,7 +31,7 @@ class Reader:
 
 
 def _ipc(path: str, source: Any, wanted: pa.Schema | None = None) -> Any:
-    """Open an IPC file, or an IPC stream, for some columns or all."""
+    """Open an IPC file or an IPC stream, for some columns or all."""
     try:
         opened, reader = pa.ipc.open_file, pa.ipc.open_file(source)
     except pa.ArrowInvalid:
@@ -51,20 +51,20 @@ def _ipc_schema(path: str, declared: pa.Schema | None) -> pa.Schema:
 
 
 def _ipc_batches(path: str, columns: Sequence[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Read batches. Nothing is mapped: whoever shortens a file that is mapped ends the process."""
+    """Read batches without memory mapping: truncating a mapped file would terminate the process."""
     wanted = pa.schema([schema.field(name) for name in columns])
     with pa.OSFile(path) as source, _ipc(path, source, wanted) as file:
         whole = isinstance(file, pa.ipc.RecordBatchFileReader)
         for part in map(file.get_batch, range(file.num_record_batches)) if whole else file:
             needed = part.select(list(columns))
-            needed.validate(full=True)  # a file may lie about its offsets, and kernels believe them
+            needed.validate(full=True)  # kernels trust offsets, which may be wrong in a damaged file
             yield needed
         if not whole:
             _check_end(path, source)
 
 
 def _check_end(path: str, source: Any) -> None:
-    """Refuse a stream that was cut between two batches: Arrow takes that for its end."""
+    """Reject a stream truncated between two batches, which Arrow accepts as its end."""
     size, end = source.size(), source.tell()
     source.seek(0)
     expected = _MARK + _ZERO if source.read(len(_MARK)) == _MARK else _ZERO
@@ -80,7 +80,7 @@ READERS: dict[str, Reader] = {"arrow": Reader(_ipc_schema, _ipc_batches)}
 
 
 def stored_schema(path: str, format: str, declared: pa.Schema | None) -> pa.Schema:
-    """Learn what columns a file has, text being read with the declared types if there are any."""
+    """Return the schema of a file. Text is read with the declared types, if any."""
     found = _stored_schema(path, format, declared)
     names_of(found, f"the file {path!r}")
     return found

@@ -1,4 +1,4 @@
-"""Rows that are gone though their files still hold them, as lists of row numbers that travel as text."""
+"""Deleted rows that files still contain, as lists of row numbers encoded as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 def packed(numbers: Numbers) -> str:
-    """Write row numbers as text: sorted, as steps, compressed.
+    """Encode row numbers as text: sorted, delta-encoded, compressed.
 
     >>> unpacked([packed(np.array([7, 3, 3]))]).tolist()
     [3, 7]
@@ -27,7 +27,7 @@ def packed(numbers: Numbers) -> str:
 
 
 def unpacked(texts: Iterable[str]) -> Numbers:
-    """Read row numbers back, in order."""
+    """Decode row numbers, in order."""
     try:
         parts = [np.frombuffer(zlib.decompress(binascii.a2b_base64(each)), "<i8") for each in texts]
     except (ValueError, zlib.error):
@@ -38,13 +38,13 @@ def unpacked(texts: Iterable[str]) -> Numbers:
 
 
 def within(numbers: Numbers, begin: int, end: int) -> Numbers:
-    """Choose the numbers from begin up to end."""
+    """Return the numbers in [begin, end)."""
     low, high = np.searchsorted(numbers, [begin, end])
     return numbers[low:high]
 
 
 def left(batch: pa.RecordBatch, start: int, gone: Numbers) -> pa.RecordBatch:
-    """Leave out the rows that are gone, the first row of the batch having the number `start`."""
+    """Drop the deleted rows of a batch whose first row has the number `start`."""
     found = within(gone, start, start + batch.num_rows)
     if not len(found):
         return batch
@@ -54,6 +54,6 @@ def left(batch: pa.RecordBatch, start: int, gone: Numbers) -> pa.RecordBatch:
 
 
 def _flags(keep: npt.NDArray[np.uint8]) -> Any:
-    """Bytes that are 0 or 1 as a mask. (`pa.array` would import pandas wherever that is installed.)"""
+    """Return bytes of 0 or 1 as a mask. (`pa.array` would import pandas where it is installed.)"""
     bits = pa.py_buffer(np.packbits(keep, bitorder="little"))
     return pa.Array.from_buffers(pa.bool_(), len(keep), [None, bits])

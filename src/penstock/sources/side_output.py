@@ -1,8 +1,7 @@
-"""Folders of Parquet files for rows that take no part in a query: late ones, and malformed ones.
+"""Write folders of Parquet files for late and malformed rows.
 
-A file appears whole, under its last name. Where the same rows may be written twice, as when Spark runs a batch again,
-their file has a name that tells which they are, and the second takes the place of the first. Files and folders are
-their owner's alone.
+A file appears whole, under its final name. Where the same rows may be written twice, as when Spark repeats a batch,
+the file name identifies the rows, and the second file replaces the first. Only the owner can access files and folders.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from penstock.errors import SourceError
 
 
 def put(folder: str, name: str, table: pa.Table) -> None:
-    """Write a file under a name of its own; one that is there was written with the same rows."""
+    """Write a file under a unique name. An existing file has the same rows and is replaced."""
     try:
         with _hidden(folder, name, table) as hidden:
             hidden.replace(Path(folder, f"{name}.parquet"))
@@ -32,7 +31,7 @@ def put(folder: str, name: str, table: pa.Table) -> None:
 
 
 def put_next(folder: str, stem: str, table: pa.Table) -> None:
-    """Write a file under the next number that is free."""
+    """Write a file under the next free number."""
     try:
         with _hidden(folder, stem, table) as hidden:
             for number in itertools.count(_files(folder, stem)):
@@ -46,7 +45,7 @@ def put_next(folder: str, stem: str, table: pa.Table) -> None:
 
 
 def file_name(*parts: object) -> str:
-    """Make a name of a file that tells parts apart, whatever is in them.
+    """Build a file name that is unique for its parts.
 
     >>> file_name("my/stream", 3)
     'my%2Fstream-3'
@@ -55,12 +54,12 @@ def file_name(*parts: object) -> str:
 
 
 def open_private(path: Path) -> BinaryIO:
-    """Open a file to write; a new one is its owner's alone, as saved states are: it holds rows."""
+    """Open a file for writing. A new file is private to its owner, since it holds rows."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone."""
+    """Create a folder and its missing parents, private to their owner."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir(mode=0o700, exist_ok=True)
@@ -70,7 +69,7 @@ def make_private(folder: Path) -> None:
 
 @contextmanager
 def _hidden(folder: str, name: str, table: pa.Table) -> Iterator[Path]:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - loads when there is something to write
+    import pyarrow.parquet as pq  # noqa: PLC0415 - loads when there are rows to write
 
     make_private(Path(folder))
     with draft(Path(folder, name)) as (file, hidden):
@@ -80,7 +79,7 @@ def _hidden(folder: str, name: str, table: pa.Table) -> Iterator[Path]:
 
 
 def _files(folder: str, stem: str) -> int:
-    """Count the files there are: a number from which to look for a free one."""
+    """Count the existing files, as the first number to try."""
     return sum(1 for each in os.scandir(folder) if each.name.startswith(f"{stem}-"))
 
 

@@ -1,8 +1,8 @@
-"""Reading CSV and JSON lines: rows, and the records that are none.
+"""Read CSV and JSON lines: rows and malformed records.
 
-Text is read in blocks of whole records. Arrow decodes a block at once. A block that it refuses is divided until its
-parts are small; their records are checked one by one (`text_checks.py`). A record is a row only if every declared
-column can be read: whether it counts does not depend on the columns that a query reads.
+Text is read in blocks of complete records. Arrow decodes a block at once. A block that Arrow rejects is divided into
+small parts, whose records are checked one by one (`text_checks.py`). A record is a row only if every declared
+column can be read, whichever columns a query reads.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from penstock.sources.malformed import FAILURES, NO_TIME, Bad, good_and_bad
 from penstock.sources.text_checks import not_a
 from penstock.sources.text_formats import BOM, Csv, Format, JsonLines, csv_head
 
-BLOCK = 1 << 22  # bytes of text that are decoded at a time
-_SMALL = 1 << 16  # bytes of a part whose records are looked at one by one
-_PARTS = 16  # into which a text is divided that cannot be decoded
-_LONGEST = 1 << 25  # bytes of a quoted text: a quote that goes on for longer was left open
+BLOCK = 1 << 22  # bytes of text decoded at once
+_SMALL = 1 << 16  # bytes of a part whose records are checked one by one
+_PARTS = 16  # parts into which a failing text is divided
+_LONGEST = 1 << 25  # bytes of a quoted text; a longer one has an unclosed quote
 _LINE = 1 << 28  # bytes of a line
 
 Decoded = tuple[pa.RecordBatch, tuple[Bad, ...]]
@@ -32,7 +32,7 @@ Decoded = tuple[pa.RecordBatch, tuple[Bad, ...]]
 
 @dataclass(frozen=True, slots=True)
 class TextReader:
-    """Read a file of text as rows of a schema. Rows without a time are malformed too, where its column is named."""
+    """Read a text file as rows of a schema. With `time`, rows without a time are malformed."""
 
     format: str
     schema: pa.Schema
@@ -40,7 +40,7 @@ class TextReader:
     block: int = BLOCK
 
     def __call__(self, path: str) -> Iterator[Decoded]:
-        """Read a file, some rows at a time, with the malformed records among them."""
+        """Read a file in parts, each with its malformed records."""
         with pa.input_stream(path, compression="detect") as file:
             format, rest, line = self._begin(path, file)
             search, number = _Search(path, format, self.schema, self.time), 0
@@ -51,14 +51,14 @@ class TextReader:
                 line += ends(text)
 
     def every_record(self, path: str, reason: str) -> Iterator[Bad]:
-        """Give each line of a file as malformed."""
+        """Yield each line of a file as malformed."""
         with pa.input_stream(path, compression="detect") as file:
             rest, line = csv_head(path, file, self.block)[1:] if self.format == "csv" else (b"", 1)
             for each in lines(rest + file.read(), 0, line):
                 yield Bad(each.text, f"line {each.line}: {reason}", path, each.number)
 
     def _begin(self, path: str, file: Any) -> tuple[Format, bytes, int]:
-        """Tell what the format needs to know, the text behind the header, and its first line."""
+        """Return the format, the text after the header, and the number of its first line."""
         if self.format == "json":
             return JsonLines.of(self.schema), file.read(max(self.block, len(BOM))).removeprefix(BOM), 1
         names, rest, line = csv_head(path, file, self.block)
@@ -80,7 +80,7 @@ class _Search:
     def parts(
         self, text: bytes, number: int, line: int
     ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
-        """Decode whole records, in parts if that fails: rows, what were none, and how many records there were."""
+        """Decode complete records, in parts if that fails. Yields rows, malformed records and the number of records."""
         try:
             batch = self._decoded(text)
         except SchemaMismatchError:
@@ -98,7 +98,7 @@ class _Search:
             line += ends(part)
 
     def _divided(self, text: bytes) -> Iterator[bytes]:
-        """Divide whole records into parts. More than two at a time: a part that fails is decoded again in parts."""
+        """Divide complete records into parts. More than two, since a failing part is decoded again in parts."""
         size, at = max(len(text) // _PARTS, _SMALL // 2), 0
         while at < len(text):
             cut = self.format.complete(text[at : at + size]) or len(text)
@@ -108,7 +108,7 @@ class _Search:
     def alone(
         self, text: bytes, number: int, line: int
     ) -> Iterator[tuple[pa.RecordBatch, tuple[Bad, ...], int]]:
-        """Look at the records of a text one by one."""
+        """Check the records of a text one by one."""
         records = self._named(text, number, line)
         whole = [each for each in records if each.reason is None]
         good, bad = good_and_bad(whole, self._rows, self.format.reason)
@@ -121,7 +121,7 @@ class _Search:
     def _sifted(
         self, batch: pa.RecordBatch, records: Sequence[Record], bad: list[tuple[Record, str]], count: int
     ) -> tuple[pa.RecordBatch, tuple[Bad, ...], int]:
-        """Take out the rows without a time, and say where malformed records are."""
+        """Remove the rows without a time, and add locations to malformed records."""
         if self._untimed(batch):
             there = batch.column(self.time).is_valid()
             missing = [each for each, timed in zip(records, there.to_pylist(), strict=True) if not timed]
@@ -148,7 +148,7 @@ class _Search:
         return batch
 
     def _fault(self, record: Record) -> str:
-        """Find the column that cannot be read. Where none can, the record is at fault."""
+        """Find the column that cannot be read. If no column can, blame the record."""
         first, *others = self.schema
         if self._reads(first, record):
             failing = next((field for field in others if not self._reads(field, record)), None)
@@ -177,7 +177,7 @@ class _Search:
 def _blocks(
     path: str, file: Any, text: bytes, complete: Callable[[bytes], int], size: int
 ) -> Iterator[tuple[bytes, bool]]:
-    """Cut a text at ends of records. What follows a quote that is not closed is given apart: it is not whole."""
+    """Cut a text at ends of records. Text after an unclosed quote is yielded separately, as incomplete."""
     while more := file.read(size):
         cut = complete(text)
         if cut:

@@ -1,8 +1,8 @@
-"""Checks of single records of text: which column is at fault, and why.
+"""Check single records of text: find the faulty column and the reason.
 
-Arrow decides whether a record is a row. It decides for a whole block, and names one record at most. These checks reject
-only what Arrow rejects, so a record that fails one need not be tried alone, which takes a hundred times as long. What
-passes is tried (`bad.good_and_bad`). Reasons name columns and types, never values.
+Arrow decides whether a record is a row, for a whole block at once, and names one record at most. These checks reject
+only what Arrow rejects, so a rejected record need not be decoded alone, which takes a hundred times as long. Records that
+pass are decoded (`malformed.good_and_bad`). Reasons name columns and types, never values.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ _DATE = r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
 _HOUR, _SIXTY = r"(?:[01][0-9]|2[0-3])", r":[0-5][0-9]"
 _ZONE = r"(?:[Zz]|[-+][0-9]{2}(?::?[0-9]{2})?)"
 _FRACTION = {"s": "", "ms": r"(?:\.[0-9]{1,3})?", "us": r"(?:\.[0-9]{1,6})?", "ns": r"(?:\.[0-9]{1,9})?"}
-_MOST_DIGITS = 4000  # Python reads no longer integers
+_MOST_DIGITS = 4000  # Python parses no longer integers
 _NULLS = frozenset(csv.ConvertOptions().null_values)
 
 
 class _Number(str):
-    """A number of JSON as it is written."""
+    """A JSON number in its written form."""
 
     __slots__ = ()
 
 
 def not_a(column: str, dtype: pa.DataType) -> str:
-    """Say that a column holds a value of another type."""
+    """Return the reason for a column with a value of another type."""
     return f"column {column!r}: not a valid {dtype}"
 
 
 def csv_check(dtype: pa.DataType) -> Check | None:
-    """Make the check of a field of CSV; None if any text may be a value of the type."""
+    """Return the check of a CSV field; None if any text may be a value of the type."""
     check = _text_check(dtype)
     return None if check is None else lambda text: text in _NULLS or check(text)
 
 
 def json_check(dtype: pa.DataType) -> ValueCheck | None:
-    """Make the check of a value of JSON, as `json_values` gives it."""
+    """Return the check of a JSON value, as `json_values` returns it."""
     types = pa.types
     if types.is_integer(dtype) or types.is_floating(dtype):
         check = _text_check(dtype)
@@ -70,7 +70,7 @@ def json_check(dtype: pa.DataType) -> ValueCheck | None:
 
 
 def json_reason(text: bytes, checks: Mapping[str, tuple[pa.DataType, ValueCheck]]) -> str | None:
-    """Say why a line is no row; None if it may be one.
+    """Return why a line is not a row; None if it may be one.
 
     >>> checks = {"v": (pa.int8(), json_check(pa.int8()))}
     >>> [json_reason(line, checks) for line in (b'{"v": 1}', b'{"v": 300}', b'{"v": ')]
@@ -122,7 +122,7 @@ def _matches(pattern: re.Pattern[str]) -> Check:
 
 
 def _temporal_check(dtype: pa.DataType, zone: str) -> Check:
-    """Make the check of a date, time or timestamp in the forms of ISO 8601 that Arrow reads."""
+    """Return the check of a date, time or timestamp in the ISO 8601 forms that Arrow reads."""
     pattern = re.compile(rf"\s*{_temporal_form(dtype, zone)}\s*")
 
     def check(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""CSV and JSON lines: how text is divided into records, decoded by Arrow, and checked record by record."""
+"""CSV and JSON lines: splitting text into records, decoding with Arrow, and checks per record."""
 
 from __future__ import annotations
 
@@ -26,42 +26,42 @@ from penstock.sources.text_checks import (
 
 BOM = b"\xef\xbb\xbf"
 _NEWLINE, _OPEN, _CLOSE = b"\n{}"
-_HEADER = 1 << 24  # bytes of the names of columns
+_HEADER = 1 << 24  # bytes of the header
 
 
 class Format(Protocol):
-    """What CSV and JSON lines do differently."""
+    """The differences between CSV and JSON lines."""
 
     def decode(self, text: bytes) -> pa.Table:
-        """Read whole records as the declared columns, or raise."""
+        """Decode complete records to the declared columns, or raise."""
 
     def complete(self, text: bytes) -> int:
-        """Count the bytes of the whole records that a text begins with."""
+        """Return the length in bytes of the complete records at the start of a text."""
 
     def records(self, text: bytes, number: int, line: int) -> Iterator[Record]:
-        """Divide a text into records."""
+        """Split a text into records."""
 
     def reason(self, record: Record) -> str | None:
-        """Say why a record is no row; None if it may be one."""
+        """Return why a record is not a row; None if it may be one."""
 
     def only(self, column: pa.Field) -> Format:
-        """Read one column."""
+        """Return a format that reads one column."""
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLines:
-    """One JSON object a line. Fields that are not declared are ignored, those that are missing are null."""
+    """One JSON object per line. Undeclared fields are ignored, missing ones are null."""
 
     schema: pa.Schema
     checks: Mapping[str, tuple[pa.DataType, ValueCheck]] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def of(schema: pa.Schema) -> JsonLines:
-        """Read columns, with a check for each that has one."""
+        """Create the format, with the checks of its columns."""
         return JsonLines(schema, json_checks(schema))
 
     def decode(self, text: bytes) -> pa.Table:
-        """Read lines; Arrow would also read several objects in one, and one in several."""
+        """Decode lines. Arrow would also accept several objects in a line, and an object over several lines."""
         if not text.strip():
             return self.schema.empty_table()
         table = read_json(text, self.schema)
@@ -70,26 +70,26 @@ class JsonLines:
         return table.select(self.schema.names)
 
     def complete(self, text: bytes) -> int:
-        """Count the bytes of whole lines."""
+        """Return the length in bytes of complete lines."""
         return last_end(text, len(text))
 
     def records(self, text: bytes, number: int, line: int) -> Iterator[Record]:
-        """Divide a text into lines; those of spaces are no records."""
+        """Split a text into lines; blank lines are not records."""
         kept = (each for each in lines(text, 0, line) if each.text.strip())
         return (each._replace(number=number + place) for place, each in enumerate(kept))
 
     def reason(self, record: Record) -> str | None:
-        """Say why a line is no row."""
+        """Return why a line is not a row."""
         return json_reason(record.text, self.checks)
 
     def only(self, column: pa.Field) -> JsonLines:
-        """Read one column."""
+        """Return a format that reads one column."""
         return JsonLines(pa.schema([column]))
 
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """Text with a header line. `names` are the columns of the file, `schema` those that are declared."""
+    """Text with a header line. `names` are the columns of the file, `schema` the declared ones."""
 
     dialect: Dialect
     names: tuple[str, ...]
@@ -98,27 +98,27 @@ class Csv:
 
     @staticmethod
     def of(path: str, names: tuple[str, ...], schema: pa.Schema) -> Csv:
-        """Read a file; tabs separate its fields if its name says so."""
+        """Create the format of a file; the file name decides whether tabs separate fields."""
         checks = csv_checks(names, schema) if names else {}
         return Csv(dialect(delimiter_of(path)), names, schema, checks)
 
     def decode(self, text: bytes) -> pa.Table:
-        """Read records in which all quotes are closed."""
+        """Decode records whose quotes are all closed."""
         if not text.strip(b"\r\n"):
             return self.schema.empty_table()
         types = {field.name: field.type for field in self.schema}
         return read_csv(text, self.dialect, self.names, types, list(types))
 
     def complete(self, text: bytes) -> int:
-        """Count the bytes of whole records."""
+        """Return the length in bytes of complete records."""
         return self.dialect.complete(text)
 
     def records(self, text: bytes, number: int, line: int) -> Iterator[Record]:
-        """Divide a text into records."""
+        """Split a text into records."""
         return self.dialect.records(text, number, line, len(self.names))
 
     def reason(self, record: Record) -> str | None:
-        """Say why a record is no row."""
+        """Return why a record is not a row."""
         fields = self.dialect.fields(record.text)
         if len(fields) != len(self.names):
             return f"expected {len(self.names)} columns, found {len(fields)}"
@@ -134,7 +134,7 @@ class Csv:
         return None
 
     def only(self, column: pa.Field) -> Csv:
-        """Read one column."""
+        """Return a format that reads one column."""
         return Csv(self.dialect, self.names, pa.schema([column]))
 
 
@@ -142,12 +142,12 @@ class Csv:
 
 
 def delimiter_of(path: str) -> bytes:
-    """Tell what separates fields."""
+    """Return the field delimiter of a file."""
     return b"\t" if ".tsv" in Path(path).name else b","
 
 
 def csv_head(path: str, file: Any, size: int) -> tuple[tuple[str, ...], bytes, int]:
-    """Read the names of columns: with them, the text behind them, and its first line. A file of nothing has none."""
+    """Read the header. Returns column names, the text after it, and the number of its first line. An empty file has no names."""
     marks, text = dialect(delimiter_of(path)), file.read(max(size, len(BOM))).removeprefix(BOM)
     while True:
         begin = len(text) - len(text.lstrip(b"\r\n"))
@@ -182,7 +182,7 @@ def read_csv(
     columns: list[str],
     lenient: bool = False,
 ) -> pa.Table:
-    """Decode records without a header; a `lenient` reading leaves out those with too few or too many fields."""
+    """Decode records without a header. With `lenient`, records with too few or too many fields are dropped."""
     return csv.read_csv(
         pa.BufferReader(text),
         csv.ReadOptions(column_names=list(names), block_size=len(text) + 1, use_threads=False),
@@ -206,7 +206,7 @@ def _skip(row: object) -> str:
 
 
 def csv_checks(names: tuple[str, ...], schema: pa.Schema) -> dict[int, tuple[pa.Field, Check | None]]:
-    """Make the checks of the declared columns, by their places."""
+    """Return the checks of the declared columns, by position."""
     return {names.index(column.name): (column, csv_check(column.type)) for column in schema}
 
 
@@ -214,7 +214,7 @@ def csv_checks(names: tuple[str, ...], schema: pa.Schema) -> dict[int, tuple[pa.
 
 
 def read_json(text: bytes, schema: pa.Schema | None) -> pa.Table:
-    """Decode objects of valid UTF-8; Arrow does not look whether it is."""
+    """Decode objects after checking for valid UTF-8, which Arrow does not check."""
     if not text.isascii():
         text.decode()
     beyond = "infer" if schema is None else "ignore"
@@ -226,21 +226,21 @@ def read_json(text: bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def json_checks(schema: pa.Schema) -> dict[str, tuple[pa.DataType, ValueCheck]]:
-    """Make the checks of the declared columns, where there are any."""
+    """Return the checks of the declared columns that have one."""
     found = ((column, json_check(column.type)) for column in schema)
     return {column.name: (column.type, check) for column, check in found if check is not None}
 
 
 def one_object_a_line(text: bytes, rows: int) -> bool:
-    """Tell whether so many objects stand one in each line.
+    """Check that a text has `rows` objects, one per line.
 
-    A line that begins with a brace after one that ends with a brace begins an object: none goes on there.
+    A line that begins with a brace, after a line that ends with a brace, begins an object: no object continues there.
     """
     return _plainly_one_a_line(text.rstrip(), rows) or _surely_one_a_line(text, rows)
 
 
 def _plainly_one_a_line(text: bytes, rows: int) -> bool:
-    """Search lines without spaces around them: an array of bytes is searched at once."""
+    """Check lines without surrounding spaces, with one search over an array of bytes."""
     array = np.frombuffer(text, np.uint8)
     breaks = np.flatnonzero(array == _NEWLINE)
     if len(breaks) != rows - 1 or not text.startswith(b"{") or not text.endswith(b"}"):

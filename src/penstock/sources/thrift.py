@@ -1,6 +1,6 @@
-"""Thrift's compact protocol, read with bounds: of data that may be damaged, or made to do harm.
+"""Read Thrift's compact protocol with bounds checks, for data that may be damaged or malicious.
 
-Nothing is trusted: every length is compared with the bytes that are left, and structs lie only so deep in each other.
+Every length is compared with the remaining bytes, and the nesting depth of structs is limited.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 Struct = dict[int, Any]
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT, UUID = range(1, 14)
-MORE = 128  # a byte from here on is followed by another of its number
-LONGEST_NUMBER = 10  # bytes of a number of 64 bits
+MORE = 128  # a byte from this value on is followed by another of the same number
+LONGEST_NUMBER = 10  # bytes of a 64-bit number
 
 _DEEPEST = 12
 _WIDTHS = {BYTE: 1, DOUBLE: 8, UUID: 16}
 
 
 class DamagedError(ValueError):
-    """Data is not what the protocol allows."""
+    """The data violates the protocol."""
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """Read a number without a sign, and where it ends."""
+    """Read an unsigned number. Returns the number and its end."""
     value = shift = 0
     for place in range(at, at + LONGEST_NUMBER):
         if place >= len(data):
@@ -36,12 +36,12 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """Read the sign, which lies in the lowest bit."""
+    """Decode a zigzag number, whose sign is in the lowest bit."""
     return (value >> 1) ^ -(value & 1)
 
 
 def head(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """Read the head of a struct's field: its kind, 0 at the struct's end, its number, and where it ends."""
+    """Read a field header. Returns the type, 0 at the end of the struct, the field number, and the header's end."""
     if at >= len(data):
         raise DamagedError("a struct does not end")
     byte = data[at]
@@ -52,7 +52,7 @@ def head(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """Read the head of a list: the kind of its elements, how many there are, and where it ends."""
+    """Read a list header. Returns the element type, the length, and the header's end."""
     if at >= len(data):
         raise DamagedError("a list does not end")
     byte, at = data[at], at + 1
@@ -65,7 +65,7 @@ def list_head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def struct(data: bytes, at: int, depth: int = 0) -> tuple[Struct, int]:
-    """Read a struct: its fields by number, and where it ends."""
+    """Read a struct. Returns its fields by number and its end."""
     found: Struct = {}
     kind, number, at = head(data, at, 0)
     while kind:
@@ -75,7 +75,7 @@ def struct(data: bytes, at: int, depth: int = 0) -> tuple[Struct, int]:
 
 
 def value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """Read a field's value, and where it ends."""
+    """Read a field's value. Returns the value and its end."""
     if depth > _DEEPEST:
         raise DamagedError("structs lie too deep in each other")
     match kind:
@@ -119,7 +119,7 @@ def _elements(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def element(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """Read an element of a list; truth values take a byte there."""
+    """Read an element of a list; booleans take a byte there."""
     return _bytes(data, at, 1) if kind in (TRUE, FALSE) else value(data, at, kind, depth + 1)
 
 

@@ -1,4 +1,4 @@
-"""Times that need not be read: a row group whose times all lie in one step of a query's windows has one time, to the query."""
+"""Avoid reading times: if all times of a row group lie in one step of a query's windows, one time represents them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from penstock.types.windows import Steps
 
 _WIDTH = 8
 _KINDS = ("int", "timestamp")
-# Where more of a row group's rows lie in pages that have to be read, all of it is decoded as usual.
+# If more than this share of a row group's rows lies in pages that must be read, the whole group is decoded as usual.
 MOST_UNKNOWN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class OneTime:
-    """A column of times that is known without reading it, in the ticks of its type."""
+    """A constant time column that is known without reading, in the ticks of its type."""
 
     name: str
     type: pa.DataType
@@ -34,15 +34,15 @@ class OneTime:
     _made: list[pa.Array] = field(default_factory=list, compare=False, repr=False)
 
     def added(self, batch: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
-        """Put the column behind the others; whoever takes the batch finds columns by their names."""
-        del start  # the same everywhere
+        """Append the column to a batch; consumers find columns by name."""
+        del start  # the column is constant
         column = self._column(batch.num_rows)
         return pa.RecordBatch.from_arrays([*batch.columns, column], [*batch.schema.names, self.name])
 
     def _column(self, rows: int) -> pa.Array:
-        """Give the column for so many rows; batches share one, which a processor's cache then holds."""
+        """Return the column for a number of rows. Batches share one array, which stays in the processor's cache."""
         if not self._made or len(self._made[0]) < rows:
-            # Arrow's pool hands out pages again that somebody has used: fresh ones cost more than what is written to them.
+            # Arrow's pool reuses touched pages: fresh ones cost more than the values written to them.
             room = pa.allocate_buffer(rows * self.type.bit_width // 8)
             sign = "u" if pa.types.is_unsigned_integer(self.type) else "i"
             np.frombuffer(room, f"{sign}{self.type.bit_width // 8}").fill(self.tick)
@@ -52,7 +52,7 @@ class OneTime:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of a file from `begin` to `end` that have one time, to the query; or a page whose times have to be read."""
+    """Rows `begin` to `end` of a file that one time represents, or a page whose times must be read."""
 
     begin: int
     end: int
@@ -62,7 +62,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class PagedTimes:
-    """A column of times of some row groups that is known but for a few pages, in the ticks of its type."""
+    """A time column of some row groups that is known except for a few pages, in the ticks of its type."""
 
     name: str
     type: pa.DataType
@@ -70,7 +70,7 @@ class PagedTimes:
     read: Callable[[Stretch], Ticks]
 
     def added(self, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """Put the column behind the others, the first row of the batch being that of the file numbered `start`."""
+        """Append the column to a batch whose first row has the number `start` in the file."""
         room = pa.allocate_buffer(batch.num_rows * _WIDTH)
         ticks = np.frombuffer(room, np.int64)
         at = bisect_right(self.stretches, start, key=lambda each: each.end)
@@ -95,11 +95,11 @@ def in_steps(
     steps: Steps | None,
     path: str | None = None,
 ) -> Iterator[tuple[list[int], Times | None]]:
-    """Cut row groups into runs whose times lie in one step, which is given, and others.
+    """Cut row groups into runs whose times lie in one step, each with its time column, and other runs without one.
 
-    Something has to be read, to know how many rows there are: a query that reads nothing but times reads them. The time that
-    is given is the latest of a run: whoever asks how far time has come is told the truth. Of the file at `path`, if it
-    is given, pages are asked where row groups do not lie in one step.
+    At least one column must be read to count rows, so a query that reads only times reads them. The representative is the
+    latest time of a run, so the watermark stays exact. If `path` is given, page headers are read for row groups that do not
+    lie in one step.
     """
     if steps is None or steps.column not in columns or len(columns) < 2:
         yield list(numbers), None
@@ -120,7 +120,7 @@ def in_steps(
 
 @dataclass(frozen=True, slots=True)
 class Paged:
-    """A column of times in a file, whose pages may tell their times."""
+    """A time column of a file whose page headers may contain time ranges."""
 
     path: str
     metadata: Any
@@ -136,13 +136,13 @@ class Paged:
         leaf: tuple[int | None, pa.DataType, pa.DataType] | None,
         steps: Steps,
     ) -> Paged | None:
-        """Look at columns that are stored as they are declared alone."""
+        """Create the reader; None unless the column is stored in its declared type."""
         if leaf is None or leaf[0] is None or leaf[1] != leaf[2] or kind_of(leaf[1]) not in _KINDS:
             return None
         return Paged(path, metadata, field, leaf[0], steps)
 
     def runs(self, numbers: Sequence[int]) -> Iterator[tuple[list[int], PagedTimes | None]]:
-        """Cut row groups into runs of which pages tell nearly all times, and others."""
+        """Cut row groups into runs whose page headers give nearly all times, and others."""
         starts = starts_of(self.metadata)
         told = {number: self._stretches(number, starts[number]) for number in numbers}
         for known, run in groupby(numbers, key=lambda number: told[number] is not None):
@@ -168,7 +168,7 @@ class Paged:
         return Stretch(begin, begin + page.rows, page.high, None if known else page)
 
     def _times(self, stretch: Stretch) -> Ticks:
-        """Read a page, or let those who know all of the format read the rows it has."""
+        """Read a page directly, or else read its rows with a full Parquet reader."""
         assert stretch.page is not None
         found = values_of(self.path, stretch.page)
         if found is not None:
@@ -185,7 +185,7 @@ def _high(times: Range | None) -> int:
 
 
 def _step(times: Range | None, steps: Steps) -> int | None:
-    """Number the step that all times lie in; None if they do not, or if that is not known."""
+    """Return the number of the step that contains all times; None if there is none, or if it is unknown."""
     match times:
         case Range(low=int(low), high=int(high), nulls=False) if steps.number(low) == steps.number(high):
             return steps.number(low)

@@ -1,4 +1,4 @@
-"""Values that are none, texts and decimals: Arrow's reader of Parquet takes their bytes as they are, UTF-8 or not, whatever the digits."""
+"""Validate texts and decimals: Arrow's Parquet reader checks neither UTF-8 nor the number of digits."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-_ASCII = 128  # bytes below are characters of their own
+_ASCII = 128  # lower bytes are single characters
 _OFFSETS = {pa.string(): "<i4", pa.large_string(): "<i8"}
 
 
 def with_valid_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pass batches on; `ArrowInvalid` at the first that holds a text that is no UTF-8, or a decimal of too many digits."""
+    """Yield batches. Raise `ArrowInvalid` at the first with a text that is not UTF-8, or a decimal with too many digits."""
     for batch in batches:
         for column in batch.columns:
             if not _surely_valid(column):
@@ -21,7 +21,7 @@ def with_valid_values(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def _surely_valid(column: pa.Array) -> bool:
-    """Tell whether a column holds neither texts nor decimals, whose digits may be too many, or ASCII alone, which is quickly seen."""
+    """Check quickly that a column is certainly valid: neither text nor decimal, or ASCII only."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _surely_valid(column.dictionary)

@@ -1,7 +1,7 @@
-"""What is known of a column's values without reading them, and whether a predicate can be true of any.
+"""Value ranges of columns known without reading them, and whether a predicate can be true for any row.
 
-A predicate is evaluated over *all values at once*: `possible` gives every outcome some row could have. What
-is not understood may have any outcome, so a piece of data is left out only if no row of it can pass.
+A predicate is evaluated over *all values at once*: `possible` returns every outcome that some row could have. An
+expression that is not understood may have any outcome, so data is skipped only if no row of it can pass.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _HOLDS: dict[str, Callable[[int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Values of a type as they are stored: between `low` and `high`, or null.
+    """The stored values of a column: between `low` and `high`, or null.
 
-    `low` and `high` are None together, if nothing is known; `empty` says that every value is null.
-    NaN is outside of any range and may always be there besides: writers leave it out of statistics.
+    `low` and `high` are both None if nothing is known; `empty` means that every value is null.
+    NaN is outside any range and may always occur in addition: writers leave it out of statistics.
     """
 
     type: pa.DataType
@@ -49,7 +49,7 @@ class Range:
 
 
 def may_pass(predicate: Expr | None, ranges: Mapping[str, Range]) -> bool:
-    """Tell whether some row could pass: false only if surely none does.
+    """Check whether some row could pass; False only if certainly none does.
 
     >>> from penstock.expr.nodes import Call, Column, Literal
     >>> above = Call("gt", (Column("v"), Literal(9, pa.int64())))
@@ -60,7 +60,7 @@ def may_pass(predicate: Expr | None, ranges: Mapping[str, Range]) -> bool:
 
 
 def possible(expr: Expr, ranges: Mapping[str, Range]) -> Outcomes:
-    """Collect the outcomes a boolean expression can have."""
+    """Return the possible outcomes of a boolean expression."""
     match expr:
         case Literal(value=bool() | None as value):
             return frozenset({value})
@@ -104,7 +104,7 @@ def _itself(known: Range | None) -> Outcomes:
 
 
 def _among(known: Range | None, values: Iterable[Literal]) -> Outcomes:
-    """Membership can be true if equality with one of the values can."""
+    """Return the outcomes of a membership test: true is possible if equality with one of the values is."""
     if known is None:
         return ANY
     equal = [_compared("eq", known, value) for value in values]
@@ -112,7 +112,7 @@ def _among(known: Range | None, values: Iterable[Literal]) -> Outcomes:
 
 
 def _compared(function: str, known: Range | None, literal: Literal) -> Outcomes:
-    """Compare with a constant. A null among the operands gives null, anything else what the order says."""
+    """Compare with a constant. A null operand gives null, anything else the outcome by order."""
     if known is None:
         return ANY
     if literal.value is None or known.empty:
@@ -123,12 +123,12 @@ def _compared(function: str, known: Range | None, literal: Literal) -> Outcomes:
     types = (known.type, literal.type)
     orders = _orders(compare(known.low, literal.value, types), compare(known.high, literal.value, types))
     if kind_of(known.type) == "float":
-        orders |= {1}  # NaN is above every number
+        orders |= {1}  # NaN sorts above every number
     return frozenset(_HOLDS[function](order) for order in orders) | nothing
 
 
 def _orders(low: int, high: int) -> set[int]:
-    """How values between two can stand to a constant, from how the two stand to it."""
+    """Return the possible orders of values between two bounds and a constant, from the orders of the bounds."""
     return set(range(low, high + 1)) if low <= high else {-1, 0, 1}
 
 

@@ -1,7 +1,7 @@
-"""Read back from a slice of time to the last rows of keys that an as-of join asks for.
+"""Read backwards from a time slice to the last right row of each key that an as-of join needs.
 
-A task reads its slice. Before left rows go in, their keys are looked up among those that a right row is known of from before the
-slice; for others the right stream's files are read backwards, piece by piece, until each has one or there are no more.
+A task reads its slice. Before it pushes left rows, it looks up their keys among the keys with a known right row before the
+slice. For the missing keys it reads the right stream's files backwards, piece by piece, until every key has a row or no piece is left.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.runtime.engine import Engine
 from penstock.spark.rows import Rows, rows_of_part, rows_of_piece, run_through
 from penstock.spark.slices import Part, Piece
 
-MOST_HELD = 4  # pushes; more would be memory, and if rows come out of order they are sorted
+MOST_HELD = 4  # pushes; more would use memory, and rows that arrive out of order are sorted anyway
 
 
 def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> Iterator[Rows]:
-    """Read a slice, and before rows of the left stream what they need from before it."""
+    """Read a slice. Before left rows, yield the right rows that they need from before the slice."""
     if part.low is None:
         yield from rows_of_part(compiled, part)
         return
@@ -35,7 +35,7 @@ def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> I
     assert carry is not None
     own, earlier = _divided(part.pieces, before, carry.right)
     back = LookBack(compiled, carry, earlier)
-    # The first right rows are held back, so that the older ones that are carried in come before them.
+    # The first right rows are buffered, so that the older rows carried in precede them.
     held: list[Rows] | None = []
     for rows in rows_of_part(compiled, replace(part, pieces=own)):
         if rows.stream == carry.left:
@@ -52,10 +52,9 @@ def rows_with_carry(compiled: Compiled, part: Part, before: Iterable[Part]) -> I
 def _divided(
     own: Sequence[Piece], before: Iterable[Part], stream: str
 ) -> tuple[tuple[Piece, ...], Iterator[Piece]]:
-    """Give the pieces of a slice, and those of a stream before it, nearest first, no row group twice.
+    """Return the pieces of a slice, and a stream's pieces before it, nearest first, without duplicate row groups.
 
-    Pieces whose last rows have the time of the first ones here are made the slice's own: rows of one time are told apart
-    by their order, in which they must arrive.
+    Earlier pieces that end at the slice's first time are added to the slice: rows of equal time are ordered by arrival.
     """
     starts = [each.fragment.time_min or 0 for each in own if each.stream == stream]
     first, taken = min(starts, default=None), list(own)
@@ -81,7 +80,7 @@ def _row_groups(pieces: Iterable[Piece]) -> set[tuple[str, int]]:
 
 
 def _backwards(before: Iterable[Part], stream: str, read: set[tuple[str, int]]) -> Iterator[Piece]:
-    """List a stream's pieces from the last to the first, without row groups that were read already."""
+    """List a stream's pieces from the last to the first, without row groups already read."""
     for part in before:
         for piece in reversed([each for each in part.pieces if each.stream == stream]):
             left = sorted(number for path, number in _row_groups([piece]) if (path, number) not in read)
@@ -91,7 +90,7 @@ def _backwards(before: Iterable[Part], stream: str, read: set[tuple[str, int]]) 
 
 
 class LookBack:
-    """The keys that are known to have a right row before the slice, or to have none, and what is still unread."""
+    """The keys whose last right row before the slice is resolved, present or absent, and the unread pieces."""
 
     def __init__(self, compiled: Compiled, carry: Carry, pieces: Iterator[Piece]) -> None:
         self._compiled, self._carry, self._pieces = compiled, carry, pieces
@@ -99,7 +98,7 @@ class LookBack:
         self._known = KeySet()
 
     def needed_by(self, batches: Sequence[pa.RecordBatch]) -> Iterator[Rows]:
-        """Read back as far as the keys of left rows need; of a key, the rows of the last piece that holds it."""
+        """Read back until every key of the left rows is resolved. Yields, per key, the rows of the last piece that holds it."""
         missing = self._known.lacking(
             [_keys(batch, [one for one, _ in self._carry.keys]) for batch in batches]
         )
@@ -112,7 +111,7 @@ class LookBack:
             missing = self._known.lacking([missing])
 
     def _new(self, piece: Piece) -> list[pa.RecordBatch]:
-        """The rows of a piece whose keys have not been met nearer to the slice."""
+        """Return the rows of a piece whose keys did not occur nearer to the slice."""
         names = [other for _, other in self._carry.keys]
         batches = list(self._counting(piece))
         keys = [_keys(batch, names) for batch in batches]
@@ -123,7 +122,7 @@ class LookBack:
         return [batch for batch in chosen if batch.num_rows]
 
     def _counting(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a piece that the join would see."""
+        """Read the rows of a piece that pass the filter before the join."""
         groups = rows_of_piece(self._compiled, piece, self._source)
         if self._carry.where is None:
             yield from (batch for rows in groups for batch in rows.batches)
@@ -146,14 +145,14 @@ def _filtered(source: Source, columns: tuple[str, ...], where: Expr) -> Compiled
 
 
 def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """The keys of rows as columns 0, 1 …, texts without dictionaries."""
+    """Return key columns named 0, 1 …, dictionary-decoded."""
     columns = [batch.column(name) for name in names]
     plain = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in columns]
     return pa.RecordBatch.from_arrays(plain, [str(place) for place in range(len(names))])
 
 
 class KeySet:
-    """Keys of one or several columns. A key with a null in it is never asked for: it meets nobody.
+    """A set of keys of one or several columns. A key with a null is never missing: it matches no row.
 
     >>> keys = KeySet()
     >>> keys.add(pa.record_batch({"0": [1, 2]}))
@@ -167,7 +166,7 @@ class KeySet:
         self._codes: pa.Array | None = None
 
     def add(self, *keys: pa.RecordBatch) -> None:
-        """Take keys in."""
+        """Add keys."""
         new = [each.filter(flags(self.lacks(each))) for each in keys]
         if not any(each.num_rows for each in new):
             return
@@ -179,8 +178,8 @@ class KeySet:
             self._codes = self._coded(self._held.to_batches()[0])
 
     def lacks(self, keys: pa.RecordBatch) -> np.ndarray:
-        """Tell for each row whether its key is whole and not here."""
-        import pyarrow.compute as pc  # noqa: PLC0415 - loads when a join is cut into slices
+        """Return a mask of the rows whose key has no null and is not in the set."""
+        import pyarrow.compute as pc  # noqa: PLC0415 - loads when a join is sliced
 
         whole: np.ndarray = np.logical_and.reduce([_mask(column.is_valid()) for column in keys.columns])
         if self._held is None:
@@ -193,12 +192,12 @@ class KeySet:
         return missing
 
     def lacking(self, several: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-        """Give the keys that are not here, each once; None if all are."""
+        """Return the distinct keys that are not in the set; None if all are."""
         missing = [each.filter(flags(lacks)) for each in several if (lacks := self.lacks(each)).any()]
         return _distinct(pa.Table.from_batches(missing)).to_batches()[0] if missing else None
 
     def _coded(self, keys: pa.RecordBatch) -> pa.Array:
-        """Number keys by the places of their values among those that are here; -1 where one is not."""
+        """Encode keys by the indices of their values in the set; -1 where a value is unknown."""
         import pyarrow.compute as pc  # noqa: PLC0415 - as above
 
         codes = np.zeros(keys.num_rows, np.int64)

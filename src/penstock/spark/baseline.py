@@ -1,4 +1,4 @@
-"""Windowed queries as Spark users write them without us: what the demo and the benchmark compare with."""
+"""Windowed queries in plain Spark: the baseline of the demo and the benchmark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rolling_mean(frame: DataFrame, time: str, microseconds: int, by: str, value:
 
 
 def fair(spark: SparkSession) -> None:
-    """Let Spark use its better algorithm for range frames, which is off by default."""
+    """Enable Spark's faster algorithm for range frames, which is off by default."""
     spark.conf.set("spark.sql.window.segmentTree.enabled", "true")
 
 
@@ -41,7 +41,7 @@ def consume(frame: Any) -> None:
 
 
 def as_of_by_union(left: DataFrame, right: DataFrame, time: str, by: str, kept: str, value: str) -> DataFrame:
-    """Give each left row the last value of its key, as tempo does: union both sides, and look back over their order."""
+    """Join each left row with the last value of its key, as tempo does: union both sides, then look back in time order."""
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
@@ -57,7 +57,7 @@ def as_of_by_union(left: DataFrame, right: DataFrame, time: str, by: str, kept: 
 
 
 def within_interval(left: DataFrame, right: DataFrame, time: str, by: str, microseconds: int) -> DataFrame:
-    """Pair rows of one key of which the right one is so much earlier at most."""
+    """Join rows of one key whose right row is earlier by at most `microseconds`."""
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
     other = right.withColumnRenamed(time, f"{time}_right").withColumnRenamed(by, f"{by}_right")
@@ -77,7 +77,7 @@ def sessions(frame: DataFrame, time: str, gap: str, by: str, aggregates: dict[st
 
 
 def rising(frame: DataFrame, time: str, by: str, value: str, short: int, long: int) -> DataFrame:
-    """Tell at each row whether the mean of its key's last few rows is above that of more of them."""
+    """Mark the rows at which the mean of the key's last `short` rows is above that of its last `long` rows."""
     from pyspark.sql import Window  # noqa: PLC0415
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 

@@ -1,4 +1,4 @@
-"""A Spark DataFrame as the data of a stream."""
+"""Bind a Spark DataFrame as the data of a stream."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A DataFrame, in the types that Spark hands its rows over in.
+    """A DataFrame, with the Arrow schema in which Spark delivers its rows.
 
-    Read in this process, its rows all come here, ordered as everywhere: by time, sequence, then values.
+    `batches` collects all rows into this process, ordered by time, sequence, then values.
     """
 
     frame: DataFrame
@@ -60,7 +60,7 @@ class Frame:
 
 
 def zone_of(frame_or_session: Any) -> str:
-    """Give the session's time zone."""
+    """Return the session's time zone."""
     session = getattr(frame_or_session, "sparkSession", frame_or_session)
     return str(session.conf.get("spark.sql.session.timeZone"))
 
@@ -71,9 +71,9 @@ def bound_frame(frame: Any, time: str | None = None, sequence: str | None = None
 
 
 def bound_for(frame: Any, source: Source) -> Frame:
-    """Bind a DataFrame to a declared stream, reading times in the way the stream declares them.
+    """Bind a DataFrame to a declared stream, casting times to the declared types.
 
-    Between TIMESTAMP and TIMESTAMP_NTZ Spark converts by the session's time zone, and so do we.
+    Casts between TIMESTAMP and TIMESTAMP_NTZ use the session's time zone.
     """
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
@@ -102,10 +102,10 @@ def from_spark(
     quarantine_to: Folder | None = None,
     idle_after: Duration | None = None,
 ) -> Stream:
-    """Make a stream of a Spark DataFrame; `to_spark` runs the query where the rows are.
+    """Create a stream from a Spark DataFrame. `to_spark` runs the query in Spark's executors.
 
-    A DataFrame's rows have no order: those of one time are ordered by `sequence=`, then by their values. Without
-    `lateness=`, a stream is as late as its own `withWatermark` says.
+    A DataFrame's rows have no order: rows of equal time are ordered by `sequence=`, then by their values. Without
+    `lateness=`, the lateness is the delay of `withWatermark`.
 
     >>> import penstock as pk                                                          # doctest: +SKIP
     >>> trades = pk.from_spark(spark.table("trades"), time="ts", name="trades")        # doctest: +SKIP
@@ -124,7 +124,7 @@ def from_spark(
 
 
 def _delay(frame: Any, time: str) -> Duration | None:
-    """Read the delay that `withWatermark` has noted with the column; Spark forgets that of a DataFrame which ends."""
+    """Read the delay of `withWatermark` from the column's metadata. Spark drops it from a bounded DataFrame."""
     column = next((each for each in frame.schema.fields if each.name == time), None)
     noted = None if column is None else column.metadata.get("spark.watermarkDelayMs")
     return None if noted is None else timedelta(milliseconds=noted)

@@ -1,6 +1,6 @@
-"""Cut files into slices whose borders need more than a halo of time: for sessions, and for count windows.
+"""Cut files into slices whose boundaries need more than a time halo: sessions, count windows and as-of joins.
 
-Both need files in order of time: tasks get runs of neighbouring row groups, and read some before their own.
+Files must be in time order. Each task reads a run of adjacent row groups and some row groups before the run.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from penstock.sources import parquet_footers
 from penstock.sources.read_errors import reading
 from penstock.spark.slices import CARRIED, NUMBERS, STARTS, Part, Piece, even_parts, time_slices
 
-# A key that never had a right row is looked for in all that lies before a slice: with more tasks, shuffling rows costs less.
+# For a key without any right row, a task searches all rows before its slice. With more tasks than this, a shuffle is cheaper.
 MOST_LOOKING_BACK = 16
 
 
 def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part, ...] | None:
-    """Give each task the sessions that start in a stretch of time; None if files are not in order of time."""
+    """Assign each task the sessions that start in a time range. Returns None unless files are in time order."""
     held = [each for each in pieces if each.fragment.rows]
     starts = [each.fragment.time_min or 0 for each in held]
     if any(later < earlier for earlier, later in pairwise(starts)):
@@ -36,7 +36,7 @@ def session_slices(pieces: Sequence[Piece], gap: int, tasks: int) -> tuple[Part,
 def count_slices(
     pieces: Sequence[Piece], border: Counts, source: Source, tasks: int
 ) -> tuple[Part, ...] | None:
-    """Give each task the windows whose last rows it holds; None if footers do not tell the numbers of rows."""
+    """Assign each task the windows that end in its rows. Returns None if footers do not determine the row numbers."""
     held = [each for each in pieces if each.fragment.rows]
     if not _follow_each_other(held, source) or not _all_have_times(held, source):
         return None
@@ -48,7 +48,7 @@ def count_slices(
 
 
 def carried_slices(pieces: Sequence[Piece], halo: Halo, right: Source, tasks: int) -> tuple[Part, ...] | None:
-    """Give each task a stretch of time from which it can look back; None if the right stream is not in order of time."""
+    """Assign each task a time range with look-back. Returns None unless the right stream is in time order."""
     behind = [each for each in pieces if each.stream == right.name and each.fragment.rows]
     if tasks > MOST_LOOKING_BACK or not _follow_each_other(behind, right):
         return None
@@ -56,7 +56,7 @@ def carried_slices(pieces: Sequence[Piece], halo: Halo, right: Source, tasks: in
 
 
 def _begins(pieces: Sequence[Piece], tasks: int) -> list[int]:
-    """Say at which pieces all runs but the first begin."""
+    """Return the indices of the pieces at which all runs but the first begin."""
     sizes = [len(part.pieces) for part in even_parts(pieces, tasks)]
     return list(accumulate(sizes))[:-1]
 
@@ -74,7 +74,7 @@ def _runs(
 
 
 def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
-    """Tell whether no row of a piece belongs before one of an earlier piece; a sequence may not tell ties apart."""
+    """Check that pieces do not overlap in row order. With a sequence column, adjacent pieces may not share a time."""
     fragments = [each.fragment for each in pieces]
     least = 0 if source.sequence is None else 1
     return not any(each.deletes or each.renamed for each in fragments) and all(
@@ -83,11 +83,11 @@ def _follow_each_other(pieces: Sequence[Piece], source: Source) -> bool:
 
 
 def _all_have_times(pieces: Sequence[Piece], source: Source) -> bool:
-    """Tell whether footers say that no row lacks a time: such rows would be counted, and then left out."""
+    """Check that no row lacks a time, by the footers. A row without a time has a number but is dropped."""
     groups: dict[str, set[int]] = {}
     for each in pieces:
         groups.setdefault(each.fragment.path, set()).update(range(*(each.fragment.row_groups or (0, 0))))
-    return all(reading(path, lambda _: _timed(path, numbers, source)) for path, numbers in groups.items())  # noqa: B023 - called at once
+    return all(reading(path, lambda _: _timed(path, numbers, source)) for path, numbers in groups.items())  # noqa: B023 - the lambda is called immediately
 
 
 def _timed(path: str, numbers: set[int], source: Source) -> bool:

@@ -1,11 +1,11 @@
-"""Start Python workers as pyspark does, and let them tell Spark at once what they have read.
+"""Start Python workers as pyspark does, with immediate TCP acknowledgement.
 
-Spark sends a task in several small pieces, and its end in more; TCP holds a small piece back until the one before it is
-acknowledged, which a receiver that has nothing to say puts off for 40 ms (Nagle's algorithm and delayed acknowledgement,
-at their worst together). A worker that acknowledges at once saves most of what a small task takes by the clock.
+Spark sends a task in several small segments, and its end in more. TCP delays a small segment until the previous one is
+acknowledged, and a receiver without data to send delays the acknowledgement by 40 ms (Nagle's algorithm with delayed
+acknowledgement). Immediate acknowledgement saves most of the elapsed time of a small task.
 
-Spark starts this module by name (`spark.python.daemon.module`) in sessions of `pk.spark_session`. It loads nothing of
-ours but itself: workers are forked from it, and no thread may run in it.
+Spark starts this module by name (`spark.python.daemon.module`) in sessions of `pk.spark_session`. The module imports no
+other Penstock module: workers are forked from it, and no thread may run in it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Worker = Callable[[socket.socket, bool], int]
 
 
 def prompt(work: Worker) -> Worker:
-    """Acknowledge at once while a task is read; the kernel forgets it when answers flow, so each task says it again."""
+    """Set TCP_QUICKACK before each task. The kernel resets the option once replies are sent."""
 
     def worker(connection: socket.socket, authenticated: bool) -> int:
         if connection.family != socket.AF_UNIX:
@@ -31,7 +31,7 @@ def prompt(work: Worker) -> Worker:
 
 
 def main() -> None:
-    """Run pyspark's daemon; where the kernel cannot be told (outside Linux), as it is."""
+    """Run pyspark's daemon, unchanged where TCP_QUICKACK does not exist (outside Linux)."""
     if hasattr(socket, "TCP_QUICKACK"):
         daemon.worker = prompt(daemon.worker)  # type: ignore[assignment]
     daemon.manager()

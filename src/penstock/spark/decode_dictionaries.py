@@ -1,4 +1,4 @@
-"""Columns without the dictionaries they may be encoded with: equal texts must compare, and hash, alike in every task."""
+"""Decode dictionary columns, so that equal texts compare and hash alike in every task."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.runtime.buffers import plain
 
 
 def decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Write texts out, piece by piece."""
+    """Decode a dictionary column, chunk by chunk."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def in_one_piece(column: pa.ChunkedArray) -> pa.Array:
-    """Write texts out, and put all pieces together."""
+    """Decode a dictionary column into one array."""
     return plain(column.combine_chunks())

@@ -1,7 +1,7 @@
-"""What tasks hand to each other through a shuffle: few rows, each of them a table.
+"""The payloads that tasks exchange through a shuffle: few rows, each holding a table.
 
-`shard` says which task takes it up, `task` and `part` in which order, `name` what it is: a table of saved state,
-or rows of a stream. The table itself is an Arrow stream, which Spark need not understand.
+`shard` is the receiving shard, `task` and `part` define the order, and `name` identifies the content: a table of saved
+state, or rows of a stream. The table is an Arrow stream, opaque to Spark.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ SCHEMA = pa.schema(
     {"shard": pa.int32(), "task": pa.int32(), "part": pa.int32(), "name": pa.string(), "payload": pa.binary()}
 )
 SPARK_SCHEMA = "shard int, task int, part int, name string, payload binary"
-# A batch of Spark's holds many rows: each must be small, yet large enough to be worth its way.
+# A Spark batch holds many rows, so each payload must be small, yet large enough to amortise its overhead.
 PAYLOAD_ROWS = 1 << 18
-# Parcels that together have less travel in one batch: each batch is a round through Arrow on both sides.
+# Payloads below this total size share one batch: each batch is a round trip through Arrow on both sides.
 _BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ShufflePayload:
-    """A table on its way."""
+    """A table to be shuffled."""
 
     shard: int
     task: int
@@ -47,7 +47,7 @@ class ShufflePayload:
 
 
 def packed(payloads: Iterable[ShufflePayload]) -> Iterator[pa.RecordBatch]:
-    """Write parcels as batches that Spark takes: small ones together, large ones as soon as they are there."""
+    """Encode payloads as batches. Small payloads share a batch, large ones are emitted immediately."""
     waiting: list[ShufflePayload] = []
     size = 0
     for each in payloads:
@@ -69,7 +69,7 @@ def _batch(payloads: Sequence[ShufflePayload]) -> pa.RecordBatch:
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[ShufflePayload]:
-    """Read what `packed` wrote, in whatever order Spark delivers it."""
+    """Decode the output of `packed`, in the order of delivery."""
     for batch in batches:
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             yield ShufflePayload(*row)

@@ -1,4 +1,4 @@
-"""A query as a Spark DataFrame: bind the data, choose a strategy, wire the tasks together."""
+"""Run a query as a Spark DataFrame: bind the data, choose a strategy, build the tasks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def to_spark(
     tasks: int | None,
     output_mode: str = APPEND,
 ) -> DataFrame:
-    """Give the result of a query as a DataFrame. Nothing runs until Spark is asked for rows."""
+    """Return the result of a query as a DataFrame. Nothing runs before a Spark action."""
     if not hasattr(spark, "createDataFrame"):
         raise EngineError(
             f"to_spark takes a SparkSession, such as pk.spark_session(), not a {type(spark).__name__}"
@@ -82,7 +82,7 @@ def to_spark(
 
 
 def explain(stream: Stream, tasks: int = 2) -> str:
-    """Say how a query would run on Spark, over the data it is bound to; what is not yet bound would be a DataFrame."""
+    """Describe how a query would run on Spark over its bound data. Unbound streams are planned as DataFrames."""
     known = stream.data
     sources = {each.name: each for each in sources_of(stream.plan)}
     missing = {name: _imagined(each) for name, each in sources.items() if name not in known}
@@ -99,17 +99,17 @@ def _imagined(source: Source) -> Frame:
 
 
 def parallelism(spark: SparkSession) -> int:
-    """Tell how many tasks run at once. A Connect client sees it in the plan of a range alone, which is cut so often."""
+    """Return the number of tasks that run in parallel. A Connect client reads it from the splits in the plan of a range."""
     try:
         return int(spark.sparkContext.defaultParallelism)
-    except Exception:  # noqa: BLE001 - Connect raises an error of its own, which classic does not have
+    except Exception:  # noqa: BLE001 - the exception type exists only in Connect
         plan = "\n".join(str(row[0]) for row in spark.sql("explain select * from range(1)").collect())
         found = re.search(r"splits=(\d+)", plan)
         return int(found[1] if found else str(spark.conf.get("spark.sql.shuffle.partitions")))
 
 
 def packed_tables(stream: Stream) -> Named:
-    """Write the tables that a query joins as Arrow streams: they go along with it to every task."""
+    """Encode the tables that a query joins as Arrow streams. They are shipped with the query to every task."""
     columns = stream.compiled().table_columns
     data = stream.data
     return tuple(
@@ -127,7 +127,7 @@ def _whole(bound: Bound, columns: Sequence[str], schema: pa.Schema) -> pa.Table:
 
 
 def bound_data(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
-    """Find the data of every stream."""
+    """Bind data to every stream."""
     sources = {source.name: source for source in sources_of(stream.plan)}
     given = named_bindings(sources, _sole(sources, data) if is_frame(data) else data, bindings)
     frames = {name: bound_for(each, sources[name]) for name, each in given.items() if is_frame(each)}
@@ -159,7 +159,7 @@ def _require_times(source: Source) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Turn a physical plan into DataFrames."""
+    """Build DataFrames from a physical plan."""
 
     spark: SparkSession
     physical: Physical
@@ -192,7 +192,7 @@ class Wiring:
         return Query.of(plan or self.compiled.plan, objects, self.tables)
 
     def _alone(self) -> DataFrame:
-        """Let each task give results by itself."""
+        """Run the whole query in each task, without a shuffle."""
         run = Run(self._query(), self.zone)
         return self._produced(run, self.schema)
 
@@ -219,7 +219,7 @@ class Wiring:
         return sent.mapInArrow(Receive(self._query(made.behind), self.zone, by_value), self.schema)
 
     def _hot(self, send: Send) -> Hot | None:
-        """The keys that one task would have too many rows of, by a sample of the files."""
+        """Return the keys with too many rows for one task, estimated from a sample of the files."""
         pieces = self.physical.pieces
         stream = stream_to_spread(self.compiled, pieces) if send.shards > 1 else None
         if stream is None or not send.senders[stream][1]:
@@ -227,7 +227,7 @@ class Wiring:
         return hot_keys(send.sample(stream, sampled_parts(pieces, stream)), stream, send.shards)
 
     def _sorted(self, keys: Mapping[str, tuple[Any, ...]], shards: int) -> DataFrame | None:
-        """Let Spark shuffle and sort, where keys are plain columns: it writes to disk what memory cannot hold."""
+        """Shuffle and sort with Spark, which spills to disk. Returns None unless all keys are plain columns."""
         from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
         ((stream, bound),) = self.physical.frames.items()
@@ -247,7 +247,7 @@ class Wiring:
         return ordered.mapInArrow(OverFrame(Run(self._query(), self.zone), stream, ordered=True), self.schema)
 
     def _produced(self, work: Any, schema: Any) -> DataFrame:
-        """Let all files and DataFrames go through a task's work."""
+        """Apply a task's work to all files and DataFrames."""
         made = [
             self._pruned(stream, bound).mapInArrow(OverFrame(work, stream), schema)
             for stream, bound in self.physical.frames.items()
@@ -259,7 +259,7 @@ class Wiring:
         return reduce(lambda one, other: one.union(other), made)
 
     def _pruned(self, stream: str, bound: Frame) -> DataFrame:
-        """Take the columns and, as far as Spark can tell them, the rows that the query reads."""
+        """Select the columns that the query reads, and filter by the predicates that Spark can evaluate."""
         columns = self.compiled.columns[stream]
         frame = bound.frame.select(*map(quoted, columns))
         where = self.compiled.predicates.get(stream)
@@ -268,6 +268,6 @@ class Wiring:
 
 
 def _partition_column(functions: Any, schema: pa.Schema, name: str) -> Any:
-    """Name a column to shuffle by; both zeros are one key."""
+    """Return the column to shuffle by. Adding 0.0 maps both floating-point zeros to one key."""
     column = functions.col(quoted(name))
     return column + functions.lit(0.0) if pa.types.is_floating(schema.field(name).type) else column

@@ -1,4 +1,4 @@
-"""Start Spark's JVM without writing settings on its command line, which every user of the machine can read."""
+"""Start Spark's JVM without settings on its command line, which every user of the machine can read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-ARGUMENTS = "PYSPARK_SUBMIT_ARGS"  # what PySpark appends to the command line of spark-submit
+ARGUMENTS = "PYSPARK_SUBMIT_ARGS"  # arguments that PySpark appends to the spark-submit command
 SHELL = "pyspark-shell"
 _FILE = "--properties-file"
 
@@ -15,16 +15,16 @@ _FILE = "--properties-file"
 def launch(settings: Mapping[str, str], folder: str) -> None:
     """Start the JVM that sessions of this process share, unless it runs.
 
-    PySpark passes the settings of a builder as arguments if it has to start the JVM for it, and over an
-    authenticated connection once the JVM runs. So it is started here, with a file that only its owner can read and that is gone
-    when the JVM is there.
+    PySpark passes the settings of a builder as arguments if it starts the JVM, and over an authenticated connection if the
+    JVM already runs. This function starts the JVM with a settings file that only the owner can read, and deletes the file
+    once the JVM runs.
     """
     from pyspark import SparkContext  # noqa: PLC0415 - Spark loads when it is used
 
-    if SparkContext._gateway is not None:  # noqa: SLF001 - nothing else tells whether a JVM runs
+    if SparkContext._gateway is not None:  # noqa: SLF001 - no public attribute shows whether a JVM runs
         return
     with _settings_file(settings, Path(folder)) as path, _arguments(path):
-        SparkContext.getSystemProperty("java.version")  # what is asked first starts the JVM
+        SparkContext.getSystemProperty("java.version")  # the first request starts the JVM
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def _settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _arguments(path: Path) -> Iterator[None]:
-    """Name the file to spark-submit. `spark-defaults.conf` counts as before; a file that the user names comes later, and wins."""
+    """Pass the file to spark-submit. `spark-defaults.conf` still applies; a file named by the user comes later and wins."""
     given = os.environ.get(ARGUMENTS)
     os.environ[ARGUMENTS] = f"{_FILE} '{path}' --load-spark-defaults {given or SHELL}"
     try:
@@ -55,7 +55,7 @@ def _arguments(path: Path) -> Iterator[None]:
 
 
 def _escaped(text: str) -> str:
-    r"""Write a name or a value as Java reads properties.
+    r"""Escape a name or a value for a Java properties file.
 
     >>> print(_escaped("a=b\\c:d e\n\u00e9"))
     a\u003db\u005cc\u003ad\u0020e\u000a\u00e9

@@ -1,6 +1,6 @@
-"""The order of a DataFrame's rows, which has none: by time, sequence, then the values of what the query reads.
+"""The row order of a DataFrame, which has none: by time, sequence, then the values of the columns that the query reads.
 
-Spark sorts partitions and Arrow sorts tables; both must come to the same, so both are written down here:
+Spark sorts partitions and Arrow sorts tables. Both must produce the same order, so both are defined here:
 nulls first, NaN last, texts by their bytes.
 """
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def ranked(time: str, sequence: str | None, schema: pa.Schema) -> list[str]:
-    """Name the columns that order rows, the most important first; types without an order are left out."""
+    """List the columns that order rows, most significant first. Types without an order are left out."""
     first = [time, *([sequence] if sequence else [])]
     names = [name for name in dict.fromkeys([*first, *schema.names]) if name in schema.names]
     return [name for name in names if kind_of(schema.field(name).type) not in ("other", "null")]
 
 
 def in_order(table: pa.Table, time: str, sequence: str | None, by: Sequence[str] | None = None) -> pa.Table:
-    """Sort rows as Spark would, by the values of all columns or of some."""
+    """Sort rows in Spark's order, by the values of all columns or of those in `by`."""
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows of a DataFrame are sorted
 
     keys: dict[str, pa.ChunkedArray] = {}
     looked_at = table.schema if by is None else table.select(list(by)).schema
     for place, name in enumerate(ranked(time, sequence, looked_at)):
         column = decoded(table.column(name))
-        keys[f"{place} there"] = pc.is_valid(column)  # false comes first
+        keys[f"{place} there"] = pc.is_valid(column)  # false sorts first
         if kind_of(column.type) == "float":
             keys[f"{place} nan"] = pc.is_nan(column)
         keys[f"{place}"] = column
@@ -46,7 +46,7 @@ def in_order(table: pa.Table, time: str, sequence: str | None, by: Sequence[str]
 
 
 def latest_first(table: pa.Table, time: str) -> pa.Table:
-    """Sort rows by falling time; those of one time stay in order.
+    """Sort rows by descending time. Rows of equal time keep their order.
 
     >>> latest_first(pa.table({"t": [1, 2, 1], "v": [3, 4, 5]}), "t")["v"].to_pylist()
     [4, 3, 5]
@@ -56,7 +56,7 @@ def latest_first(table: pa.Table, time: str) -> pa.Table:
 
 
 def ties(ordered: pa.Table, time: str, sequence: str | None) -> int:
-    """Count the rows that have the time and sequence of the row before them: only values told their order.
+    """Count the rows with the same time and sequence as the row before: only their values order them.
 
     >>> ties(pa.table({"t": [1, 1, 2], "v": [3, 4, 4]}), "t", None)
     1
@@ -71,7 +71,7 @@ def ties(ordered: pa.Table, time: str, sequence: str | None) -> int:
 
 
 def _same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Tell where two columns agree, two nulls agreeing too."""
+    """Compare two columns; two nulls are equal."""
     import pyarrow.compute as pc  # noqa: PLC0415
 
     neither = pc.and_(pc.is_null(first), pc.is_null(second))
@@ -79,12 +79,12 @@ def _same_values(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedA
 
 
 def spark_order(names: Sequence[str]) -> list[Column]:
-    """Give what Spark sorts by."""
+    """Return the columns that Spark sorts by."""
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
     return [sf.col(quoted(name)).asc_nulls_first() for name in names]
 
 
 def quoted(name: str) -> str:
-    """Name a column so that Spark reads nothing into it."""
+    """Quote a column name for Spark."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Plan a query on Spark: which files, which strategy, which tasks. No row is read, and no Spark is needed."""
+"""Plan a query on Spark: files, strategy and tasks. Planning reads footers, no rows, and does not import pyspark."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from penstock.spark.slices import (
     time_slices,
 )
 
-# A task of Spark costs some 40 ms: fewer rows than this are not worth another one.
+# A Spark task costs about 40 ms. Below this number of rows another task does not pay off.
 LEAST_ROWS_PER_TASK = 500_000
-# What is done again if a task fails, and how often progress is seen: more rows than this are two tasks.
+# Upper bound on the rows of one task. It limits the work repeated after a failure and the interval between progress updates.
 MOST_ROWS_PER_TASK = 64_000_000
-# What a task behind a shuffle holds in memory.
+# Upper bound on the rows that a task after a shuffle holds in memory.
 MOST_ROWS_PER_SHARD = 16_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Physical:
-    """How a query runs on Spark: what it reads, how it is divided, and why."""
+    """The physical plan of a query on Spark: inputs, strategy with its reason, and tasks."""
 
     compiled: Compiled
     frames: Mapping[str, Frame]
@@ -69,7 +69,7 @@ class Physical:
 
 
 def planned(compiled: Compiled, bound: Mapping[str, Bound], strategy: str | None, tasks: int) -> Physical:
-    """Choose how a query runs, reading footers but no rows."""
+    """Choose the physical plan of a query. Reads footers, no rows."""
     if tasks < 1:
         raise EngineError(f"tasks must be at least 1, not {tasks}")
     frames = {name: each for name, each in bound.items() if isinstance(each, Frame)}
@@ -130,7 +130,7 @@ def _parts(
 
 
 def pieces_of(source: Source, bound: Any) -> list[Piece]:
-    """List what files a stream is read from, numbering the rows before each; a file that does not tell counts a lot."""
+    """List the pieces of a stream with the number of each first row. A file of unknown row count counts as 2**40 rows."""
     fragments: Sequence[Fragment] = bound.dataset(source.time.column).fragments
     counts = [1 << 40 if each.rows is None else each.rows for each in fragments]
     firsts = [0, *accumulate(counts)]
@@ -142,13 +142,13 @@ def pieces_of(source: Source, bound: Any) -> list[Piece]:
 
 
 def _whole_path(fragment: Fragment) -> Fragment:
-    """Name a file so that tasks find it, whatever folder they run in; no links are resolved."""
+    """Make the path of a fragment absolute, so that tasks in any working directory find it. Links are not resolved."""
     path = fragment.path
     return fragment if os.path.isabs(path) else replace(fragment, path=os.path.abspath(path))  # noqa: PTH100, PTH117
 
 
 def _implied(fragment: Fragment, first: int, source: Source) -> Fragment:
-    """Give a fragment the times that its rows' numbers imply."""
+    """Set the time range of a fragment from the numbers of its rows."""
     assert source.time.period is not None
     if fragment.rows is None:
         return fragment

@@ -1,6 +1,6 @@
-"""Filters that Spark can apply before rows leave the JVM.
+"""Translate filters for Spark to apply before rows leave the JVM.
 
-Only what Spark surely decides as we do; the query filters again for itself, so a filter may keep too much.
+Only predicates that Spark certainly evaluates like Penstock are translated. The query filters again, so a filter may keep too many rows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = frozenset({"bool", "int", "string"})
 
 
 def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
-    """Translate a predicate, or as much of a conjunction as can be; None if nothing can."""
+    """Translate a predicate, or as many terms of a conjunction as possible; None if there are none."""
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
     match expr:
@@ -42,7 +42,7 @@ def spark_filter(expr: Expr, schema: pa.Schema) -> SparkColumn | None:
 
 
 def _known(column: str, values: Any, schema: pa.Schema) -> bool:
-    """Tell whether a column and constants are compared alike in both: plain types of one kind, no nulls."""
+    """Check that both engines compare a column and constants alike: plain types of one kind, no nulls."""
     kind = kind_of(schema.field(column).type) if column in schema.names else "other"
     return kind in _PLAIN and all(
         each.value is not None and kind_of(each.type) == kind and _fits(each.value) for each in values

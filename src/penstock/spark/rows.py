@@ -1,4 +1,4 @@
-"""Rows on their way into a task's session: read from files piece by piece, or taken from a DataFrame."""
+"""Rows for a task's session: read from files piece by piece, or received from a DataFrame."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from penstock.sources.prefetch import Footer, read
 from penstock.spark.slices import Part, Piece
 from penstock.spark.streaming.late_and_malformed import write_bad
 
-# Rows that wait until they are worth a push.
+# Rows are buffered up to this number before a push.
 GROUP_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a stream. `first_row` numbers the first of them, if rows of the stream are numbered.
+    """Rows of a stream. `first_row` is the number of the first row, if rows of the stream are numbered.
 
-    `watermark` says that no row before that time comes any more.
+    `watermark` is a lower bound on the times of all later rows.
     """
 
     stream: str
@@ -38,12 +38,12 @@ class Rows:
 
 
 def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
-    """Read the pieces of a task, row group by row group, leaving out groups of which no row is of use.
+    """Read the pieces of a task, row group by row group, and skip row groups without a useful row.
 
-    Where pieces of each stream are in order of time, streams are read side by side: results leave early, and few rows wait.
+    If each stream's pieces are in time order, streams are interleaved: results are emitted early, and few rows are buffered.
     """
     sources = {source.name: source for source in sources_of(compiled.plan)}
-    footers: dict[str, dict[str, Footer]] = {}  # of each stream that of the file it is in
+    footers: dict[str, dict[str, Footer]] = {}  # per stream, the footer of its current file
     pieces = _in_turns(part.pieces)
     for piece, mark in zip(pieces, _watermarks(pieces), strict=True):
         path = piece.fragment.path
@@ -57,7 +57,7 @@ def rows_of_part(compiled: Compiled, part: Part) -> Iterator[Rows]:
 def rows_of_piece(
     compiled: Compiled, piece: Piece, source: Source, footer: Footer | None = None
 ) -> Iterator[Rows]:
-    """Read one piece, a group of rows that is worth a push at a time."""
+    """Read one piece in groups of about GROUP_ROWS rows."""
     kept = source.on_bad == "quarantine"
     where = None if kept else compiled.predicates.get(piece.stream)
     columns = _stored(compiled.columns[piece.stream], source)
@@ -87,7 +87,7 @@ def _stored(columns: Sequence[str], source: Source) -> list[str]:
 
 
 def _in_turns(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """Put the pieces of several streams in order of time, unless that would change the order within one of them."""
+    """Interleave the pieces of several streams by time, unless that would reorder one of the streams."""
     streams = {each.stream for each in pieces}
     if len(streams) == 1 or any(each.fragment.time_min is None for each in pieces):
         return pieces
@@ -101,9 +101,9 @@ def _in_turns(pieces: Sequence[Piece]) -> Sequence[Piece]:
 
 
 def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
-    """Tell after each piece how early the times of those of its stream can be that follow.
+    """Return, for each piece, the earliest time of later pieces of the same stream.
 
-    A stream that has come to its end does not keep others waiting.
+    With several streams, a stream that has ended does not hold back the others.
     """
     streams = {each.stream for each in pieces}
     if any(each.fragment.time_min is None for each in pieces):
@@ -121,7 +121,7 @@ def _watermarks(pieces: Sequence[Piece]) -> list[int | None]:
 def rows_of_frame(
     stream: str, source: Source, columns: Sequence[str], batches: Iterable[pa.RecordBatch], ordered: bool
 ) -> Iterator[Rows]:
-    """Take the batches that Spark delivers; where they come in order of time, time moves with them."""
+    """Convert the batches of a DataFrame. If they are in time order, each group carries its last time as watermark."""
     where = f"the DataFrame of stream {stream!r}"
     stored = _stored(columns, source)
     conformed = (conformer(batch.schema, source.schema, stored, where)(batch) for batch in batches)
@@ -138,7 +138,7 @@ def _last_time(batches: Sequence[pa.RecordBatch], source: Source) -> int | None:
 
 
 def run_through(session: Session, rows: Iterable[Rows]) -> Iterator[pa.RecordBatch]:
-    """Push rows, giving results as they become complete."""
+    """Push rows, and yield results as they become complete."""
     for each in rows:
         if each.first_row is not None:
             session.number_from(each.stream, each.first_row)

@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OLDEST = (4, 1)
-DAEMON = "penstock.spark.daemon"  # by name: it is Spark that loads it, in processes of its own
-# How checkpoints are written. Spark's usual way has Hadoop start ten programs for each file (chmod, and readlink eight times), 60 ms and more,
-# thirty with every batch of a stream; this one starts two. Both look whether a file is there, then rename.
+DAEMON = "penstock.spark.daemon"  # a name: Spark imports the module in separate processes
+# The checkpoint file manager. Under Spark's default, Hadoop starts ten programs for each file (chmod once, readlink eight times): 60 ms or
+# more, thirty files with every batch of a stream. This one starts two. Both check that a file exists, then rename.
 CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-# Three allocators work in a worker: Python's (glibc), Arrow's (mimalloc) and Polars' (jemalloc). Each soon returns what was freed to the system,
-# and the next task finds fresh pages, each of which costs microseconds: a third of what reading took (decision 85). So they keep it for a
-# while, as long as triggers are usually apart. A worker keeps no more than it has used.
+# A worker uses three allocators: Python's (glibc), Arrow's (mimalloc) and Polars' (jemalloc). By default each soon returns freed memory to the
+# system, and the next task faults in fresh pages at microseconds each: a third of the read time (decision 85). These settings retain freed
+# memory for about one trigger interval. A worker retains no more than it has used.
 KEPT_MS, KEPT_BYTES = 30_000, 256 << 20
 ALLOCATORS = {
     "MALLOC_TRIM_THRESHOLD_": f"{KEPT_BYTES}",
-    "MALLOC_MMAP_THRESHOLD_": f"{32 << 20}",  # the most there is
+    "MALLOC_MMAP_THRESHOLD_": f"{32 << 20}",  # the maximum
     "MIMALLOC_PURGE_DELAY": f"{KEPT_MS}",
-    # Polars puts its own before this, and writes both into the environment.
+    # Polars prepends its own options and writes both into the environment.
     "_RJEM_MALLOC_CONF": f"dirty_decay_ms:{KEPT_MS},muzzy_decay_ms:{KEPT_MS}",
 }
-# What tasks give to a driver in the same process need not go through Spark's store of blocks, and the network, on its way.
+# In local mode, results up to this size bypass Spark's block store and the network.
 DIRECT_BYTES = 64 << 20
 LOGGING = """\
 rootLogger.level = error
@@ -61,12 +61,12 @@ def spark_session(
     ui: bool = False,
     config: Mapping[str, object] | None = None,
 ) -> SparkSession:
-    """Start a local Spark session, or give the one that runs: quiet, on this machine only, in UTC.
+    """Start a local Spark session, or return the running one: quiet, on this machine only, in UTC.
 
-    It listens on the loopback address, asks for a secret, has no web page unless `ui=True`, keeps its files in a
-    private folder, knows `spark.read.format("penstock")`, and runs this Python with this Penstock in its workers.
-    Rows are shuffled to as many tasks as there are cores: more only cost, a stream's most of all, with every batch.
-    `config` adds settings, or overrides. No setting is on a command line, where other users could read secrets.
+    The session listens on the loopback address, requires a secret, has no web page unless `ui=True`, keeps its files in a
+    private folder, registers `spark.read.format("penstock")`, and runs this Python with this Penstock in its workers.
+    A shuffle has as many partitions as there are cores: more add cost, most of all to each batch of a stream.
+    `config` adds or overrides settings. No setting is on a command line, where other users could read secrets.
 
     >>> import penstock as pk                                        # doctest: +SKIP
     >>> spark = pk.spark_session()                                   # doctest: +SKIP
@@ -76,12 +76,12 @@ def spark_session(
     require_spark()
     from pyspark.sql import SparkSession, is_remote  # noqa: PLC0415 - Spark loads when it is used
 
-    # Settings alone do not reach what Spark starts before it has read them.
+    # Spark starts processes before it reads its settings: these variables reach them.
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
-    runs = SparkSession.getActiveSession() is not None  # what it was told meanwhile stays
+    runs = SparkSession.getActiveSession() is not None  # settings changed since its start are kept
     own = {} if runs else _of_master(master)
     given = {**own, **safe_settings(memory, ui), **(config or {})}
     settings = {key: _text(value) for key, value in given.items()}
@@ -97,7 +97,7 @@ def spark_session(
 
 
 def _check_arguments(master: object, name: object, memory: object, ui: object, config: object) -> None:
-    """Refuse what Spark would not understand, before it takes seconds to start."""
+    """Reject invalid arguments before Spark takes seconds to start."""
     wanted = (("master", master, "local[2]"), ("name", name, "penstock"), ("memory", memory or "2g", "2g"))
     for what, given, example in wanted:
         if not isinstance(given, str) or not given:
@@ -110,13 +110,13 @@ def _check_arguments(master: object, name: object, memory: object, ui: object, c
 
 
 def _of_master(master: str) -> dict[str, int]:
-    """Settings that suit where tasks run."""
+    """Return the settings that depend on the master."""
     direct = {"spark.task.maxDirectResultSize": DIRECT_BYTES} if master.startswith("local") else {}
     return {"spark.sql.shuffle.partitions": _cores(master), **direct}
 
 
 def _cores(master: str) -> int:
-    """The cores of a local master: those it names, or all there are."""
+    """Return the number of cores of a local master: the number it names, or all cores."""
     if master == "local":
         return 1
     named = re.match(r"local\[(\d+)", master)
@@ -124,7 +124,7 @@ def _cores(master: str) -> int:
 
 
 def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]:
-    """List the settings of a session that nobody else on the network, or on this machine, can reach into."""
+    """Return settings that block access from the network and from other users of this machine."""
     folder = _private_folder()
     settings = {
         "spark.driver.host": LOOPBACK,
@@ -137,7 +137,7 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINTS,
-        # A driver that is killed while it writes down its first offsets leaves a temporary file, and Spark would never start there again (decision 87).
+        # A driver killed while it writes its first offsets leaves a temporary file. With this check, Spark would never start there again (decision 87).
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
         "spark.pyspark.python": sys.executable,
         "spark.pyspark.driver.python": sys.executable,
@@ -146,20 +146,20 @@ def safe_settings(memory: str | None = None, ui: bool = False) -> dict[str, str]
         **{f"spark.executorEnv.{name}": value for name, value in ALLOCATORS.items()},
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_quiet_logging(folder)}",
-        # Spark's own list misses these (the log of settings would show them).
+        # Spark's default pattern misses some of these; the log of settings would show them.
         "spark.redaction.regex": "(?i)secret|password|passphrase|token|credential|api.?key|access.?key",
     }
     return settings if memory is None else {**settings, "spark.driver.memory": memory}
 
 
 def workers_path() -> str:
-    """Let workers find this very Penstock first, then whatever this process was told to look at."""
+    """Return the PYTHONPATH of workers: this Penstock first, then the PYTHONPATH of this process."""
     package = str(Path(penstock.__file__).resolve().parent.parent)
     return os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
 
 
 def require_spark() -> None:
-    """Refuse to go on without what Spark needs, before Java starts and fails in its own words."""
+    """Check the versions of pyspark and pandas before Java starts and fails with a less clear error."""
     try:
         found = version("pyspark")
     except PackageNotFoundError:
@@ -184,14 +184,14 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 @cache
 def _private_folder() -> str:
-    """Make a folder for this process that only its owner can read, and that goes with it."""
+    """Create a folder that only the owner can read and that is deleted at exit."""
     folder = tempfile.mkdtemp(prefix="penstock-spark-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _quiet_logging(folder: str) -> str:
-    """Write down that errors are logged and nothing else, also before the session has read its settings."""
+    """Write a log4j2 configuration that logs errors only, also before the session has read its settings."""
     path = Path(folder) / "log4j2.properties"
     path.write_text(LOGGING, encoding="utf-8")
     return path.as_uri()

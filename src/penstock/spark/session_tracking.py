@@ -1,7 +1,7 @@
-"""Chains of rows of one key that follow each other within a gap: which of them are open, and where they began.
+"""Track open sessions per key: chains of rows of one key, each within a gap of the previous row.
 
-This repeats what sessions are, so that a task knows when it may stop to read. Keys are told apart exactly: texts by
-hashes that nobody can foresee, everything else by its words.
+This repeats the definition of sessions, so that a task can decide when to stop reading. Texts are compared by 128-bit
+keyed hashes with a random secret, all other keys by their exact words.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ _SECRET = token_bytes(32)
 
 
 class Chains:
-    """Follow chains, and tell whether one that began from `low` to before `high` may go on.
+    """Track chains, and report whether a chain that began in [low, high) may continue.
 
-    Unless `exact`, some rows may belong to no session: then a chain here may be several, and any may be ours.
+    Unless `exact`, some rows may belong to no session. A chain may then be several sessions, so its start does not rule out
+    a session of this slice.
     """
 
     def __init__(self, gap: int, low: int | None, high: int | None, exact: bool) -> None:
@@ -32,16 +33,16 @@ class Chains:
         self._waiting: list[tuple[list[np.ndarray], np.ndarray]] = []
 
     def add(self, words: list[np.ndarray], ticks: np.ndarray) -> None:
-        """Take rows; they are looked at when no earlier ones can come."""
+        """Buffer rows until the watermark passes them."""
         if len(ticks):
             self._waiting.append((words, ticks))
 
     def open(self) -> bool:
-        """Tell whether a chain that is ours may go on."""
+        """Check whether a chain of this slice may continue."""
         return bool(self._ours.any())
 
     def advance(self, mark: int) -> None:
-        """Look at the rows before a time; none of them comes any more."""
+        """Process the buffered rows before a watermark, and drop chains that have ended."""
         ready, waiting = [], []
         for words, ticks in self._waiting:
             early = ticks < mark
@@ -51,12 +52,12 @@ class Chains:
         self._waiting = waiting
         self._join(ready)
         alive = self._last + self._gap >= mark
-        if self._high is not None and mark > self._high:  # what begins now is never ours
+        if self._high is not None and mark > self._high:  # new chains belong to later slices
             alive &= self._ours
         self._keep(alive)
 
     def _join(self, rows: Sequence[tuple[list[np.ndarray], np.ndarray]]) -> None:
-        """Lengthen chains by rows, all later than what chains hold, and begin new ones."""
+        """Extend chains by rows later than all chains, and begin new ones."""
         if not rows:
             return
         known = [(self._words, self._last)] if len(self._last) else []
@@ -93,7 +94,7 @@ class Chains:
 
 
 def key_words(columns: Sequence[pa.Array], rows: int) -> list[np.ndarray]:
-    """Give keys as words: equal keys have equal words, others do not."""
+    """Encode keys as words: two keys are equal if and only if their words are."""
     nulls = np.zeros(rows, np.int64)
     words: list[np.ndarray] = []
     for place, column in enumerate(columns):

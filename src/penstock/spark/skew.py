@@ -1,6 +1,6 @@
-"""Split keys that would overload one task: look at a sample of the rows before they are shuffled.
+"""Split keys that would overload one task, found in a sample of the rows before the shuffle.
 
-The rows of a hot key on one side are dealt out to all tasks, and the other side's rows with that key are sent to each
+The rows of a hot key on one side are spread over all tasks, and the other side's rows with that key are copied to each
 (the join-matrix of the intra-window join paper, applied to hot keys alone).
 """
 
@@ -21,22 +21,22 @@ from penstock.runtime.state.merge import divided
 from penstock.spark.decode_dictionaries import in_one_piece
 from penstock.spark.slices import Part, Piece
 
-PIECES = 8  # of files, spread evenly, that a sample is taken from
+PIECES = 8  # sampled pieces of files, spread evenly
 
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """Keys that are dealt out, by their hashes: rows of `stream` go to any task, those of others to all."""
+    """The hashes of hot keys. Hot rows of `stream` are spread over all tasks; hot rows of other streams are copied to all."""
 
     stream: str
     hashes: frozenset[int]
 
     def among(self, hashes: np.ndarray) -> np.ndarray:
-        """Which rows have such a key."""
+        """Return the mask of rows with a hot key."""
         return np.isin(hashes, np.array(sorted(self.hashes), np.int64))
 
     def dealt(self, table: pa.Table, hashes: np.ndarray, shards: int) -> list[pa.Table]:
-        """Cut rows of the stream into shares, those of hot keys in turn."""
+        """Partition rows of the stream by shard; rows of hot keys go round-robin."""
         shard, hot = own_shards(hashes, shards), self.among(hashes)
         shard[hot] = np.arange(np.count_nonzero(hot)) % shards
         return divided(table, shard, shards)
@@ -44,7 +44,7 @@ class Hot:
     def copied(
         self, table: pa.Table, hashes: np.ndarray, shards: int
     ) -> tuple[list[pa.Table], pa.Table | None]:
-        """Cut rows of another stream into shares, without those that every task gets, which follow."""
+        """Partition rows of another stream by shard, and return the rows for all shards separately."""
         hot = self.among(hashes)
         if not hot.any():
             return divided(table, own_shards(hashes, shards), shards), None
@@ -57,7 +57,7 @@ class Hot:
 def shares_of(
     hot: Hot | None, stream: str, table: pa.Table, keys: int, shards: int
 ) -> tuple[list[pa.Table], pa.Table | None]:
-    """The rows of each shard, without their keys (the last columns), and those that all shards get."""
+    """Return the rows of each shard, without their keys (the last columns), and the rows for all shards."""
     rows = table.select(table.column_names[: table.num_columns - keys])
     if not keys or shards == 1:
         return [rows], None
@@ -70,13 +70,13 @@ def shares_of(
 
 
 def key_hashes_of(table: pa.Table, keys: int) -> np.ndarray:
-    """The hash of the keys of each row, the last columns: the same in every process."""
+    """Hash the keys of each row, the last columns. The hash is the same in every process."""
     columns = [in_one_piece(table.column(table.num_columns - keys + place)) for place in range(keys)]
     return key_hashes(columns).view(np.int64)
 
 
 def own_shards(hashes: np.ndarray, shards: int) -> np.ndarray:
-    """The task of each row by its key alone."""
+    """Return the shard of each row by its key alone."""
     found: np.ndarray = (hashes.view(np.uint64) % np.uint64(shards)).astype(np.int64)
     return found
 
@@ -94,7 +94,7 @@ def hot_keys(sample: Iterable[np.ndarray], stream: str, shards: int) -> Hot | No
 
 
 def stream_to_spread(compiled: Compiled, pieces: Sequence[Piece]) -> str | None:
-    """The stream whose hot keys are dealt out: of those that may be, the one with more rows in files."""
+    """Choose the stream whose hot keys are spread: among the permitted ones, the one with most rows in files."""
     rows: Mapping[str, int] = {
         name: sum(each.fragment.rows or 0 for each in pieces if each.stream == name)
         for name in spreadable(compiled.program)
@@ -103,7 +103,7 @@ def stream_to_spread(compiled: Compiled, pieces: Sequence[Piece]) -> str | None:
 
 
 def sampled_parts(pieces: Sequence[Piece], stream: str) -> Iterator[Part]:
-    """Some pieces of a stream, spread evenly over it."""
+    """Return some pieces of a stream, spread evenly over it."""
     mine = [each for each in pieces if each.stream == stream]
     every = max(len(mine) // PIECES, 1)
     return (Part((piece,)) for piece in islice(mine[::every], PIECES))

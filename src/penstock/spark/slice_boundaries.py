@@ -1,8 +1,8 @@
-"""What a task does at the borders of its slice: which results are its own, and how far it reads on.
+"""Handle the boundaries of a slice in a task: which results it emits, and how far beyond the slice it reads.
 
-A slice by times needs nothing more than its halo. A session belongs to the slice it starts in, whose task reads the
-pieces of the tasks behind it until the last of its sessions has ended. A count window belongs to the slice of its
-last row; windows begin at multiples of a number of rows, so rows before the first such are left out.
+A time slice needs only its halo. A session belongs to the slice it starts in; the task reads the pieces of later
+tasks until the last of its sessions has ended. A count window belongs to the slice of its last row. Count windows
+begin at multiples of a number of rows, so the rows before the first multiple are skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Choose = Callable[[pa.RecordBatch], pa.RecordBatch]
 
 
 def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[Rows]:
-    """Read what a task needs for its results."""
+    """Read the rows that a task needs for its results."""
     if part.by == CARRIED:
         return rows_with_carry(compiled, part, others.before())
     border = slice_borders(compiled.program) if part.by in (STARTS, NUMBERS) else None
@@ -46,7 +46,7 @@ def rows_within(compiled: Compiled, part: Part, others: Neighbours) -> Iterator[
 def _until_sessions_end(
     compiled: Compiled, border: Sessions, part: Part, later: Iterator[Part]
 ) -> Iterator[Rows]:
-    """Read a slice, then on as long as a session that started in it may go on."""
+    """Read a slice, then later parts until every session that started in the slice has ended."""
     (source,) = sources_of(compiled.plan)
     chains = Chains(border.gap, part.low, part.high, border.exact)
     for each in _with_end(rows_of_part(compiled, part), part):
@@ -62,7 +62,7 @@ def _until_sessions_end(
 
 
 def _with_end(rows: Iterable[Rows], part: Part) -> Iterator[Rows]:
-    """Say behind a part's rows that those of the next part are not earlier than its start."""
+    """Append a watermark after a part's rows: later parts hold no row before `high`."""
     yield from rows
     if part.high is not None and part.pieces:
         yield Rows(part.pieces[0].stream, (), None, part.high)
@@ -79,11 +79,11 @@ def _follow(chains: Chains, rows: Rows, source: Source, keys: Sequence[str]) -> 
 
 
 def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterator[Rows]:
-    """Read a slice without the rows before the first at which a window begins."""
+    """Read a slice, skipping the rows before the first window start."""
     (source,) = sources_of(compiled.plan)
     left = -part.pieces[0].first_row % border.every if part.pieces else 0
     counted = list(accumulate(each.fragment.rows or 0 for each in part.pieces))
-    head = bisect_right(counted, left) + 1 if left else 0  # pieces are in order, rows of a piece need not be
+    head = bisect_right(counted, left) + 1 if left else 0  # pieces are ordered; rows of a piece may not be
     first = [batch for rows in rows_of_part(compiled, Part(part.pieces[:head])) for batch in rows.batches]
     if first:
         yield Rows(source.name, _without_first(first, left, source))
@@ -91,7 +91,7 @@ def _from_a_window_on(compiled: Compiled, border: Counts, part: Part) -> Iterato
 
 
 def _without_first(batches: Sequence[pa.RecordBatch], left: int, source: Source) -> list[pa.RecordBatch]:
-    """Leave out so many of the earliest rows."""
+    """Drop the `left` earliest rows."""
     table = pa.Table.from_batches(batches)
     keys = [(name, "ascending") for name in (source.time.column, source.sequence) if name is not None]
     import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are sorted
@@ -106,7 +106,7 @@ def _without_first(batches: Sequence[pa.RecordBatch], left: int, source: Source)
 
 
 def results_in(part: Part | None, compiled: Compiled) -> Choose:
-    """Make the function that keeps the results that are a task's own."""
+    """Return the function that keeps the results of a task's slice."""
     if part is None or (part.low is None and part.high is None):
         return lambda batch: batch
     if part.by == NUMBERS:
@@ -126,7 +126,7 @@ def _between(batch: pa.RecordBatch, places: np.ndarray, part: Part) -> pa.Record
 
 
 def _numbered(part: Part, compiled: Compiled) -> Choose:
-    """Count windows as they come, in order, to know the number of the last row of each."""
+    """Number count windows in output order, which gives the number of each last row."""
     border = slice_borders(compiled.program)
     assert isinstance(border, Counts)
     first = part.pieces[0].first_row if part.pieces else 0

@@ -1,6 +1,6 @@
-"""Cut time into stretches of about as many rows each, by what files say about their row groups.
+"""Cut time into slices of about equal row counts, by the time statistics of row groups.
 
-A task gets the row groups that its stretch and the halo around it touch, so those on a border are read by two.
+A task reads the row groups that its slice and halo overlap. Two tasks read a row group on a boundary.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one task does: the pieces it reads, and which results it gives, from `low` to before `high` (None: all).
+    """The work of one task: the pieces it reads, and the range of results it emits, from `low` up to `high`, exclusive.
 
-    These are the times of results, or the starts of sessions, or the numbers of the last rows of count windows: `by`
-    says which, or that they are times, and rows from before the slice are carried in. The first `borrowed` pieces belong to the tasks before.
+    None means unbounded. `by` defines what the range compares: times of results, starts of sessions, or numbers of the last
+    rows of count windows. CARRIED compares times and carries in rows from before the slice. The first `borrowed` pieces
+    belong to earlier tasks.
     """
 
     pieces: tuple[Piece, ...]
@@ -47,7 +48,7 @@ class Part:
 
 
 def time_known(pieces: Sequence[Piece]) -> bool:
-    """Tell whether every piece says where its times lie."""
+    """Check that every piece with rows has a known time range and row count."""
     return all(
         each.fragment.time_min is not None
         and each.fragment.time_max is not None
@@ -58,7 +59,7 @@ def time_known(pieces: Sequence[Piece]) -> bool:
 
 
 def time_slices(pieces: Sequence[Piece], halo: Halo, tasks: int) -> tuple[Part, ...]:
-    """Give each task a stretch of time, cut where row groups begin or where windows end, whichever reads less."""
+    """Assign each task a time slice, cut at starts of row groups or at ends of windows, whichever makes the largest task smaller."""
     cuts, line = _cuts(pieces, tasks), _timeline(pieces)
     anywhere = _sliced(line, cuts, halo)
     if halo.step == 1:
@@ -76,12 +77,12 @@ def _sliced(line: _Timeline, cuts: Sequence[int], halo: Halo) -> tuple[Part, ...
 
 
 def longest(parts: Sequence[Part]) -> int:
-    """Give the rows of the task that others wait for."""
+    """Return the row count of the largest part."""
     return max(part.rows for part in parts)
 
 
 def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
-    """Give each task a run of neighbouring pieces of about as many rows."""
+    """Assign each task a run of adjacent pieces with about equal row counts."""
     weights = list(accumulate(each.fragment.rows or each.fragment.size or 1 for each in pieces))
     if not weights:
         return (Part(()),)
@@ -91,19 +92,19 @@ def even_parts(pieces: Sequence[Piece], tasks: int) -> tuple[Part, ...]:
 
 
 def read_again(parts: Sequence[Part], pieces: Sequence[Piece]) -> float:
-    """Give the ratio of rows that tasks read to rows there are."""
+    """Return the ratio of rows read by all tasks to rows stored."""
     return sum(part.rows for part in parts) / max(sum(each.fragment.rows or 0 for each in pieces), 1)
 
 
 def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
-    """Choose the times at which stretches begin: starts of row groups, after equal shares of the rows."""
+    """Choose the start times of slices: starts of row groups, after equal shares of the rows."""
     starts = sorted(
         (each.fragment.time_min or 0, each.fragment.rows or 0) for each in pieces if each.fragment.rows
     )
     counted = list(accumulate(rows for _, rows in starts))
     if not counted:
         return []
-    # A group begins after the rows of those before it.
+    # A row group begins after the rows of all earlier groups.
     wanted = (counted[-1] * part / tasks for part in range(1, tasks))
     places = (bisect_left(counted, share - 1e-9) + 1 for share in wanted)
     return sorted({starts[place][0] for place in places if place < len(starts)} - {starts[0][0]})
@@ -111,9 +112,9 @@ def _cuts(pieces: Sequence[Piece], tasks: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """Pieces that hold rows by their first times, each with its place; and the latest time so far.
+    """Non-empty pieces by start time, with their indices, and the running maximum of end times.
 
-    A lake has a hundred thousand row groups and a job thousands of tasks: nobody may look at each for each.
+    A lake has a hundred thousand row groups and a job thousands of tasks. Binary search avoids comparing each pair.
     """
 
     places: tuple[tuple[int, Piece], ...]
@@ -130,7 +131,7 @@ def _timeline(pieces: Sequence[Piece]) -> _Timeline:
 
 
 def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> tuple[Piece, ...]:
-    """Find the pieces with times from `low`, less the past, to before `high`, and the future, in their order."""
+    """Return the pieces that overlap [low - past, high + future), in their original order."""
     begin = 0 if low is None else bisect_left(line.latest, low - halo.past)
     end = len(line.first) if high is None else bisect_left(line.first, high + halo.future)
     found = [
@@ -142,7 +143,7 @@ def _touched(line: _Timeline, low: int | None, high: int | None, halo: Halo) -> 
 
 
 def joined_part(part: Part) -> Part:
-    """Join row groups that follow each other, so that a task is told less and opens files less often."""
+    """Merge adjacent row groups, so that a task's description is shorter and it opens files less often."""
     before, own = _joined(part.pieces[: part.borrowed]), _joined(part.pieces[part.borrowed :])
     return replace(part, pieces=(*before, *own), borrowed=len(before))
 
@@ -162,7 +163,7 @@ def _joined(given: Sequence[Piece]) -> list[Piece]:
 
 
 def as_json(part: Part) -> dict[str, object]:
-    """Write a part as what JSON can hold."""
+    """Encode a part as JSON values."""
     pieces = [[each.stream, each.fragment.to_json(), each.first_row] for each in part.pieces]
     bounds = {"low": part.low, "high": part.high, "by": part.by, "borrowed": part.borrowed}
     return {"pieces": pieces, **bounds}
@@ -170,22 +171,22 @@ def as_json(part: Part) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The parts of a job's other tasks as text, read when they are asked for."""
+    """The parts of a job's other tasks as JSON texts, decoded on demand."""
 
     texts: Sequence[str]
     number: int
 
     def before(self) -> Iterator[Part]:
-        """The parts before this one, nearest first."""
+        """Yield the parts before this one, nearest first."""
         return (from_json(json.loads(text)) for text in reversed(self.texts[: self.number]))
 
     def behind(self) -> Iterator[Part]:
-        """The parts behind this one, nearest first."""
+        """Yield the parts after this one, nearest first."""
         return (from_json(json.loads(text)) for text in self.texts[self.number + 1 :])
 
 
 def from_json(given: Mapping[str, object]) -> Part:
-    """Read what `as_json` wrote."""
+    """Decode the output of `as_json`."""
     match given:
         case {
             "pieces": list(pieces),

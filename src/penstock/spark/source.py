@@ -5,8 +5,8 @@
           .load("events/*.parquet"))             or .option("paths", '["a.parquet", "b.parquet"]')
 
 A query of several streams takes `paths` as a JSON mapping of their names to paths. Further options: `format`,
-`strategy` ("slices" or "one") and `tasks`. A source cannot shuffle: what needs that runs in one task here, and in
-many with `query.to_spark(spark)`. Options are data: no code is ever read from them.
+`strategy` ("slices" or "one") and `tasks`. A data source cannot shuffle: a query that needs a shuffle runs in one task
+here, and in several with `query.to_spark(spark)`. Options are data: no code is ever read from them.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from penstock.spark.types import never_null, spark_schema
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-TASKS = 8  # a source is not told how many tasks run at once
+TASKS = 8  # a data source cannot read the parallelism of the cluster
 MOST_TASKS = 1_000_000
 OPTIONS = ("query", "path", "paths", "format", "strategy", "tasks")
 
 
 class PenstockSource(DataSource):
-    """A query and its files, as options."""
+    """A Spark data source whose options hold a query and its files."""
 
     @classmethod
     def name(cls) -> str:
-        """The name after `format`."""
+        """Return the format name."""
         return "penstock"
 
     def schema(self) -> StructType:
-        """The columns of the result."""
+        """Return the schema of the result."""
         plan = self._query().compiled().plan
         return spark_schema(schema_of(plan), never_null(plan))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Plan the reading: files are checked here, before any task starts."""
+        """Plan the read. Files are checked here, before any task starts."""
         del schema
         query = self._query()
         compiled = query.compiled()
@@ -99,7 +99,7 @@ class PenstockSource(DataSource):
 
 
 def bound_paths(compiled: Compiled, options: Mapping[str, Any]) -> dict[str, Bound]:
-    """Find the files of each stream."""
+    """Bind files to each stream."""
     sources = {source.name: source for source in sources_of(compiled.plan)}
     paths = _paths(options, tuple(sources))
     bound: dict[str, Bound] = {}
@@ -128,7 +128,7 @@ def _paths(options: Mapping[str, Any], streams: tuple[str, ...]) -> dict[str, An
 
 
 def _parsed(text: str) -> Any:
-    """Read a list or a mapping; anything else is a path as it stands."""
+    """Parse a JSON list or mapping. Any other text is a path."""
     if text[:1] not in ("[", "{"):
         return text
     try:
@@ -139,29 +139,29 @@ def _parsed(text: str) -> Any:
 
 @dataclass(frozen=True)
 class PenstockPartition(InputPartition):
-    """What one task is given."""
+    """The input of one task."""
 
     number: int
     part: str
 
 
 class PenstockReader(DataSourceReader):
-    """Runs the query inside the tasks that read the files."""
+    """Run the query inside the tasks that read the files."""
 
     def __init__(self, query: Query, parts: tuple[str, ...]) -> None:
         self._query, self._parts = query, parts
 
     def partitions(self) -> list[InputPartition]:
-        """List the tasks."""
+        """List one partition per task."""
         return [PenstockPartition(number, part) for number, part in enumerate(self._parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the files of a task and give the results that are its own."""
+        """Read the files of a task and return the results of its slice."""
         assert isinstance(partition, PenstockPartition)
         part = from_json(json.loads(partition.part))
         return work_on_part(Run(self._query, "UTC"), part, Neighbours(self._parts, partition.number))
 
 
 def register(spark: Any) -> None:
-    """Make the format "penstock" known to a session."""
+    """Register the format "penstock" with a session."""
     spark.dataSource.register(PenstockSource)

@@ -1,7 +1,7 @@
-"""Cut a query where its rows are shuffled: what runs before, for each stream, and what runs behind.
+"""Split a plan at the shuffle: one plan per stream before it, and the query after it.
 
-Before the shuffle rows are filtered, cut down to what the query reads, and given their keys, computed if need
-be; behind it runs the query itself. Where time is implied by a row's number it has to be stored on the way.
+Before the shuffle, rows are filtered, reduced to the columns that the query reads, and extended by their keys,
+which may be computed. The query itself runs after it. A time implied by the row number is stored in a column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.plan.schema import source_schema, sources_of
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What happens to a stream's rows before the shuffle: a plan whose last `keys` columns are keys."""
+    """A plan over a stream's rows before the shuffle. Its last `keys` columns are keys."""
 
     plan: Plan
     keys: int
@@ -34,11 +34,11 @@ class Cut:
 
 
 def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
-    """Cut a query by the keys of each of its inputs; without keys all rows go to one task."""
+    """Split a query by the keys of each of its inputs. Without keys all rows go to one task."""
     behind = with_sources(compiled.plan, stored)
     read = compile_plan(behind).columns
     wanted = {each.name: tuple(each.schema.names) for each in sources_of(behind) if each.edges.late_to}
-    columns = {**read, **wanted}  # late rows are handed over whole
+    columns = {**read, **wanted}  # late rows keep all columns
     inputs = inputs_of(compiled)
     return Cut(
         behind,
@@ -55,7 +55,7 @@ def cut(compiled: Compiled, keys: Mapping[str, tuple[Expr, ...]]) -> Cut:
 
 
 def inputs_of(compiled: Compiled) -> dict[str, str]:
-    """Name the object that each stream enters a program as."""
+    """Map each stream to the name of its input object in the program."""
     return {each.body.stream: each.name for each in compiled.program.objects if isinstance(each.body, Input)}
 
 
@@ -68,20 +68,20 @@ def _sender(source: Source, columns: tuple[str, ...], where: Expr | None, keys: 
 
 
 def hidden_names(schema: pa.Schema, many: int) -> list[str]:
-    """Choose names that no column of the user's has."""
+    """Return names that no user column has."""
     longest = max(map(len, schema.names), default=0)
     return [f"{'_' * (longest + 1)}{place}" for place in range(many)]
 
 
 def stored(source: Source) -> Source:
-    """Let a stream have its time in a column, if it was implied."""
+    """Return the source with its time in a column, if the time was implied."""
     if not source.time.implied:
         return source
     return replace(source, schema=source_schema(source), time=replace(source.time, period=None, start=0))
 
 
 def with_sources(plan: Plan, change: Callable[[Source], Plan]) -> Plan:
-    """Rebuild a plan over other sources, or what stands in their place."""
+    """Rebuild a plan with its sources replaced."""
     if isinstance(plan, Source):
         return change(plan)
     changed = {each.name: _rebuilt(getattr(plan, each.name), change) for each in fields(plan)}

@@ -1,7 +1,7 @@
-"""What runs in executors: rows in, results or parcels out, through the same engine as everywhere.
+"""Code that runs in executors: rows in, results or shuffle payloads out, through the same engine as everywhere.
 
-Everything here is a plain value that Spark can carry, called with an iterator of batches. A worker process
-decodes and compiles a query once, however many tasks of it it runs.
+Everything here is a plain value that Spark can serialise, called with an iterator of batches. A worker process
+decodes and compiles a query once for all its tasks.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from penstock.spark.slices import Neighbours, Part, from_json
 from penstock.spark.types import deliverer, never_null
 
 Named = tuple[tuple[str, bytes], ...]
-# One core is what Spark gives to a task.
+# Spark assigns one core to a task.
 ENGINE = Engine(threads=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query on its way: its plan as text, the functions in it, the object code of its kernels, and its tables."""
+    """A serialisable query: its plan as text, its Python functions, the object code of its kernels, and its tables."""
 
     text: str
     functions: tuple[Function, ...] = ()
@@ -57,13 +57,13 @@ class Query:
         return _compiled(self.text, self.functions, self.objects)
 
     def open(self) -> Session:
-        """Start a run over input that will be complete, its tables filled."""
+        """Open a session over bounded input, with its tables filled."""
         session = self.compiled().open(ENGINE, bounded=True)
         self.fill(session)
         return session
 
     def fill(self, session: Session) -> None:
-        """Fill the tables of a run."""
+        """Fill the tables of a session."""
         for name, payload in self.tables:
             session.fill(name, decode_table(payload, f"the table {name!r}").to_batches())
 
@@ -76,7 +76,7 @@ def _compiled(text: str, functions: tuple[Function, ...], objects: tuple[tuple[s
 
 @lru_cache(maxsize=32)
 def shipped(plan: Plan) -> Named:
-    """Compile the kernels that tasks begin with; those whose processor differs find nothing in them, and compile their own."""
+    """Compile the kernels to ship with tasks. A worker with a different processor ignores them and compiles its own."""
     return tuple(sorted(objects_of(compile_plan(plan).program).items()))
 
 
@@ -85,7 +85,7 @@ def shipped(plan: Plan) -> Named:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Run the whole query, giving what Spark takes; of a slice of time only the results that lie in it."""
+    """Run the whole query and convert results to Spark's types. For a time slice, keep only the results inside it."""
 
     query: Query
     zone: str | None
@@ -107,9 +107,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Fold rows into panes, and send what panes hold to the tasks that finish it.
+    """Aggregate rows into panes, and send the partial aggregates to the tasks that merge them.
 
-    `keys` numbers the keys that divide the work behind, if any do.
+    `keys` holds the positions of the keys that partition the later work; it may be empty.
     """
 
     query: Query
@@ -135,7 +135,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Assemble:
-    """Finish what `Fold` began."""
+    """Merge the partial aggregates of `Fold` and finish the query."""
 
     query: Query
     zone: str | None
@@ -155,14 +155,14 @@ class Assemble:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send rows to the tasks that their keys belong to, cut down to what the query reads."""
+    """Send rows to the shards of their keys, reduced to what the query reads."""
 
     senders: Mapping[str, tuple[Query, int]]
     shards: int
     hot: Hot | None = None
 
     def sample(self, stream: str, parts: Iterable[Part]) -> Iterator[np.ndarray]:
-        """The hashes of the keys of some rows, those that each part begins with."""
+        """Yield the key hashes of the first rows of each part."""
         query, keys = self.senders[stream]
         for part in parts:
             session = query.open()
@@ -197,7 +197,7 @@ class Send:
                     if rows.num_rows:
                         yield ShufflePayload.of(shard, task, number, stream, rows)
                         number += 1
-                # Copies have one number: shards that meet in a partition keep one of them.
+                # Copies share one number: when several shards fall into one partition, `Receive` keeps one copy.
                 for shard in range(self.shards if everywhere is not None else 0):
                     yield ShufflePayload.of(shard, task, number, stream, everywhere)
                 number += everywhere is not None
@@ -205,9 +205,9 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Receive:
-    """Run the query over the rows that `Send` sent here.
+    """Run the query over the rows that `Send` sent to this task.
 
-    `sorted_by_value` names the streams without positions, whose rows of one time are ordered by their values.
+    `sorted_by_value` names the streams without positions, whose rows of equal time are ordered by their values.
     """
 
     query: Query
@@ -239,14 +239,14 @@ class Receive:
 
 @dataclass(frozen=True, slots=True)
 class OverParts:
-    """Called with the numbers of tasks: reads the files that each was given."""
+    """Spark callable over task numbers: reads the files of each task."""
 
     work: Any
     parts: bytes
 
     @staticmethod
     def of(work: Any, parts: Sequence[dict[str, object]]) -> OverParts:
-        """Write parts as a text of texts: a task reads its own, and others if it must."""
+        """Encode parts as a JSON list of JSON texts: a task decodes its own part, and others on demand."""
         return OverParts(work, zlib.compress(json.dumps([json.dumps(part) for part in parts]).encode()))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -259,10 +259,10 @@ class OverParts:
 
 @cache
 def settle(work: str = "files") -> None:
-    """Let the collector pass over all that a worker has loaded by its first task of some work.
+    """Exclude everything that a worker has loaded by its first task of one kind of work from garbage collection.
 
-    A worker of Spark collects garbage after every task. Looking at every module and compiled query each time took
-    70 ms of processor time, of some 100 that a small task cost. Each work loads other modules, pandas among them.
+    A Spark worker collects garbage after every task. Scanning every module and compiled query each time took 70 ms of
+    processor time, of about 100 ms that a small task cost. Each kind of work loads other modules, pandas among them.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
 
@@ -272,13 +272,13 @@ def settle(work: str = "files") -> None:
 
 
 def work_on_part(work: Any, part: Part, others: Neighbours) -> Iterator[pa.RecordBatch]:
-    """Run a task over the pieces it was given; where that is not enough, rows of other tasks are read as well."""
+    """Run a task over its part, and read rows of other tasks where the boundaries of the part need them."""
     made: Iterator[pa.RecordBatch] = work(others.number, rows_for(work, part, others), part)
     return made
 
 
 def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[Rows]:
-    """Read what a task reads: before a shuffle each stream has a plan of its own."""
+    """Read the rows of a task. Before a shuffle, each stream has a separate plan."""
     if not isinstance(work, Send):
         yield from rows_within(work.compiled, part, others)
         return
@@ -289,7 +289,7 @@ def rows_for(work: Any, part: Part, others: Neighbours) -> Iterator[Rows]:
 
 @dataclass(frozen=True, slots=True)
 class OverFrame:
-    """Called with the rows of a DataFrame, in order of time if it was sorted."""
+    """Spark callable over the rows of a DataFrame, in time order if it was sorted."""
 
     work: Any
     stream: str

@@ -1,7 +1,7 @@
-"""Types of Arrow as types of Spark and back, and columns as Spark takes them.
+"""Convert between Arrow and Spark types, and convert columns to the types that Spark accepts.
 
 A timestamp without a zone is TIMESTAMP_NTZ, one with a zone TIMESTAMP. Spark counts microseconds: finer times
-must be whole ones, or the query fails with an error that says so. Unsigned integers become the next wider
+must be whole microseconds, or the query fails with an error that says so. Unsigned integers become the next wider
 signed type, those of 64 bits DECIMAL(20, 0), as when Spark reads Parquet.
 """
 
@@ -52,7 +52,7 @@ _ARROW = {name: dtype for dtype, name in _NAMES.items()}
 
 
 def delivered_type(dtype: pa.DataType, zone: str) -> pa.DataType:
-    """Give the Arrow type in which Spark takes values of a type.
+    """Return the Arrow type in which Spark accepts values of a type.
 
     >>> delivered_type(pa.timestamp("ns", "Asia/Tokyo"), "UTC")
     TimestampType(timestamp[us, tz=UTC])
@@ -84,7 +84,7 @@ def _delivered_field(field: pa.Field, zone: str) -> pa.Field:
 
 
 def spark_type(dtype: pa.DataType) -> DataType:
-    """Give the Spark type of a column."""
+    """Return the Spark type of a column."""
     from pyspark.sql import types  # noqa: PLC0415 - Spark loads when it is used
 
     plain = delivered_type(dtype, "UTC")
@@ -107,7 +107,7 @@ def spark_type(dtype: pa.DataType) -> DataType:
 
 
 def spark_schema(schema: pa.Schema, never_null: Iterable[str] = ()) -> StructType:
-    """Give the Spark schema of a result."""
+    """Return the Spark schema of a result."""
     from pyspark.sql.types import StructField, StructType  # noqa: PLC0415
 
     required = frozenset(never_null)
@@ -117,7 +117,7 @@ def spark_schema(schema: pa.Schema, never_null: Iterable[str] = ()) -> StructTyp
 
 
 def never_null(plan: Plan) -> list[str]:
-    """Name the columns of a result that always have a value: the bounds of windows."""
+    """List the result columns that are never null: the bounds of windows."""
     match plan:
         case Aggregate() | Apply() | Attach():
             return [WINDOW_START, WINDOW_END]
@@ -126,7 +126,7 @@ def never_null(plan: Plan) -> list[str]:
 
 
 def deliverer(schema: pa.Schema, zone: str | None, never_null: Iterable[str] = ()) -> Deliver:
-    """Make the function that turns a result's batches into what Spark takes; without a zone they stay ours."""
+    """Return the function that converts result batches for Spark; without a zone it leaves them unchanged."""
     if zone is None:
         return lambda batch: batch
     required = frozenset(never_null)
@@ -157,7 +157,7 @@ def _cast(array: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def arrow_type(dtype: DataType, zone: str) -> pa.DataType:
-    """Give the Arrow type in which Spark hands over values of its own type."""
+    """Return the Arrow type in which Spark delivers values of a Spark type."""
     name = type(dtype).__name__
     if name in _ARROW:
         return _ARROW[name]
@@ -185,5 +185,5 @@ def _arrow_field(field: Any, zone: str) -> pa.Field:
 
 
 def arrow_schema(schema: StructType, zone: str) -> pa.Schema:
-    """Give the schema in which Spark hands over rows of a DataFrame."""
+    """Return the Arrow schema in which Spark delivers the rows of a DataFrame."""
     return pa.schema([_arrow_field(each, zone).with_nullable(True) for each in schema.fields])

@@ -1,4 +1,4 @@
-"""Tables of this process on Spark: rows of a DataFrame lie nowhere, so what they knew by their place goes along."""
+"""Upload local tables to Spark. DataFrame rows have no position, so the position is added as a column."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 
 def is_here(bound: Bound) -> bool:
-    """Tell whether data lies in this process, neither in files nor with Spark, and ends."""
+    """Check that data is bounded and in this process, neither in files nor in Spark."""
     return not (isinstance(bound, Frame) or hasattr(bound, "dataset") or hasattr(bound, "endless"))
 
 
 def handed_over(
     stream: Stream, bound: Mapping[str, Bound], spark: SparkSession
 ) -> tuple[Stream, dict[str, Bound]]:
-    """Make DataFrames of the tables of this process, and the same query over those.
+    """Convert local tables to DataFrames, and rewrite the query to read them.
 
-    Their rows get their time, where it is implied, and their place, which orders those of one time as it does here.
+    Rows get a time column, if the time is implied, and a position column, which orders rows of equal time as in this process.
     """
     here = [each for each in sources_of(stream.plan) if is_here(bound[each.name])]
     if not here:
@@ -50,7 +50,7 @@ def handed_over(
 
 
 def _can_be_placed(plan: Plan) -> bool:
-    """Tell whether the place of a row can stand for its sequence: not where a union compares those of several streams."""
+    """Check that positions can replace the sequence. A union compares the sequences of several streams, so there they cannot."""
     return not any(isinstance(each, Union) for each in _parts(plan))
 
 
@@ -61,7 +61,7 @@ def _parts(plan: Plan) -> Iterator[Plan]:
 
 
 def _with_place(source: Source) -> Source:
-    """Let a stream's rows of one time be ordered by a column of their places."""
+    """Add a position column to a source, as its sequence."""
     whole = stored(source)
     (name,) = hidden_names(whole.schema, 1)
     return replace(whole, schema=whole.schema.append(pa.field(name, pa.int64())), sequence=name)
@@ -72,7 +72,7 @@ def _rebuilt(plan: Plan, changed: Mapping[str, Source]) -> Plan:
 
 
 def _narrowed(source: Source, changed: Source) -> Plan:
-    """Leave out again what only goes along."""
+    """Project away the position column."""
     if changed.sequence == source.sequence:
         return changed
     names = source_schema(source).names
@@ -92,7 +92,7 @@ def _table(bound: Bound, source: Source, changed: Source, first: int) -> pa.Tabl
 
 
 def _ranked(table: pa.Table, source: Source, places: np.ndarray) -> np.ndarray:
-    """Order the places by the sequence, if there is one, then as they are."""
+    """Rank the positions by the sequence, if there is one, then by position."""
     if source.sequence is None:
         return places
     rows = pa.table({"sequence": table.column(source.sequence), "place": places})

@@ -1,1 +1,1 @@
-"""Tables of a lake: their own metadata says which files they are, which rows are gone, and what columns mean."""
+"""Lake tables: their metadata lists the files, the deleted rows and the meaning of columns."""

@@ -1,7 +1,7 @@
-"""Files of an Iceberg table's metadata, as pyiceberg is given them: local, and walked through once before it reads them.
+"""File access for pyiceberg: local metadata files, checked before pyiceberg decodes them.
 
-pyiceberg's compiled decoder of Avro believes every length it reads: a damaged one ends the process, or shows other memory of it as
-the name of a file. The readers that pyiceberg makes of a file's schema are therefore first run with a decoder that checks.
+pyiceberg's compiled Avro decoder trusts every length: a damaged one terminates the process, or exposes other memory as
+the name of a file. So the readers that pyiceberg builds for a file's schema first run with a decoder that checks lengths.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _NUMBER = re.compile(rb"[\x80-\xff]{0,9}+[\x00-\x7f]")
 
 
 class CheckedDecoder(BinaryDecoder):
-    """Read Avro from bytes, and nothing that lies outside of them; what many numbers are is not looked at.
+    """Decode Avro from bytes with bounds checks. Lists of numbers are checked, but their values are not decoded.
 
-    `negative` tells whether a number below zero was read: as the length of a list it is followed by another length.
+    `negative` is set if a negative number was read: as the length of a list, it is followed by another length.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -42,7 +42,7 @@ class CheckedDecoder(BinaryDecoder):
         return self._at
 
     def back(self, at: int) -> None:
-        """Go back to where something began."""
+        """Return to an earlier position."""
         self._at = at
 
     def read(self, n: int) -> bytes:
@@ -95,7 +95,7 @@ class CheckedDecoder(BinaryDecoder):
 
 
 class CheckedFile(InputFile):
-    """A file of a table's metadata, read as a whole."""
+    """A metadata file of a table, read as a whole."""
 
     def __init__(self, location: str, path: str) -> None:
         super().__init__(location)
@@ -108,7 +108,7 @@ class CheckedFile(InputFile):
         return Path(self._path).exists()
 
     def open(self, seekable: bool = True) -> Any:
-        """Give the bytes of a file, once they are known to be harmless."""
+        """Return the bytes of a file after checking them."""
         data = Path(self._path).read_bytes()
         if not self.location.endswith(_JSON):
             check_avro(self._path, data)
@@ -116,7 +116,7 @@ class CheckedFile(InputFile):
 
 
 class CheckedIO(FileIO):
-    """Local files of one table. What its metadata says about another way to read files is not looked at: it names code."""
+    """Local files of one table. The table's setting for file access is ignored: it names code."""
 
     def __init__(self, table: str) -> None:
         super().__init__()
@@ -133,10 +133,10 @@ class CheckedIO(FileIO):
 
 
 def check_avro(path: str, data: bytes) -> None:
-    """Refuse a file that pyiceberg would read beyond its end."""
+    """Reject a file that pyiceberg would read beyond its end."""
     try:
         _walk(CheckedDecoder(data))
-    except Exception as reason:  # noqa: BLE001 - of a damaged file anything may be missing, or of another type
+    except Exception as reason:  # noqa: BLE001 - a damaged file can raise any exception
         raise SourceError(
             f"the file {path!r} of an Iceberg table cannot be read: it is damaged ({type(reason).__name__})"
         ) from None
@@ -155,7 +155,7 @@ def _walk(file: CheckedDecoder) -> None:
 
 
 def _record(reader: Any, block: CheckedDecoder) -> None:
-    """Read a record. Parts of it may be skipped later, which goes by other lengths if it has them."""
+    """Read a record. If it has block lengths, check that skipping it ends at the same position."""
     begin, block.negative = block.tell(), False
     reader.read(block)
     end = block.tell()

@@ -1,4 +1,4 @@
-"""Delta tables, through the `deltalake` package: the log gives files, partition values and deletion vectors."""
+"""Delta tables, through the `deltalake` package: the log lists files, partition values and deletion vectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.sources.paths import Partition
 from penstock.sources.row_deletes import Numbers
 from penstock.types.arrow import checked
 
-# What a reader must understand and does: anything else in a table's protocol could mean other rows.
+# The supported reader features. Any other feature in a table's protocol could change the rows.
 _UNDERSTOOD = frozenset(
     {"deletionVectors", "columnMapping", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
     | {"typeWidening", "typeWidening-preview"}
@@ -31,7 +31,7 @@ def open_delta(path: str, version: int | None = None) -> LakeTable:
         return _opened(path, version)
     except PenstockError:
         raise
-    except Exception as reason:  # noqa: BLE001 - of a damaged log anything may be missing, or of another type
+    except Exception as reason:  # noqa: BLE001 - a damaged log can raise any exception
         raise _unreadable(path, version, reason) from None
 
 
@@ -68,7 +68,7 @@ def _unreadable(path: str, version: int | None, reason: Exception) -> SourceErro
 
 
 def _first_line(reason: Exception) -> str:
-    """What the log's reader says: it has seen no rows."""
+    """Return the first line of the log reader's message, which contains no rows."""
     return next(iter(str(reason).splitlines()), type(reason).__name__)
 
 
@@ -83,7 +83,7 @@ def _refuse_features(path: str, table: Any) -> None:
 
 
 def _physical_names(table: Any) -> dict[str, str]:
-    """The names under which files hold columns, where those were mapped."""
+    """Return the names of columns in files, where they are mapped."""
     mode = (table.metadata().configuration or {}).get("delta.columnMapping.mode", "none")
     if mode == "none":
         return {}
@@ -92,7 +92,7 @@ def _physical_names(table: Any) -> dict[str, str]:
 
 
 def _added(path: str, table: Any, physical: Mapping[str, str]) -> dict[str, Partition]:
-    """Every file of the version with its partition values as texts, in order of paths."""
+    """Return every file of the version with its partition values as texts, in path order."""
     actions = pa.table(table.get_add_actions(flatten=False))
     files = [local_path(unquote(each), path) for each in actions["path"].to_pylist()]
     return dict(sorted(zip(files, _partitions(actions, physical), strict=True)))
@@ -119,7 +119,7 @@ def _texts(column: pa.Array, name: str) -> list[str | None]:
 
 
 def _gone(path: str, table: Any) -> dict[str, Numbers]:
-    """The rows that deletion vectors mark, by file."""
+    """Return the rows that deletion vectors mark, by file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
     marks = pa.RecordBatchReader.from_stream(table.deletion_vectors()).read_all()
@@ -131,5 +131,5 @@ def _gone(path: str, table: Any) -> dict[str, Numbers]:
 
 
 def _plain(uri: str) -> str:
-    """Read the encoded characters of an address; a plain path has none."""
+    """Decode the percent-encoding of a URL; a plain path has none."""
     return unquote(uri) if "://" in uri else uri

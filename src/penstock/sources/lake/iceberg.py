@@ -1,7 +1,6 @@
-"""Iceberg tables, through the `pyiceberg` package: manifests give files and the rows that are gone.
+"""Iceberg tables, through the `pyiceberg` package: manifests list files and deleted rows.
 
-Columns are found by their ids, never by their names: a column that was dropped and another that took its name
-are two.
+Columns are found by id, never by name: a dropped column and a later column of the same name are different.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def open_iceberg(path: str, snapshot: int | None = None) -> LakeTable:
         ) from None
     except NotImplementedError:
         raise _unreadable_deletes(path) from None
-    except Exception as reason:  # noqa: BLE001 - pyiceberg's errors have no root, and broken metadata breaks anywhere
+    except Exception as reason:  # noqa: BLE001 - pyiceberg's errors have no base class, and damaged metadata can raise any exception
         raise SourceError(
             f"{path!r} cannot be read as an Iceberg table: {type(reason).__name__}; "
             "give the table's folder or its newest metadata file"
@@ -58,7 +57,7 @@ def _opened(path: str, snapshot: int | None) -> LakeTable:
 
 
 def _table(path: str, metadata_file: str) -> Any:
-    """Open a table. (pyiceberg would import and call what the table's properties name to read files.)"""
+    """Open a table with checked file access. (pyiceberg would import and call the code named in the table's properties.)"""
     from pyiceberg.catalog.noop import NoopCatalog  # noqa: PLC0415 - an optional dependency
     from pyiceberg.serializers import FromInputFile  # noqa: PLC0415
     from pyiceberg.table import StaticTable  # noqa: PLC0415
@@ -72,7 +71,7 @@ def _table(path: str, metadata_file: str) -> Any:
 
 
 def _metadata_file(path: str) -> str:
-    """Find the newest metadata of a table given by its folder."""
+    """Find the newest metadata file in a table's folder."""
     whole = Path(path).absolute()
     if whole.is_file():
         return str(whole)
@@ -99,7 +98,7 @@ def _number(path: Path) -> int:
 
 
 def _tasks(scan: Any, path: str) -> Iterable[Any]:
-    """Plan the files. Deletes by equal values are refused, by pyiceberg or here."""
+    """Plan the files. Equality deletes are rejected, by pyiceberg or here."""
     try:
         return list(scan.plan_files())
     except ValueError as reason:
@@ -131,7 +130,7 @@ def _refuse_format(file: Any, path: str) -> None:
 
 
 def _positions(deletes: Any, file: str, path: str) -> Numbers:
-    """Read the numbers of a file's rows that a delete file or a deletion vector lists."""
+    """Read the deleted row numbers of a file from a delete file or a deletion vector."""
     if deletes.content.name != "POSITION_DELETES":
         raise _unreadable_deletes(path)
     where = local_path(deletes.file_path, path)
@@ -144,7 +143,7 @@ def _positions(deletes: Any, file: str, path: str) -> Numbers:
 def _listed(where: str, file: str) -> Numbers:
     with open_parquet(where) as opened:
         table = opened.read(["file_path", "pos"], use_threads=False)
-    import pyarrow.compute as pc  # noqa: PLC0415 - takes long to load
+    import pyarrow.compute as pc  # noqa: PLC0415 - slow to load
 
     chosen = table.filter(pc.equal(table["file_path"], file))
     return np.asarray(chosen["pos"].to_numpy(), np.int64)
@@ -153,7 +152,7 @@ def _listed(where: str, file: str) -> Numbers:
 def _vector(where: str, file: str) -> Numbers:
     from pyiceberg.table.puffin import PuffinFile  # noqa: PLC0415
 
-    from penstock.sources.lake.vectors import rows_of  # noqa: PLC0415 - loads what pyiceberg brings
+    from penstock.sources.lake.vectors import rows_of  # noqa: PLC0415 - loads dependencies of pyiceberg
 
     puffin = PuffinFile(Path(where).read_bytes())
     blobs = [each for each in puffin.footer.blobs if each.properties.get(_DATA_FILE) == file]
@@ -171,7 +170,7 @@ def _schema(fields: Any) -> pa.Schema:
 
 
 def _small(dtype: pa.DataType) -> pa.DataType:
-    """Take texts for the ones everybody else writes."""
+    """Replace large text and binary types by those with 32-bit offsets, which other writers use."""
     if pa.types.is_large_string(dtype):
         return pa.string()
     return pa.binary() if pa.types.is_large_binary(dtype) else dtype

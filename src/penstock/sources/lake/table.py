@@ -1,4 +1,4 @@
-"""A version of a table: its schema, and its Parquet files with what the table's metadata says about them."""
+"""A version of a lake table: its schema, and its Parquet files with their metadata."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Resolve = Callable[[pa.Schema, str], dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file: values that hold for all its rows, and the numbers of rows that are gone."""
+    """One file: values that apply to all its rows, and the numbers of its deleted rows."""
 
     path: str
     partition: Partition = ()
@@ -35,8 +35,8 @@ class DataFile:
 class LakeTable:
     """A version of a table, bound to a stream like any other data.
 
-    `resolve` finds, for the schema a file stores, under which name it holds each of the table's columns. Columns a
-    file does not hold were added to the table later: they are null in all its rows.
+    `resolve` maps, for the stored schema of a file, each of the table's columns to its name in the file. Columns
+    missing in a file were added to the table later: they are null in all its rows.
     """
 
     schema: pa.Schema
@@ -51,7 +51,7 @@ class LakeTable:
         return self.dataset().batches(columns)
 
     def dataset(self, time: str | None = None) -> Dataset:
-        """Look into every file, checking it and finding its fragments."""
+        """Inspect and check every file, and find its fragments."""
         with ThreadPoolExecutor(THREADS) as pool:
             parts = pool.map(
                 lambda each: reading(each.path, lambda _: self._fragments(each, time)), self.files
@@ -80,12 +80,12 @@ class LakeTable:
 
 
 def _named(stored: pa.Schema, names: dict[str, str]) -> pa.Schema:
-    """A file's schema under the table's names."""
+    """Return a file's schema under the table's names."""
     return pa.schema([stored.field(theirs).with_name(ours) for ours, theirs in names.items()])
 
 
 def _instants(stored: pa.Schema, metadata: Any) -> pa.Schema:
-    """Take timestamps of 96 bits for instants: that is how Spark writes them, without saying so."""
+    """Read 96-bit timestamps as instants: Spark writes them as such, without declaring it."""
     for name in parquet_footers.legacy_times(metadata):
         place = stored.get_field_index(name)
         if place >= 0:
@@ -94,7 +94,7 @@ def _instants(stored: pa.Schema, metadata: Any) -> pa.Schema:
 
 
 def _without(parts: Sequence[Fragment], file: DataFile, gone: Numbers) -> Iterator[Fragment]:
-    """Give each fragment the list of its rows that are gone, and leave out those of which nothing is left."""
+    """Attach the deleted rows to each fragment, and drop fragments without remaining rows."""
     start = 0
     for part in parts:
         rows = part.rows or 0
@@ -107,13 +107,13 @@ def _without(parts: Sequence[Fragment], file: DataFile, gone: Numbers) -> Iterat
 
 
 def by_name(schema: pa.Schema, physical: dict[str, str]) -> Resolve:
-    """Find columns by name, some of which files hold under a name of their own."""
+    """Resolve columns by name, with the mapped names of files."""
     wanted = {name: physical.get(name, name) for name in schema.names}
     return lambda stored, _path: {ours: theirs for ours, theirs in wanted.items() if theirs in stored.names}
 
 
 def local_path(uri: str, table: str) -> str:
-    """Read where a file of a table lies, relative to the table or as an address of this machine."""
+    """Return the local path of a table's file, given relative to the table or as a URL of this machine."""
     if "\0" in uri:
         raise SourceError(
             f"the metadata of the table {table!r} is damaged: it names a file as none can be named"

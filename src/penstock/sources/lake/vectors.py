@@ -1,7 +1,7 @@
 """Deletion vectors of Iceberg: length · magic · bitmaps of row numbers by their upper 32 bits · checksum.
 
-pyiceberg reads them too, but without the checksum, and makes an empty bitmap for each number of upper bits up to the largest:
-two thousand million, if a damaged vector says so.
+pyiceberg also reads them, but ignores the checksum, and creates an empty bitmap for each number of upper bits up to the
+largest: two thousand million in a damaged vector.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOST_UPPER = 1 << 31
 
 
 def rows_of(where: str, data: bytes) -> Numbers:
-    """Read the row numbers of a vector that lies in the file `where`."""
+    """Read the row numbers of a vector in the file `where`."""
     try:
         return _rows(_checked(data))
     except (ValueError, IndexError):
@@ -29,7 +29,7 @@ def rows_of(where: str, data: bytes) -> Numbers:
 
 
 def _checked(data: bytes) -> bytes:
-    """Give the bitmaps, if their checksum is that of the vector."""
+    """Return the bitmaps after verifying the checksum."""
     end = _WORD + int.from_bytes(data[:_WORD], "big")
     body, checksum = data[_WORD:end], data[end : end + _WORD]
     same = len(checksum) == _WORD and zlib.crc32(body) == int.from_bytes(checksum, "big")

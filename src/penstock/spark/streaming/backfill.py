@@ -1,7 +1,7 @@
-"""History, then what comes, on Spark: batches read files of history first, the oldest first, then the live source.
+"""Backfill on Spark: batches read the history files first, oldest first, then the live source.
 
-An offset is {"history": files read, "live": offset of the live source, from the batch on in which history ends}.
-Both are texts. Once history has ended it is never looked at again.
+An offset is {"history": files read, "live": offset of the live source, set from the batch in which history ends}.
+Both values are texts. History is not read again after it has ended.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from penstock.spark.streaming.source import PayloadSource
 from penstock.spark.tasks import settle
 
 NOTHING = FilePartition(0, json.dumps(as_json(Part(()))))
-_AT_ONCE = 100  # files of history in a batch, unless the stream says how many
+_AT_ONCE = 100  # history files per batch, unless the stream sets a number
 
 
 class BackfillSource(PayloadSource):
-    """History and a live source."""
+    """A streaming source of history files followed by a live source."""
 
     FORMAT = "penstock_backfill"
 
     def stream_reader(self) -> DataSourceStreamReader:
-        """Plan on the driver, read in tasks."""
+        """Create the reader that plans on the driver and reads in tasks."""
         scatter, stream = self.asked()
         given = json.loads(self.options["secret"])
         past, tasks = given["history"], int(given["tasks"])
@@ -61,7 +61,7 @@ class BackfillSource(PayloadSource):
 
 @dataclass
 class History:
-    """Files that are there from the beginning, in order of time; `most` of them are read in a batch."""
+    """Files that exist at the start, in time order. A batch reads up to `most` of them."""
 
     files: Files
     time: str
@@ -69,13 +69,13 @@ class History:
 
     @cached_property
     def parts(self) -> list[tuple[Dataset, int | None]]:
-        """Every file, with the time at which those behind it begin: looked into once for all batches."""
+        """Return every file with the start time of the files after it. Computed once for all batches."""
         data = self.files.dataset(self.time)
         return in_order(replace(data, fragments=tuple(each for each in data.fragments if each.rows != 0)))
 
     @property
     def paths(self) -> list[str]:
-        """The files that hold anything, in order."""
+        """Return the non-empty files, in order."""
         return [part.fragments[0].path for part, _ in self.parts]
 
     def unread(self, seen: frozenset[str]) -> list[str]:
@@ -83,11 +83,11 @@ class History:
         return [path for path in self.paths if path not in seen]
 
     def fragments(self, paths: frozenset[str]) -> list[Fragment]:
-        """Give the pieces of some files, in the order of all."""
+        """Return the fragments of the given files, in time order."""
         return [each for part, _ in self.parts for each in part.fragments if each.path in paths]
 
     def upto(self, seen: frozenset[str]) -> int | None:
-        """Tell when the files begin that have not been read: None if they do not say."""
+        """Return the start time of the unread files; None if one of them has no time statistics."""
         left = [part for part, _ in self.parts if part.fragments[0].path not in seen]
         firsts = [each.time_min for part in left for each in part.fragments]
         known = [first for first in firsts if first is not None]
@@ -96,7 +96,7 @@ class History:
 
 @dataclass(frozen=True)
 class BackfillPartition(InputPartition):
-    """What one task reads: of history, or of the live source. `upto` is what it says of the time of history."""
+    """The input of one task, from history or from the live source. `upto` is the watermark of history."""
 
     inner: InputPartition
     live: bool
@@ -105,7 +105,7 @@ class BackfillPartition(InputPartition):
 
 @dataclass
 class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which rows a batch reads, and the reading."""
+    """Plan the files or offsets of each batch, and read them."""
 
     scatter: Scatter
     stream: str
@@ -115,19 +115,19 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     at: int
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Begin before the first file of history."""
+        """Return the offset before the first file of history."""
         return {"history": json.dumps(offset([])), "live": ""}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Leave limits to the two sides."""
+        """Set no limit; history and the live source limit their batches themselves."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Leave out what comes from now on."""
+        """Fix the current end of the live source as the end of the query."""
         self.live.prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Add the oldest files of history; behind the last of them, what the live source has."""
+        """Add the oldest unread files of history; after the last file, start the live source."""
         if start["live"]:
             began = json.loads(start["live"])
             newest = self.live.latestOffset(began, self.live.getDefaultReadLimit())
@@ -138,7 +138,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"history": json.dumps(offset([*seen, *unread[: self.history.most]])), "live": ended}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Divide what a batch reads among tasks."""
+        """Divide the input of a batch among tasks."""
         if not start["live"]:
             before, after = (files_of(json.loads(each["history"])) for each in (start, end))
             return self._of_history(before, after, bool(end["live"]))
@@ -146,14 +146,14 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [BackfillPartition(each, True, END_OF_TIME) for each in inner]
 
     def _of_history(self, before: frozenset[str], after: frozenset[str], ends: bool) -> list[InputPartition]:
-        """Read some files. Behind the last of them somebody says how far time has come, though there be none."""
+        """Read some files. At least one partition exists, even without files, to send the watermark."""
         upto = self.history.upto(after)
         reached = self.at if ends else None if upto is None else min(upto, self.at)
         inner = self.files.divided(self.history.fragments(after - before)) or [NOTHING]
         return [BackfillPartition(each, False, reached) for each in inner]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one side and send them on."""
+        """Read the rows of one side, and yield them as payloads."""
         assert isinstance(partition, BackfillPartition)
         reader = self.live if partition.live else self.files
         side = Side(self.scatter.source(self.stream).time.column, self.at, before=not partition.live)
@@ -180,7 +180,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         task: int,
         out: Callable[[], int],
     ) -> Iterator[ShufflePayload]:
-        """Correct what the task says of its rows: some were left out, and history knows the time better than they do."""
+        """Correct the marks of a task: count the rows dropped here, and replace the latest time by the watermark of history."""
         name = MARK + self.stream
         last, said = 0, False
         for each in payloads:
@@ -201,7 +201,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 yield ShufflePayload(label, task, number, name, mark.encoded())
 
     def _latest(self, partition: BackfillPartition) -> int | None:
-        """Say it so that the lateness of the stream takes nothing off."""
+        """Return the watermark of history plus the stream's lateness, which shards subtract again."""
         if partition.upto is None or partition.upto == END_OF_TIME:
             return partition.upto
         return min(partition.upto + self.scatter.source(self.stream).lateness, END_OF_TIME - 1)
@@ -210,7 +210,7 @@ class BackfillReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def backfill_frame(
     spark: Any, scatter: Scatter, stream: str, data: Backfill, tasks: int, identity: str
 ) -> Any:
-    """Give the parcels of history and of what follows."""
+    """Return the payloads of history and of the live source as a streaming DataFrame."""
     if not isinstance(data.history, Files):
         raise UnsupportedError(
             f"the history of stream {stream!r} does not lie in files; on Spark it must (pk.scan)"

@@ -1,4 +1,4 @@
-"""Errors of executors, which Spark hands over as text, as the errors they were."""
+"""Restore Penstock errors from the text of Spark's executor errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock import errors
 from penstock.errors import EngineError, PenstockError, StateError
 
 _RAISED = re.compile(r"penstock\.errors\.(\w+): (.*)")
-# What Spark and Hadoop say of files in a checkpoint that they cannot read.
+# Messages of Spark and Hadoop about unreadable files in a checkpoint.
 _DAMAGED = re.compile(
     r"\[?(CANNOT_LOAD_STATE_STORE|STATE_STORE_\w+|INVALID_\w*CHECKPOINT\w*)|(ChecksumException)"
 )
 
 
 def streaming_problem(query: Any) -> PenstockError | None:
-    """Tell why a streaming query of Spark stopped, if it was for a reason of ours: as the error that was raised.
+    """Return the Penstock error that stopped a streaming query, if one did.
 
     >>> problem = pk.streaming_problem(started)                                 # doctest: +SKIP
     >>> if problem is not None:                                                 # doctest: +SKIP
@@ -31,7 +31,7 @@ def streaming_problem(query: Any) -> PenstockError | None:
 
 
 def problem_in(text: str) -> PenstockError | None:
-    """Find our error in the text of Spark's.
+    """Find a Penstock error in the text of a Spark error.
 
     >>> problem_in("Traceback: penstock.errors.StateError: the state is damaged")
     StateError('the state is damaged')

@@ -1,7 +1,7 @@
-"""Files that appear, read inside Spark's tasks: only what shards are sent enters the JVM.
+"""Read arriving files inside Spark tasks. Only payloads for shards enter the JVM.
 
-An offset is the list of files that have been read, compressed. So a batch that is run again reads the same files, and
-a file that turns up late, with an old date, is read like any other.
+An offset is the compressed list of files that have been read. So a repeated batch reads the same files, and a file
+that appears late with an old date is read like any other.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from penstock.types.windows import Steps
 
 
 class FileSource(PayloadSource):
-    """The files of a stream."""
+    """The streaming source of a stream's files."""
 
     FORMAT = "penstock_files"
 
     def stream_reader(self) -> DataSourceStreamReader:
-        """Plan on the driver, read in tasks."""
+        """Create the reader that plans on the driver and reads in tasks."""
         scatter, stream = self.asked()
         given, tasks = json.loads(self.options["files"]), int(self.options["tasks"])
         return FileReader.of(scatter, stream, given, tasks, scatter.steps(stream))
@@ -52,14 +52,14 @@ class FileSource(PayloadSource):
 
 @dataclass(frozen=True)
 class FilePartition(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     number: int
     part: str
 
 
 class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which files a batch reads, and the reading: times only as finely as `steps` says, if it says so."""
+    """Plan the files of each batch, and read them. With `steps`, times are decoded only to that granularity."""
 
     def __init__(
         self,
@@ -78,20 +78,20 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
     def of(
         scatter: Scatter, stream: str, given: Mapping[str, Any], tasks: int, steps: Steps | None = None
     ) -> FileReader:
-        """Read what `file_options` wrote."""
+        """Create a reader from the output of `file_options`."""
         files = LiveFiles(given["path"], given["format"], scatter.source(stream).schema)
         return FileReader(scatter, stream, files, tasks, given["most"], steps)
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Begin before the first file."""
+        """Return the offset before the first file."""
         return offset([])
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Tell how many files a batch reads at most."""
+        """Return the maximum number of files per batch."""
         return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Leave out what comes from now on."""
+        """Fix the current list of files as the end of the query."""
         self._target = frozenset(each.path for each in self._files.listed())
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
@@ -120,15 +120,15 @@ class FileReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNo
         return [FilePartition(number, text) for number, text in enumerate(texts)]
 
     def place(self, partition: InputPartition) -> tuple[int, str]:
-        """Number a task, and name the split it reads: files have none."""
+        """Return the task number and the split name, which is empty for files."""
         assert isinstance(partition, FilePartition)
         return partition.number, ""
 
     def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
-        """Read all rows, those too that the query rejects: they tell the time."""
+        """Read all rows. Rows that the query rejects count for the watermark."""
         assert isinstance(partition, FilePartition)
         source, columns = self._scatter.source(self._stream), list(self._scatter.columns(self._stream))
-        # Whether a line of text is a row of the stream does not depend on what the query reads of it.
+        # A line of text must be valid in all columns, also those that the query does not read.
         read = source.schema.names if self._files.format in TEXT else columns
         reader = LiveReader(source.schema, tuple(read), source.time.column, source.on_bad, steps=self._steps)
         footers: dict[str, Footer] = {}
@@ -149,7 +149,7 @@ def _there(path: str, there: dict[str, Found]) -> Found:
 
 
 def offset(paths: Iterable[str]) -> dict[str, str]:
-    """Write which files have been read.
+    """Encode the set of files that have been read.
 
     >>> sorted(files_of(offset(["b", "a"])))
     ['a', 'b']
@@ -159,12 +159,12 @@ def offset(paths: Iterable[str]) -> dict[str, str]:
 
 
 def files_of(given: dict[str, str]) -> frozenset[str]:
-    """Read what `offset` wrote."""
+    """Decode the output of `offset`."""
     return frozenset(json.loads(zlib.decompress(base64.b64decode(given["files"]))))
 
 
 def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, tasks: int, identity: str) -> Any:
-    """Give the parcels of a stream of files."""
+    """Return the payloads of a stream of files as a streaming DataFrame."""
     spark.dataSource.register(FileSource)
     reader = (
         spark.readStream.format(FileSource.FORMAT)
@@ -176,6 +176,6 @@ def file_frame(spark: Any, scatter: Scatter, stream: str, files: LiveFiles, task
 
 
 def file_options(files: LiveFiles) -> dict[str, Any]:
-    """Write where the files are."""
-    where = os.path.abspath(files.path)  # noqa: PTH100 - a glob is no path
+    """Encode the location of the files."""
+    where = os.path.abspath(files.path)  # noqa: PTH100 - a glob is not a path
     return {"path": where, "format": files.format, "most": files.most_files}

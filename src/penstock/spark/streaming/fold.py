@@ -1,4 +1,4 @@
-"""Before the shuffle, where windows are made of panes: fold the rows of a task, and send what the panes hold."""
+"""Aggregate a task's rows into panes before the shuffle, and send the partial aggregates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SENT = (CELLS, NULLS)
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """The query up to its first `windows`, whose keys at the places `keys` divide all that is behind them."""
+    """The query up to its first `windows`. Their keys at positions `keys` partition all later work."""
 
     query: Query
     windows: tuple[str, ...]
@@ -29,11 +29,11 @@ class Fold:
         return counted(self.query, self.windows)
 
     def open(self) -> Session:
-        """Begin to fold: nothing is late here, since time is known behind the shuffle only."""
+        """Open a session. No row is late here, since the watermark exists only after the shuffle."""
         return self.compiled.open(ENGINE, bounded=True)
 
     def shares(self, session: Session, shards: int) -> Iterator[tuple[int, str, pa.Table]]:
-        """Divide what a task has folded: the number of a shard, the name of a table, its rows."""
+        """Partition the partial aggregates of a task. Yields shard number, table name and rows."""
         for shard, tables in shares(session.save(), self.keys, shards).items():
             for name, table in _sent(tables.items()):
                 yield shard, name, table

@@ -1,4 +1,4 @@
-"""A query over streaming DataFrames as a streaming DataFrame."""
+"""Run a query over streaming DataFrames as a streaming DataFrame."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ OBSERVATION = "penstock-"
 
 
 def is_streaming(bound: Mapping[str, Bound]) -> bool:
-    """Tell whether any of the data never ends."""
+    """Check whether any of the data is unbounded."""
     return any(map(_goes_on, bound.values()))
 
 
 def needs_shards(compiled: Compiled, bound: Mapping[str, Bound]) -> bool:
-    """Tell whether a query is for shards: rows of DataFrames that are looked at one by one need no state."""
+    """Check whether a query needs shards. Row-wise queries over DataFrames have no state and need none."""
     plain = possible(compiled.program).rows and all(isinstance(each, Frame) for each in bound.values())
     return is_streaming(bound) and not plain
 
@@ -67,7 +67,7 @@ def _require_live(bound: Mapping[str, Bound]) -> None:
 
 
 def require_ends(program: Program) -> None:
-    """Refuse windows that would never be emitted."""
+    """Reject windows that would never be emitted."""
     for each in program.objects:
         match each.body:
             case Reduce(domain=Unbounded()) | Attach(domain=Unbounded()) | Apply(domain=Unbounded()):
@@ -80,9 +80,9 @@ def require_ends(program: Program) -> None:
 
 
 def wired(compiled: Compiled, shards: int, frames: frozenset[str], way: Way) -> tuple[Scatter, Shard]:
-    """Divide a query into what runs before the shuffle and what runs in each shard.
+    """Split a query into the part before the shuffle and the part in each shard.
 
-    Without keys in common there is one shard. Rows of `frames` have no position.
+    Without common keys there is one shard. Rows of `frames` have no position.
     """
     found = possible(compiled.program)
     keys: Mapping[str, tuple[Any, ...]] = {} if isinstance(found.keys, str) else found.keys
@@ -98,7 +98,7 @@ def wired(compiled: Compiled, shards: int, frames: frozenset[str], way: Way) -> 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Rows to shards, shards to results."""
+    """Build the DataFrames of a streaming query: shuffle rows to shards, then run the shards."""
 
     spark: SparkSession
     compiled: Compiled
@@ -124,7 +124,7 @@ class Topology:
         return self._assembled(self._sent(scatter, json.dumps(ready.identity)), ready)
 
     def _sent(self, scatter: Scatter, identity: str) -> DataFrame:
-        """Send all columns that the query reads, and all rows: those it rejects tell the time too."""
+        """Send all columns that the query reads, and all rows: rejected rows count for the watermark."""
         sent = [self._sent_from(scatter, stream, bound, identity) for stream, bound in self.bound.items()]
         return reduce(lambda one, other: one.union(other), sent)
 
@@ -151,7 +151,7 @@ class Topology:
     def _assembled(self, sent: DataFrame, shard: Shard) -> DataFrame:
         plan = self.compiled.plan
         schema = spark_schema(schema_of(plan), never_null(plan))
-        # No `withWatermark`: when a window is complete, shards know; Spark only keeps what they remember.
+        # No `withWatermark`: shards compute the watermark, and Spark only stores their state.
         stepped = sent.groupBy("shard").applyInPandasWithState(
             WithState(shard), OUTPUT, STATE, self.mode, "NoTimeout"
         )
@@ -162,7 +162,7 @@ class Topology:
 
 
 def observed(stepped: DataFrame, query: Query) -> DataFrame:
-    """Let the progress of a streaming query tell what became of every row of a batch."""
+    """Report the row counts of every batch in the progress of the streaming query."""
     from pyspark.sql import functions as sf  # noqa: PLC0415 - Spark loads when it is used
 
     sums = [sf.sum(name).alias(name) for name in (*COUNTS, "state_bytes")]
@@ -170,12 +170,12 @@ def observed(stepped: DataFrame, query: Query) -> DataFrame:
 
 
 def observation_name(query: Query) -> str:
-    """Name what is observed: two queries may run behind each other."""
+    """Return the observation's name. It depends on the query, since one Spark plan may contain several."""
     return f"{OBSERVATION}{hashlib.sha256(query.text.encode()).hexdigest()[:8]}"
 
 
 def require_keys(strategy: str | None) -> None:
-    """Refuse to be told how to divide work that can be divided in one way only."""
+    """Reject a strategy other than keys: unbounded streams are partitioned by key only."""
     if strategy not in (None, "keys", "one"):
         raise EngineError(
             f"streams that never end are divided by keys, not in {strategy}; leave strategy= out"

@@ -1,6 +1,6 @@
-"""A topic of Kafka, read inside Spark's tasks: offsets are planned on the driver, consumers live in the tasks.
+"""Read a Kafka topic inside Spark tasks. The driver plans offsets; tasks run the consumers.
 
-An offset is the next one to read of each partition. Each partition is a split, with a time of its own.
+An offset maps each partition to the next message to read. Each partition is a split with a separate watermark.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from penstock.spark.streaming.source import PayloadSource, SplitReader
 
 
 class KafkaSource(PayloadSource):
-    """The messages of a topic."""
+    """The streaming source of a topic's messages."""
 
     FORMAT = "penstock_kafka"
 
     def stream_reader(self) -> DataSourceStreamReader:
-        """Plan on the driver, read in tasks."""
+        """Create the reader that plans on the driver and reads in tasks."""
         return KafkaReader.of(*self.asked(), json.loads(self.options["secret"]))
 
 
 @dataclass(frozen=True)
 class KafkaPartition(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     partition: int
     begin: int
@@ -47,7 +47,7 @@ class KafkaPartition(InputPartition):
 
 
 class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Which offsets a batch reads, and the reading."""
+    """Plan the offsets of each batch, and read them."""
 
     def __init__(
         self, scatter: Scatter, stream: str, topic: Topic, decoder: Decoder, most: int | None
@@ -58,32 +58,32 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
     @staticmethod
     def of(scatter: Scatter, stream: str, given: Mapping[str, Any]) -> KafkaReader:
-        """Read what `topic_options` wrote."""
+        """Create a reader from the output of `topic_options`."""
         topic, source = Topic(given["servers"], given["topic"], given["options"]), scatter.source(stream)
         how = given["format"], source.time.column, source.on_bad, given["value_schema"]
         decoder = Decoder(topic.topic, source.schema, *how)
         return KafkaReader(scatter, stream, topic, decoder, given["most"])
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Begin with the oldest message there is."""
+        """Return the offsets of the oldest messages."""
         return {str(number): low for number, (low, _) in self._ends().items()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Tell how many messages a batch reads at most."""
+        """Return the maximum number of messages per batch."""
         return ReadAllAvailable() if self._most is None else ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Leave out what comes from now on."""
+        """Fix the current ends of the partitions as the end of the query."""
         self._target = self._ends()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Go on as far as there are messages, or as allowed: each partition that has some gets its share."""
+        """Advance to the last messages or to the limit, which non-empty partitions share equally."""
         ends = self._ends() if self._target is None else self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return reached(start, ends, most)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Give each partition of the topic that has messages a task."""
+        """Create one task for each non-empty partition of the topic."""
         ends = self._ends()
         ranges = {int(number): (start.get(number, 0), last) for number, last in end.items()}
         new = {int(number) for number in end if number not in start}
@@ -94,12 +94,12 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
         ]
 
     def place(self, partition: InputPartition) -> tuple[int, str]:
-        """Number a task, and name the split it reads."""
+        """Return the task number and the split name."""
         assert isinstance(partition, KafkaPartition)
         return partition.partition, str(partition.partition)
 
     def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
-        """Read the messages of a partition, and what are none."""
+        """Read the messages of a partition; add malformed ones to `bad`."""
         assert isinstance(partition, KafkaPartition)
         columns = list(self._scatter.columns(self._stream))
         number, wanted = partition.partition, (partition.begin, partition.end)
@@ -116,7 +116,7 @@ class KafkaReader(SplitReader, DataSourceStreamReader, SupportsTriggerAvailableN
 
 
 def reached(start: Mapping[str, int], ends: Mapping[int, Range], most: int | None) -> dict[str, int]:
-    """Tell how far a batch goes. A partition that is new, and has lost its first messages, begins with the next batch.
+    """Return the end offsets of a batch. A new partition that has lost its first messages starts with the next batch.
 
     >>> reached({"0": 5}, {0: (0, 100), 1: (0, 4), 2: (7, 9)}, 30)
     {'0': 20, '1': 4, '2': 7}
@@ -134,7 +134,7 @@ def _end(begin: int, high: int, share: int | None) -> int:
 
 
 def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic, identity: str) -> Any:
-    """Give the parcels of a stream of messages. Spark hides what is named a secret from its logs and plans."""
+    """Return the payloads of a topic as a streaming DataFrame. Spark redacts options named "secret" in logs and plans."""
     spark.dataSource.register(KafkaSource)
     reader = spark.readStream.format(KafkaSource.FORMAT).option("scatter", scatter.to_json())
     reader = reader.option("stream", stream).option("identity", identity)
@@ -142,7 +142,7 @@ def topic_frame(spark: Any, scatter: Scatter, stream: str, live: LiveTopic, iden
 
 
 def topic_options(live: LiveTopic) -> dict[str, Any]:
-    """Write where the messages are, and how they are read."""
+    """Encode the location and the format of the messages."""
     return {
         "servers": live.topic.servers,
         "topic": live.topic.topic,

@@ -1,6 +1,6 @@
-"""The edges of a stream on Spark: late rows and malformed ones are written by the tasks that find them.
+"""Late and malformed rows of a stream on Spark. The tasks that find them write them.
 
-A batch that Spark runs again finds the same ones, and writes them to files of the same names: so each is there once.
+A repeated batch finds the same rows and writes files of the same names, so each row is written once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def require_folders(plan: Plan) -> None:
-    """Refuse functions that would have to run elsewhere."""
+    """Reject Python functions as `late_to`: late rows are found in other processes."""
     for source in sources_of(plan):
         if callable(source.edges.late_to):
             raise UnsupportedError(
@@ -41,7 +41,7 @@ def require_folders(plan: Plan) -> None:
 
 
 def refuse_quarantine(plan: Plan, bound: Mapping[str, Bound]) -> None:
-    """Refuse a quarantine for data that ends, but for text: tasks read parts of other files, and some parts twice."""
+    """Reject quarantine for bounded data other than text: tasks read parts of other formats, some parts twice."""
     for source in sources_of(plan):
         data = bound[source.name]
         if source.on_bad == "quarantine" and not (isinstance(data, Files) and data.format in TEXT):
@@ -53,20 +53,20 @@ def refuse_quarantine(plan: Plan, bound: Mapping[str, Bound]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """The late rows of a shard, of the streams that want them."""
+    """The late rows of a shard, for streams with `late_to`."""
 
     session: Session
     found: dict[str, pa.Table] = field(default_factory=dict)
 
     def open(self, sources: Iterable[Source]) -> Aside:
-        """Begin, with what was saved taken up."""
+        """Start recording late rows, after the saved state is loaded."""
         for source in sources:
             if source.edges.late_to is not None:
                 self.session.late_rows(source.name)
         return self
 
     def push(self, source: Source, columns: Sequence[str], table: pa.Table) -> list[pa.RecordBatch]:
-        """Push rows, and keep those that are late: whole, with columns that the query itself does not read."""
+        """Push rows, and keep the late ones with all columns, including those that the query does not read."""
         whole = table.combine_chunks()
         made = self.session.push(source.name, *whole.select(list(columns)).to_batches())
         if source.edges.late_to is not None:
@@ -77,7 +77,7 @@ class Aside:
 
 
 def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table]) -> None:
-    """Write the late rows that a shard found in a batch."""
+    """Write the late rows of a shard and batch."""
     if not late:
         return
     query, batch = _batch()
@@ -88,7 +88,7 @@ def write_late(plan: Plan, shard: int, late: Mapping[str, pa.Table]) -> None:
 
 
 def log_late(plan: Plan, late: int, query: str) -> None:
-    """Log once in each worker that rows came too late for a query, given as text, where nothing was said about late rows."""
+    """Log once per worker and query text that rows were late, unless the streams set `lateness` or `late_to`."""
     unsaid = [source.name for source in sources_of(plan) if not source.edges.expects_late_rows]
     if late and unsaid and next(_calls(query)) == 0:
         _LOG.warning(
@@ -101,12 +101,12 @@ def log_late(plan: Plan, late: int, query: str) -> None:
 
 @lru_cache(maxsize=32)
 def _calls(query: str) -> Iterator[int]:
-    """Count how often late rows were found for a query."""
+    """Return the counter of batches with late rows of a query."""
     return itertools.count()
 
 
 def write_bad(source: Source, task: str, bad: Sequence[Bad]) -> None:
-    """Write the malformed records that a task read; `task` tells what it reads, the same when it runs again."""
+    """Write the malformed records of a task. `task` identifies its input and is the same when the task is repeated."""
     folder = source.edges.quarantine_to
     if bad and source.on_bad == "quarantine" and folder is not None:
         number = hashlib.sha256(task.encode()).hexdigest()[:16]
@@ -115,12 +115,12 @@ def write_bad(source: Source, task: str, bad: Sequence[Bad]) -> None:
 
 
 def batch_id() -> str:
-    """Tell which batch this is a task of."""
+    """Return the id of the current task's batch."""
     return _batch()[1]
 
 
 def _batch() -> tuple[str, str]:
-    """Tell which query and batch this is a task of."""
+    """Return the query id and the batch id of the current task."""
     from pyspark import TaskContext  # noqa: PLC0415 - runs inside a task of Spark
 
     context = TaskContext.get()
@@ -133,31 +133,31 @@ def _batch() -> tuple[str, str]:
 
 @dataclass(slots=True)
 class Silence:
-    """When each split of each stream was heard last, by the clocks of batches, which Spark writes down before they run."""
+    """The time at which each split was last active, by the processing time of batches, which Spark logs before it runs them."""
 
     now: int
     heard: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def begin(self, sources: Iterable[Source]) -> Silence:
-        """Wait for all streams from the first batch on."""
+        """Start the idle timers of all streams with the first batch."""
         for source in sources:
             if source.edges.idle_after is not None:
                 self.heard.setdefault((source.name, ""), self.now)
         return self
 
     def hear(self, split: tuple[str, str]) -> None:
-        """Take note of a split; when it was, is kept only where somebody asks."""
+        """Record that a split is active, if its stream has `idle_after`."""
         if (split[0], "") in self.heard:
             self.heard[split] = self.now
 
     def reached(self, source: Source, latest: Mapping[tuple[str, str], int]) -> int:
-        """Tell how far time has come in a stream: in its slowest split that is not silent."""
+        """Return the latest time of a stream's slowest split that is not idle."""
         return self._splits(source, latest).time(self.now, source.edges.idle_after)
 
     def followed(
         self, sources: Sequence[Source], latest: Mapping[tuple[str, str], int], session: Session
     ) -> list[pa.RecordBatch]:
-        """Let streams that are silent follow the others."""
+        """Advance idle streams to the watermark of the active ones."""
         silent = [each for each in sources if self._silent(each, latest)]
         awake = [each for each in sources if each not in silent]
         made = []
@@ -175,5 +175,5 @@ class Silence:
 
     def _splits(self, source: Source, latest: Mapping[tuple[str, str], int]) -> Splits:
         mine = {split: time for (stream, split), time in latest.items() if stream == source.name}
-        mine = mine or {"": START_OF_TIME}  # not heard yet: silent since the query began
+        mine = mine or {"": START_OF_TIME}  # no mark yet: idle since the query began
         return Splits(mine, {split: self.heard.get((source.name, split), self.now) for split in mine})

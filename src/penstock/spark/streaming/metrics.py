@@ -1,4 +1,4 @@
-"""What a streaming query counts, batch by batch, as text for Prometheus."""
+"""Row counts of streaming queries as Prometheus text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LATEST = ("state_bytes", "watermark")
 
 
 class StreamingMetrics(StreamingQueryListener):
-    """Listen to the streaming queries of a session, and add up what became of their rows.
+    """Listen to the streaming queries of a session, and sum their row counts.
 
     >>> metrics = pk.StreamingMetrics()                                         # doctest: +SKIP
     >>> spark.streams.addListener(metrics)                                      # doctest: +SKIP
@@ -29,20 +29,20 @@ class StreamingMetrics(StreamingQueryListener):
         self._lock = threading.Lock()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Note that a query runs, maybe again."""
+        """Mark a query as running, possibly after a restart."""
         with self._lock:
             self._over.discard(str(event.id))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Take no note."""
+        """Ignore the event."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Note that no more will come; what was counted stays."""
+        """Mark a query as terminated, and keep its counts."""
         with self._lock:
             self._over.add(str(event.id))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Add what a batch counted."""
+        """Add the counts of a batch."""
         progress = event.progress
         for name, row in progress.observedMetrics.items():
             if name.startswith(OBSERVATION):
@@ -59,17 +59,17 @@ class StreamingMetrics(StreamingQueryListener):
             found.update({name: value for name in _LATEST if (value := counts[name]) is not None})
 
     def totals(self, query: str) -> Mapping[str, int]:
-        """Give what a query has counted since this began to listen, by its name, or its id if it has none."""
+        """Return the counts of a query since the listener was added, by query name, or by id if it has no name."""
         with self._lock:
             return dict(self._found.get(query, {}))
 
     def over(self, query: str) -> bool:
-        """Tell whether all is known of a query, by its id: Spark tells of batches, and of the end, some time after them."""
+        """Check whether a query, given by id, has reported its end. Spark delivers events with a delay."""
         with self._lock:
             return query in self._over
 
     def prometheus(self) -> str:
-        """Write all counts in the text format of Prometheus."""
+        """Return all counts in the Prometheus text format."""
         with self._lock:
             found = {query: dict(counts) for query, counts in sorted(self._found.items())}
         names = dict.fromkeys(name for counts in found.values() for name in counts)

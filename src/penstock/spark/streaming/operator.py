@@ -1,4 +1,4 @@
-"""A shard as Spark calls it: with the state of `applyInPandasWithState`, which travels beside the rows."""
+"""The Spark callable around a shard, with the state of `applyInPandasWithState`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from penstock.spark.types import Deliver, deliverer, never_null
 STATE = "state binary"
 NUMBERS = (*COUNTS, "state_bytes", "watermark")
 NAMES = ("payload", *NUMBERS)
-# Results travel as Arrow streams in one column: no type of theirs is touched by pandas on the way. Numbers are never null: that
-# makes the code shorter that Spark generates anew, in each task that has a row, to observe them.
+# Results are Arrow streams in one column, so pandas converts none of their types. Numbers are never null, which shortens the code
+# that Spark generates, in each task with a row, to observe them.
 OUTPUT = ", ".join(["payload binary", *(f"{name} bigint not null" for name in NUMBERS)])
 RESULT_ROWS = 1 << 16
 WHERE = "the state in the checkpoint"
@@ -31,12 +31,12 @@ WHERE = "the state in the checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class WithState:
-    """Called by Spark once for each shard and batch."""
+    """Spark callable for one shard and batch."""
 
     shard: Shard
 
     def __call__(self, key: tuple[int], frames: Iterator[Any], state: Any) -> Iterator[Any]:
-        import pandas as pd  # noqa: PLC0415 - Spark speaks pandas here
+        import pandas as pd  # noqa: PLC0415 - the interface of `applyInPandasWithState` is pandas
 
         saved = State.from_bytes(bytes(state.get[0]), WHERE) if state.exists else None
         now = state.getCurrentProcessingTimeMs() * 1000
@@ -45,13 +45,13 @@ class WithState:
         log_late(self.shard.compiled.plan, step.counts["late"], self.shard.query.text)
         whole = step.state.to_bytes()
         state.update((whole,))
-        # Spark puts the frames of a shard together before it sends them: one takes a millisecond less than each of many.
+        # Spark concatenates the frames of a shard before it sends them. One frame saves a millisecond per additional frame.
         yield pd.DataFrame(list(rows_of(step, len(whole))), columns=list(NAMES))
         settle("shard")
 
 
 def payloads_of(frames: Iterable[Any]) -> list[ShufflePayload]:
-    """Read parcels from the data frames in which Spark hands them over."""
+    """Read payloads from the pandas frames that Spark passes."""
     return [
         ShufflePayload(*row)
         for frame in frames
@@ -60,7 +60,7 @@ def payloads_of(frames: Iterable[Any]) -> list[ShufflePayload]:
 
 
 def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
-    """Write a step as rows: one that counts, and those that carry results."""
+    """Encode a step as rows: one row with counts, then one row per result chunk."""
     none = (0,) * len(COUNTS)
     yield (None, *(step.counts[name] for name in COUNTS), state_bytes, step.watermark)
     for batch in step.results:
@@ -71,7 +71,7 @@ def rows_of(step: Step, state_bytes: int) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Unpack:
-    """Called by Spark behind the shards: give the results as columns."""
+    """Spark callable after the shards: decode the results into columns."""
 
     query: Query
     zone: str
@@ -87,6 +87,6 @@ class Unpack:
 
 @lru_cache(maxsize=32)
 def _deliverer(query: Query, zone: str) -> Deliver:
-    """Kept, as compiled queries are: every batch asks."""
+    """Return the converter of results, cached because every batch uses it."""
     plan = decode(query.text, query.functions)
     return deliverer(schema_of(plan), zone, never_null(plan))

@@ -1,4 +1,4 @@
-"""Let states of panes tell how many rows they hold: whoever finds a pane to be late can then say how many rows are."""
+"""Add row counts to the state of panes, so that a late pane is counted in rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ROWS = Reduction("count", ())
 
 @lru_cache(maxsize=32)
 def counted(query: Query, windows: tuple[str, ...]) -> Compiled:
-    """Compile a query whose `windows` count their rows, asked for or not; kept, as `Query.compiled` is."""
+    """Compile a query whose `windows` count their rows. Cached, like `Query.compiled`."""
     return with_counts(query.compiled(), windows)
 
 
 def with_counts(compiled: Compiled, windows: Sequence[str]) -> Compiled:
-    """Add to each of the windows a reduction that nobody reads: its state comes first in every pane's."""
+    """Add a row count to the reductions of each of the windows, unless it has one."""
     objects = tuple(_counting(each) if each.name in windows else each for each in compiled.program.objects)
     return replace(compiled, program=Program(objects, compiled.program.output), _wired={})
 

@@ -1,4 +1,4 @@
-"""One step of a shard: go on from what was saved, take a batch's rows and marks, give results and what to save."""
+"""One step of a shard: load the saved state, process a batch's rows and marks, return results and the new state."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from penstock.spark.tasks import ENGINE, Query
 
 _SPLITS, _HEARD = "streaming/splits", "streaming/heard"
 _SHARDS = "the number of shards"
-# Spark stores the state of a shard as one value: nothing is gained by cutting it into chunks that could stay as they are.
+# Spark stores the state of a shard as one value, so splitting it into chunks saves no writes.
 _WHOLE = 1 << 62
 COUNTS = ("read", "accepted", "late", "malformed", "filtered", "emitted", "ties", "partly_late")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one batch made of a shard: results, the state to go on from, and what became of the batch's rows."""
+    """The outcome of one batch in a shard: results, new state, row counts, watermark and late rows."""
 
     results: Sequence[pa.RecordBatch]
     state: State
@@ -48,12 +48,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The query as every shard runs it.
+    """The query that every shard runs.
 
-    `by_value` names the streams whose rows have no position: those of one time are ordered by their values.
-    `first` is the label of the shard that counts what never reached any. `windows` are made of panes: tasks may send
-    those instead of rows, and since they count their rows either way, the state is the same. With `updates`, windows
-    that are open give results too, whenever they have changed.
+    `by_value` names the streams whose rows have no position: rows of equal time are ordered by their values.
+    `first` is the label of the shard that counts the rows dropped before the shuffle. `windows` are made of panes: tasks may
+    send panes instead of rows. Panes count their rows in both cases, so the state is the same. With `updates`, open
+    windows emit results too, whenever these have changed.
     """
 
     query: Query
@@ -69,11 +69,11 @@ class Shard:
 
     @property
     def identity(self) -> dict[str, str]:
-        """What saved state, and offsets, must agree with to be taken up."""
+        """Return the signature that saved state and offsets must match."""
         return {**_signature(self.query, self.windows), _SHARDS: str(self.shards)}
 
     def step(self, label: int, saved: State | None, payloads: Iterable[ShufflePayload], now: int = 0) -> Step:
-        """Run one batch of a shard, `now` being its time by the clock on the wall, in microseconds."""
+        """Run one batch of a shard. `now` is the processing time of the batch in microseconds."""
         run = _Run(self, self.compiled, self.compiled.open(ENGINE, bounded=False))
         run.session.pace()
         ordered = sorted(payloads, key=lambda each: each.place)
@@ -105,7 +105,7 @@ def _panes(payloads: Iterable[ShufflePayload]) -> Iterator[tuple[str, pa.Table]]
 
 @lru_cache(maxsize=32)
 def _signature(query: Query, windows: tuple[str, ...]) -> Mapping[str, str]:
-    """Kept, as the compiled query is: every batch asks twice."""
+    """Return the signature of a query, cached because every batch uses it twice."""
     return counted(query, windows).signature
 
 
@@ -116,7 +116,7 @@ class _Run:
     session: Session
 
     def tables(self, saved: State | None) -> dict[str, pa.Table]:
-        """Give what was saved, or what a run that has seen nothing would save."""
+        """Return the saved tables, or those of a new session."""
         if saved is None:
             return {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
         try:
@@ -127,7 +127,7 @@ class _Run:
     def updates(
         self, tables: Mapping[str, pa.Table], results: Sequence[pa.RecordBatch]
     ) -> list[pa.RecordBatch]:
-        """Give what has changed since `tables` were saved, of the windows that are open and of `results`."""
+        """Return the changes since `tables` were saved, among the open windows and `results`."""
         here = {name: kept.table for name, kept in self.session.save().items() if kept.table.num_rows}
         now = [*results, *if_ended_now(self.compiled, here)]
         found = changed(if_ended_now(self.compiled, tables), now, self.session.schema)
@@ -144,7 +144,7 @@ class _Run:
         return State.of(self.shard.identity, {**self.session.save(), **kept}, _WHOLE)
 
     def push(self, payloads: Sequence[ShufflePayload], aside: Aside) -> list[pa.RecordBatch]:
-        """Push the rows of every stream, judged by how far time had come before this batch."""
+        """Push the rows of every stream. Lateness is judged by the watermark before this batch."""
         results: list[pa.RecordBatch] = []
         for source in sources_of(self.compiled.plan):
             tables = [each.table for each in payloads if each.name == ROWS + source.name]
@@ -158,7 +158,7 @@ class _Run:
             table = in_order(table, source.time.column, source.sequence)
             self.session.metrics.ties += ties(table, source.time.column, source.sequence)
         if has_sessions(self.compiled.program) and not source.time.implied:
-            # Sessions admit a late row by the rows before it: in this order, that of the batch does not matter.
+            # Sessions admit a late row depending on earlier rows. This order makes the result independent of the order in the batch.
             table = latest_first(table, source.time.column)
         return table
 
@@ -169,7 +169,7 @@ class _Run:
         counting: bool,
         silence: Silence,
     ) -> list[pa.RecordBatch]:
-        """Move time on every stream as far as its slowest split has come, less the lateness it allows."""
+        """Advance the watermark of every stream to the latest time of its slowest split, less the stream's lateness."""
         for stream, mark in given:
             if counting:
                 self._count(stream, mark)
@@ -201,7 +201,7 @@ def _of_splits(tables: Mapping[str, pa.Table], name: str) -> dict[tuple[str, str
 
 
 def unfit(error: StateError) -> StateError:
-    """Say what can be done about a state that cannot be gone on from."""
+    """Add a remedy to the error about a state that does not match."""
     shards = " and to_spark(tasks=) of then" if _SHARDS in str(error) else ""
     return StateError(
         f"{error}; go on with the query{shards} that wrote the checkpoint, or begin with a new one"
@@ -214,7 +214,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def totals(steps: Iterable[Step]) -> Metrics:
-    """Add up what became of rows in all shards.
+    """Sum the row counts of all shards.
 
     >>> totals([]).balanced
     True

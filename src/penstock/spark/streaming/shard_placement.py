@@ -1,6 +1,6 @@
-"""Name shards so that Spark, which places groups by the hash of their names, gives each a partition of its own.
+"""Choose shard labels so that Spark's hash partitioning assigns each shard to a separate partition.
 
-Names depend on nothing but the number of a shard: however many partitions a restarted query has, a shard finds its state.
+A label depends only on the number of the shard, so a restarted query with another number of partitions finds its state.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from functools import cache
 import numpy as np
 
 _SEED = 42
-# Remainders by this tell those by all of 1 to 10, 12, 14 to 16, 18, 20, 21, 24, 28, 30, 32, … 64.
+# The remainder by this number determines those by 1 to 10, 12, 14 to 16, 18, 20, 21, 24, 28, 30, 32, … 64.
 _ROUND = 20_160
 _TRIED = 1 << 18
 
 
 def labels(shards: int) -> tuple[int, ...]:
-    """Give names whose hashes leave the remainders 0, 1, 2, … by every usual number of partitions.
+    """Return labels whose hashes have the remainders 0, 1, 2, … by every usual number of partitions.
 
     >>> labels(2) == labels(3)[:2]
     True
@@ -28,7 +28,7 @@ def labels(shards: int) -> tuple[int, ...]:
 
 @cache
 def _label(rest: int, turn: int) -> int:
-    """The `turn`-th of the smallest numbers whose hash leaves a remainder."""
+    """Return the `turn`-th smallest number whose hash has the remainder `rest`."""
     begin = 0
     while True:
         numbers = np.arange(begin, begin + _TRIED)

@@ -1,4 +1,4 @@
-"""Before the shuffle: send rows, or panes of them, to the shards of their keys, and word of the time to every shard."""
+"""Write the shuffle: send rows or panes to the shards of their keys, and a mark from each task to every shard."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ROWS, PANES, MARK = "rows/", "panes/", "mark/"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a task says of the rows it read: how far time has come in a split, and what became of the others.
+    """A task's report on the rows it read: the latest time in a split, and the counts of dropped rows.
 
-    A task that folds rows has accepted some; else shards do that, and count them.
+    `accepted` is set only if the task folds rows into panes; otherwise the shards accept and count rows.
     """
 
     split: str
@@ -51,7 +51,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """What one stream's rows go through before the shuffle; the last `keys` columns are keys."""
+    """The query over one stream's rows before the shuffle. Its last `keys` columns are keys."""
 
     query: Query
     keys: int
@@ -59,9 +59,9 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Read rows of streams and send them on. `labels` are the numbers under which Spark knows the shards.
+    """Read rows of streams and send them to shards. `labels` are the shard numbers that Spark groups by.
 
-    With a `fold` rows stay where they are, and only what panes hold travels.
+    With a `fold`, tasks send partial aggregates of panes instead of rows.
     """
 
     senders: Mapping[str, Sender]
@@ -69,14 +69,14 @@ class Scatter:
     fold: Fold | None = None
 
     def to_json(self) -> str:
-        """Write it as text: what is sent on has been filtered and projected alone, so no function is in it."""
+        """Encode as text. The plans before the shuffle only filter and project, so they contain no Python function."""
         senders = {name: [each.query.text, each.keys] for name, each in self.senders.items()}
         fold = None if self.fold is None else [self.fold.query.text, self.fold.windows, self.fold.keys]
         return json.dumps({"senders": senders, "labels": self.labels, "fold": fold})
 
     @staticmethod
     def from_json(text: str) -> Scatter:
-        """Read what `to_json` wrote."""
+        """Decode the output of `to_json`."""
         given = json.loads(text)
         senders = {
             name: Sender(Query(str(plan)), int(keys)) for name, (plan, keys) in given["senders"].items()
@@ -91,7 +91,7 @@ class Scatter:
         return self.senders[stream].query.compiled().columns[stream]
 
     def steps(self, stream: str) -> Steps | None:
-        """Tell how finely times of a stream are looked at here; rows that travel are judged by theirs in shards."""
+        """Return the granularity at which a stream's times are read. Rows sent to shards keep their exact times: None."""
         return None if self.fold is None else self.fold.compiled.coarse_times.get(stream)
 
     def payloads(
@@ -102,7 +102,7 @@ class Scatter:
         batches: Iterable[pa.RecordBatch],
         lost: Callable[[], int] = lambda: 0,
     ) -> Iterator[ShufflePayload]:
-        """Send the rows of a split; `lost` tells in the end how many more were none. Without either, nothing is said."""
+        """Send the rows of a split. `lost` returns the number of malformed records at the end. An empty split sends no mark."""
         if self.fold is not None:
             yield from self._folded(self.fold, task, stream, split, batches, lost)
             return
@@ -174,7 +174,7 @@ def _fold(text: str, windows: Sequence[str], keys: Sequence[int]) -> Fold:
 
 
 def _later(latest: int | None, batches: Sequence[pa.RecordBatch], time: str) -> int | None:
-    """Tell how far time has come, by all rows: those that a filter rejects tell the time as well."""
+    """Return the latest time of all rows, including rows that a filter rejects."""
     columns = (batch.column(time).drop_null() for batch in batches)
     found = [int(ticks_of(column).max()) for column in columns if len(column)]
     return max(found if latest is None else [latest, *found], default=None)
@@ -182,7 +182,7 @@ def _later(latest: int | None, batches: Sequence[pa.RecordBatch], time: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class FromFrame:
-    """Called by Spark with the rows of a DataFrame. It is one split: what its parts are, only its source knows."""
+    """Spark callable over the rows of a DataFrame. A DataFrame is one split, since its partitioning is unknown."""
 
     scatter: Scatter
     stream: str
@@ -200,7 +200,7 @@ class FromFrame:
     def _timed(
         self, batches: Iterable[pa.RecordBatch], task: int, bad: list[Bad]
     ) -> Iterator[pa.RecordBatch]:
-        """Take out rows without a time, where they are to be kept; where they lay, nobody knows: in which task, at most."""
+        """Separate rows without a time for the quarantine. Their position is unknown beyond the task."""
         source = self.scatter.source(self.stream)
         if source.on_bad != "quarantine":
             yield from batches

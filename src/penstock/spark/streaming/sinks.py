@@ -1,4 +1,4 @@
-"""Sinks that take a batch once, however often Spark hands it over."""
+"""Sinks that write each batch once, also when Spark repeats it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from penstock.errors import EngineError, StateError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-# Delta keeps transaction ids of many writers in one table: ours are told from theirs.
+# A Delta table stores transaction ids of several applications. The prefix separates these from others.
 _PREFIX = "penstock/"
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
-    """Append each batch to a Delta table, in one commit with its number: a batch that comes again is left out."""
+    """Append each batch to a Delta table in one commit with its batch id. Skip a repeated batch."""
 
     path: str
     query_id: str
     options: Mapping[str, str] | None = None
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
-        """Take a batch, as `foreachBatch` gives it."""
+        """Write a batch; the signature is that of `foreachBatch`."""
         written = self.last_batch()
         if written is not None and batch_id < written:
             raise StateError(
@@ -36,13 +36,13 @@ class DeltaSink:
                 "the checkpoint is new or older than the table; give the query a new query_id, or its own checkpoint"
             )
         if written == batch_id:
-            # The rows are there, but computing them is what moves the state of the query: it has to happen again.
+            # The rows are in the table, but computing them updates the state of the query, so compute them again.
             frame.write.format("noop").mode("overwrite").save()
         else:
             self._append(frame.toArrow(), batch_id)
 
     def last_batch(self) -> int | None:
-        """Tell which batch of this query was written last."""
+        """Return the id of the last batch of this query in the table."""
         deltalake = _deltalake()
         if not deltalake.DeltaTable.is_deltatable(self.path, self._options()):
             return None
@@ -68,10 +68,10 @@ class DeltaSink:
 def delta_sink(
     path: str | PathLike[str], query_id: str, *, storage_options: Mapping[str, str] | None = None
 ) -> DeltaSink:
-    """Make a sink for `foreachBatch` that writes each batch to a Delta table exactly once.
+    """Return a sink for `foreachBatch` that writes each batch to a Delta table exactly once.
 
-    After a crash Spark hands over the last batch again. Its number is written in the same commit as its rows, under
-    `query_id`, so it is known to be there. A query keeps its id as long as it keeps its checkpoint.
+    After a crash Spark repeats the last batch. The sink commits the batch id together with the rows under `query_id`, so it
+    detects the repetition. A query keeps its id as long as it keeps its checkpoint.
 
     >>> sink = pk.delta_sink("views", query_id="views-by-campaign")             # doctest: +SKIP
     >>> views.to_spark(spark).writeStream.foreachBatch(sink).start()            # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""What the streaming sources of Spark share: their rows leave as parcels for shards."""
+"""The base of Spark's streaming sources: rows leave as payloads for shards."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from penstock.spark.tasks import settle
 
 
 class PayloadSource(DataSource, ABC):
-    """Rows of a stream, sent to shards. Options are data: no code is read from them."""
+    """A streaming source that sends the rows of a stream to shards. Options are data: no code is read from them."""
 
     FORMAT: ClassVar[str]
 
     @classmethod
     def name(cls) -> str:
-        """The name after `format`."""
+        """Return the format name."""
         return cls.FORMAT
 
     def schema(self) -> str:
-        """The columns of parcels."""
+        """Return the schema of payloads."""
         return SPARK_SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Plan on the driver, read in tasks; offsets say which query they are of."""
+        """Create the reader. Its offsets carry the signature of the query."""
         del schema
         try:
             return SignedReader(self.stream_reader(), self.options["identity"])
@@ -51,21 +51,21 @@ class PayloadSource(DataSource, ABC):
 
     @abstractmethod
     def stream_reader(self) -> DataSourceStreamReader:
-        """Make a reader of the options."""
+        """Create a reader from the options."""
 
     def asked(self) -> tuple[Scatter, str]:
-        """How rows are sent, and the stream they are of."""
+        """Return the shuffle writer and the name of the stream."""
         return Scatter.from_json(self.options["scatter"]), self.options["stream"]
 
 
 class SplitReader(ABC):
-    """Reads what a task is given: one split of one stream."""
+    """Read the input of a task: one split of one stream."""
 
     _scatter: Scatter
     _stream: str
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task and send them on."""
+        """Read the rows of a task, and yield them as payloads."""
         bad: list[Bad] = []
         task, split = self.place(partition)
         rows = self.rows(partition, bad)
@@ -74,49 +74,49 @@ class SplitReader(ABC):
 
     @abstractmethod
     def place(self, partition: InputPartition) -> tuple[int, str]:
-        """Number a task, and name the split it reads."""
+        """Return the task number and the split name."""
 
     @abstractmethod
     def rows(self, partition: InputPartition, bad: list[Bad]) -> Iterator[pa.RecordBatch]:
-        """Read all rows, those too that the query rejects: they tell the time. Add what are none to `bad`."""
+        """Read all rows, since rejected rows count for the watermark. Add malformed records to `bad`."""
 
 
 class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader whose offsets say which query they are of, so that another one is refused before anything is read.
+    """A reader whose offsets carry the signature of their query. A different query is rejected before anything is read.
 
-    Spark keeps offsets in the checkpoint, and gives the last one back when a query starts again. Offsets of a version
-    that did not sign them are taken as they are: shards compare what they have saved with the first rows.
+    Spark stores offsets in the checkpoint, and passes the last one to a restarted query. Offsets of an earlier version
+    without a signature are accepted: shards check their saved state with the first rows.
     """
 
     SIGNED = "query"
 
     def __init__(self, reader: Any, identity: str) -> None:
-        """`identity` is what `State` compares, as JSON."""
+        """Wrap a reader. `identity` is the signature that `State` compares, as JSON."""
         self._reader = reader
         self._signature = base64.b64encode(zlib.compress(identity.encode())).decode("ascii")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Sign where the reader begins."""
+        """Return the reader's first offset with the signature."""
         return self._with_signature(self._reader.initialOffset())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Leave the limit to the reader."""
+        """Return the reader's limit."""
         limit: ReadLimit = self._reader.getDefaultReadLimit()
         return limit
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Leave out what comes from now on."""
+        """Fix the current end of the source as the end of the query."""
         self._reader.prepareForTriggerAvailableNow()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Refuse to go on from an offset of another query."""
+        """Advance the offset. Reject an offset of another query."""
         self._check(start)
         before = self._plain(start)
         reached = self._reader.latestOffset(before, limit)
         return start if reached == before else self._with_signature(reached)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Divide what a batch reads, one too that an earlier run began, if it was of this query."""
+        """Divide the input of a batch, also of one that an earlier run of this query began."""
         self._check(end)
         found: Sequence[InputPartition] = self._reader.partitions(self._plain(start), self._plain(end))
         return found
@@ -142,7 +142,7 @@ class SignedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _identity(signature: object) -> dict[str, str]:
-    """Read a signature; a damaged one is that of no query."""
+    """Decode a signature. A damaged one is an error."""
     try:
         found = json.loads(zlib.decompress(base64.b64decode(str(signature), validate=True)))
         return {str(name): str(text) for name, text in found.items()}

@@ -1,4 +1,4 @@
-"""What of a stream crosses the shuffle: what panes hold, where that is enough, or its rows; and why."""
+"""Choose whether a stream's rows or partial aggregates of panes cross the shuffle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.spark.streaming.pane_row_counts import with_counts
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How rows reach their shards: folded into panes of `windows`, or as they are where there are none."""
+    """The form in which rows reach their shards: folded into panes of `windows`, or unchanged if there are none."""
 
     windows: tuple[str, ...]
     keys: tuple[int, ...]
@@ -30,12 +30,12 @@ class Way:
 
 
 def windows_of(found: Possible) -> tuple[str, ...]:
-    """Name the windows that rows meet first, if all of them are made of panes."""
+    """Return the first windows over the rows, if all of them are made of panes."""
     return () if isinstance(found.fragments, str) else found.fragments
 
 
 def way_of(compiled: Compiled) -> Way:
-    """Choose what crosses the shuffle."""
+    """Choose rows or panes for the shuffle."""
     found = possible(compiled.program)
     obstacle = _obstacle(compiled, found)
     if obstacle is not None:
@@ -45,7 +45,7 @@ def way_of(compiled: Compiled) -> Way:
 
 
 def explained(compiled: Compiled) -> str:
-    """Say how a query runs over streams without end, and what it saves."""
+    """Describe how a query runs over unbounded streams, and its state."""
     found = possible(compiled.program)
     keys = "one shard" if isinstance(found.keys, str) else "shards of keys"
     saved = [f"state of ~{name}: {bound_of(compiled, name)}" for name in windows_of(found)]
@@ -53,13 +53,13 @@ def explained(compiled: Compiled) -> str:
 
 
 def bound_of(compiled: Compiled, window: str) -> str:
-    """Bound what is saved of a window."""
+    """Describe the size of a window's saved state."""
     size = cell_bytes(compiled, window)
     return f"panes of open windows x keys x {size} bytes, and texts as long as they are"
 
 
 def cell_bytes(compiled: Compiled, window: str) -> int:
-    """Count what is saved for each pane and key of a window, its count of rows among it."""
+    """Return the bytes saved per pane and key of a window, including its row count."""
     return saved_cell(with_counts(compiled, [window]).program[window], compiled.program)
 
 

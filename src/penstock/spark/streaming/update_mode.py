@@ -1,7 +1,6 @@
-"""Update mode: with every batch, the results of windows that are still open, as far as they are new or have changed.
+"""Update mode: every batch emits the new or changed results of windows that are still open.
 
-What a window would give if the stream ended now is asked of a second run, which goes on from the saved state and is told
-that nothing more comes. So there is no second way to compute a result.
+A second session loads the saved state and finishes as if the stream had ended. So results are computed in one way only.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _SIDE = 1
 
 
 def require_mode(mode: str, streaming: bool) -> None:
-    """Refuse output modes that we do not have, and to update what is complete."""
+    """Reject unknown output modes, and update mode for bounded data."""
     if mode not in MODES:
         raise EngineError(f"there is no output mode {mode!r}; there are {', '.join(map(repr, MODES))}")
     if mode == UPDATE and not streaming:
@@ -32,7 +31,7 @@ def require_mode(mode: str, streaming: bool) -> None:
 
 
 def require_updatable(program: Program, schema: pa.Schema) -> None:
-    """Refuse queries whose results can vanish again: update mode has no way to take one back."""
+    """Reject queries whose results can disappear: update mode cannot retract a result."""
     obstacle = _obstacle(program, schema)
     if obstacle is not None:
         raise UnsupportedError(f"update mode cannot show this query: {obstacle}; use output_mode='append'")
@@ -65,14 +64,14 @@ def _rows(name: str, program: Program) -> bool:
 
 
 def if_ended_now(compiled: Compiled, tables: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-    """Give the results of all windows that are open."""
+    """Return the results of all open windows."""
     session = compiled.open(ENGINE, bounded=True)
     session.load(tables)
     return session.finish()
 
 
 def changed(before: Sequence[pa.RecordBatch], now: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """Give the results that were not there before.
+    """Return the results that are not in `before`.
 
     >>> schema = pa.schema({"k": pa.int64(), "n": pa.int64()})
     >>> old, new = ([pa.record_batch({"k": [1, 2], "n": n}, schema)] for n in ([5, 6], [5, 7]))
@@ -93,5 +92,5 @@ def changed(before: Sequence[pa.RecordBatch], now: Sequence[pa.RecordBatch], sch
 
 
 def _names(schema: pa.Schema) -> list[str]:
-    """Name columns so that none is called like another, or like ours."""
+    """Return column names that are unique and do not clash with "side" and "place"."""
     return [f"column {place}" for place in range(len(schema))]
