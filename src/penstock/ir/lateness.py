@@ -20,8 +20,8 @@ ON_TIME, PARTLY_LATE, LATE = "on time", "partly late", "late"
 def fates(domain: Window, arrivals: Iterable[Arrival], begin_earlier: bool = True) -> list[str]:
     """Classify each row as on time, partly late or late.
 
-    Without `begin_earlier`, no row behind the watermark extends a session to an earlier start. That is the case
-    where the rows of the sessions are read again by their own times.
+    Without `begin_earlier`, no row behind the watermark extends a session to an earlier start. This applies where
+    a later stage reads the rows of the sessions by their own times.
     >>> fates(TimeWindow(10, 5), [(22, "a", 0), (17, "a", 22), (9, "a", 22)])
     ['on time', 'partly late', 'late']
     >>> fates(Session(10), [(0, "a", 0), (9, "a", 0), (5, "a", 9), (-20, "a", 9)])
