@@ -164,7 +164,7 @@ def stream_of(
 
 
 def _require_order(sequence: str, dtype: pa.DataType) -> None:
-    """Refuse a sequence whose values come in no order."""
+    """Reject a sequence whose values come in no order."""
     if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
         raise SchemaMismatchError(
             f"the sequence {sequence!r} is {dtype}, whose values have no order here; "

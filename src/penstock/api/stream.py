@@ -251,12 +251,12 @@ class Stream(JoinVerbs):
     # Relations and streams
 
     def rstream(self) -> Stream:
-        """Give the rows of every window, each time: what a windowed result is anyway (CQL's RStream)."""
+        """Return the rows of every window, each time: what a windowed result is anyway (CQL's RStream)."""
         require_windows(self._plan, "rstream")
         return self
 
     def istream(self) -> Stream:
-        """Give the rows of a window's result that the window before did not have (CQL's IStream).
+        """Return the rows of a window's result that the window before did not have (CQL's IStream).
 
         Rows are compared by all columns but the window's bounds. A window without rows has no result, so what follows it is new.
 
@@ -354,7 +354,7 @@ class Stream(JoinVerbs):
         output_mode: str = "append",
         **bindings: Any,
     ) -> Any:
-        """Give the result as a Spark DataFrame, computed by Spark's executors where the data is.
+        """Return the result as a Spark DataFrame, computed by Spark's executors where the data is.
 
         Streams are bound to files (`pk.scan`), to DataFrames (`pk.from_spark`, or by name here), or to tables.
         `strategy` forces how the work is divided ("slices", "fragments", "keys" or "one"; `explain("spark")`

@@ -125,7 +125,7 @@ def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
 
 
 def instant(value: object, time: Time, what: str) -> int:
-    """Give a point in time as ticks of a stream's time."""
+    """Return a point in time as ticks of a stream's time."""
     if is_whole(value):
         return _bare_instant(int(value), time, what)
     moment = _moment(value, what)

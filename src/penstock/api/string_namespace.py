@@ -83,15 +83,15 @@ class Texts:
         return call("strip_suffix", self._expr, pattern=_text(suffix, "suffix"))
 
     def starts_with(self, prefix: str) -> Expr:
-        """Tell whether the string begins so."""
+        """Return whether the string begins so."""
         return call("starts_with", self._expr, pattern=_text(prefix, "prefix"))
 
     def ends_with(self, suffix: str) -> Expr:
-        """Tell whether the string ends so."""
+        """Return whether the string ends so."""
         return call("ends_with", self._expr, pattern=_text(suffix, "suffix"))
 
     def contains(self, pattern: str, *, literal: bool = False) -> Expr:
-        r"""Tell whether a regular expression matches somewhere, or with `literal=True` whether a text occurs.
+        r"""Return whether a regular expression matches somewhere, or with `literal=True` whether a text occurs.
 
         >>> import penstock as pk
         >>> pk.col("url").str.contains(r"^/cart/\d+$")
@@ -100,7 +100,7 @@ class Texts:
         return call(_way("contains", "matches", pattern, literal), self._expr, pattern=pattern)
 
     def contains_any(self, patterns: Iterable[str]) -> Expr:
-        """Tell whether any of some texts occurs."""
+        """Return whether any of some texts occurs."""
         if isinstance(patterns, str) or not isinstance(patterns, Iterable):
             raise ExpressionTypeError(
                 f"contains_any takes a list of texts, not a {type(patterns).__name__}; for one text there is contains"
@@ -109,7 +109,7 @@ class Texts:
         return reduce(lambda one, other: one | other, found, self._expr != self._expr)
 
     def find(self, pattern: str, *, literal: bool = False) -> Expr:
-        """Give the byte at which a regular expression first matches, or a text occurs; null where it does not."""
+        """Return the byte at which a regular expression first matches, or a text occurs; null where it does not."""
         _way("", "", pattern, literal)
         return call("find", self._expr, pattern=regex.quoted(pattern) if literal else pattern)
 

@@ -60,7 +60,7 @@ class Function:
         return len(needed)
 
     def require(self, count: int, what: str) -> None:
-        """Refuse a function of another number of parameters."""
+        """Reject a function of another number of parameters."""
         found = self.parameters()
         if found != count:
             raise self.error(f"it takes {found} parameters instead of {count}: {what}")
@@ -99,7 +99,7 @@ class Function:
         return node
 
     def _refuse_foreign(self, node: nodes.Expr, own: set[int]) -> None:
-        """Refuse columns that are not symbols, even of the same name, and other aggregates."""
+        """Reject columns that are not symbols, even of the same name, and other aggregates."""
         for each in nodes.walk(node):
             if isinstance(each, nodes.Column) and id(each) not in own:
                 raise self.error(

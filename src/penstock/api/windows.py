@@ -162,7 +162,7 @@ def unbounded() -> UnboundedSpec:
 
 
 def require_positive(duration: Any, what: str) -> None:
-    """Refuse a length that is not longer than zero."""
+    """Reject a length that is not longer than zero."""
     length = nanoseconds(duration, what) if isinstance(duration, (str, timedelta)) else duration
     if not isinstance(length, Fraction) and not is_whole(length):
         length = nanoseconds(duration, what)

@@ -21,7 +21,7 @@ class SignalWhen:
         self._condition = condition
 
     def then(self, value: object) -> SignalThen:
-        """Give the value, a signal or a constant, where the condition is true."""
+        """Return the value, a signal or a constant, where the condition is true."""
         return SignalThen((*self._branches, (self._condition, value)))
 
 
@@ -49,7 +49,7 @@ class SignalThen(Signal):
         return SignalWhen(self._branches, condition)
 
     def otherwise(self, value: object) -> Signal:
-        """Give the value where no condition is true; nothing where one is not defined."""
+        """Return the value where no condition is true; nothing where one is not defined."""
         return _chosen(self._branches, value)
 
     def end(self) -> Signal:

@@ -180,11 +180,11 @@ class Signal(Operators):
         return traced.node(traced.trace(*symbols), columns), list(columns)
 
     def abs(self) -> Signal:
-        """Give the absolute value."""
+        """Return the absolute value."""
         return pointwise(abs, (self,))
 
     def sqrt(self) -> Signal:
-        """Give the square root; NaN below zero."""
+        """Return the square root; NaN below zero."""
         return self.map(lambda v: v.sqrt())
 
     def cast(self, dtype: object) -> Signal:
@@ -340,7 +340,7 @@ class Signal(Operators):
         return self._stream().to_pandas(data, **bindings)
 
     def to_spark(self, spark: Any, data: Any = None, /, **options: Any) -> Any:
-        """Give the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
+        """Return the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
         return self._stream().to_spark(spark, data, **options)
 
     def explain(self, stage: str | None = None) -> Explanation:

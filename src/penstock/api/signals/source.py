@@ -68,7 +68,7 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
 
 
 def _refuse_nested(values: pa.Schema) -> None:
-    """Refuse values of which nobody can tell whether they have changed."""
+    """Reject values of which nobody can tell whether they have changed."""
     for each in values:
         other = each.type in _INCOMPARABLE or isinstance(each.type, pa.BaseExtensionType)
         if other or pa.types.is_nested(each.type):

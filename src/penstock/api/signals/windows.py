@@ -178,7 +178,7 @@ class _Weights:
 
 
 def require_numbers(signal: Signal, what: str) -> None:
-    """Refuse values that only a cast would make numbers: texts that look like some would be read as such in silence."""
+    """Reject values that only a cast would make numbers: texts that look like some would be read as such in silence."""
     for each in signal.values:
         if kind_of(each.type) not in ("bool", "int", "uint", "float"):
             raise ExpressionTypeError(

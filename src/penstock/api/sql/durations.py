@@ -36,7 +36,7 @@ class Length:
     bare: str | None = None
 
     def on(self, time: Time) -> Duration:
-        """Give the length to a stream: bare numbers are seconds, or ticks where time has no unit."""
+        """Return the length to a stream: bare numbers are seconds, or ticks where time has no unit."""
         if self.duration is not None:
             return self.duration
         assert self.bare is not None

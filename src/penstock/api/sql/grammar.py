@@ -77,7 +77,7 @@ _HINTS = {
 
 
 def check(tree: exp.Expression, text: Text) -> None:
-    """Refuse every node, and every part of one, that is not allowed."""
+    """Reject every node, and every part of one, that is not allowed."""
     for node in tree.walk():
         name = type(node).__name__
         allowed = ALLOWED.get(name)

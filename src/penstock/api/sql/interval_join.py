@@ -108,7 +108,7 @@ class Clocks:
 
 
 def within(bounds: Sequence[Bound], time: Time) -> tuple[Duration, Duration] | None:
-    """Give the interval that bounds make; None unless there is one on each side."""
+    """Return the interval that bounds make; None unless there is one on each side."""
     lower = [each.limit for each in bounds if each.below]
     upper = [each.limit for each in bounds if not each.below]
     if not lower or not upper:

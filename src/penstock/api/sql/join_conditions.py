@@ -132,7 +132,7 @@ def _sided(condition: Expr, left: set[str]) -> Expr:
 
 
 def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relation, text: Text) -> None:
-    """Refuse keys that cannot be equal, by the names that the text has for them."""
+    """Reject keys that cannot be equal, by the names that the text has for them."""
     for pair in pairs:
         types = [Names(side, text).type_of(each) for each, side in zip(pair, (left, right), strict=True)]
         names = [_written(each, side) for each, side in zip(pair, (left, right), strict=True)]

@@ -93,7 +93,7 @@ def _tokens(text: Text) -> list[Token]:
 
 
 def _one_query(given: list[Token], text: Text) -> list[Token]:
-    """Refuse what is no query before the parser sees it: of statements it does not know, it logs the text."""
+    """Reject what is no query before the parser sees it: of statements it does not know, it logs the text."""
     while given and given[-1].token_type == TokenType.SEMICOLON:
         given = given[:-1]
     if not given:

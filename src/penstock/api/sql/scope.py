@@ -157,7 +157,7 @@ class Names:
         return pa.schema([*kept, *bounds(self.relation.time)])
 
     def type_of(self, expr: Expr) -> pa.DataType | None:
-        """Give the type of an expression; None where it has none, which whoever uses it will say."""
+        """Return the type of an expression; None where it has none, which whoever uses it will say."""
         try:
             return type_of(bound(expr.node, self.schema, self.relation.time), self.schema)
         except PenstockError:
@@ -218,7 +218,7 @@ class Names:
         )
 
     def is_time(self, column: str) -> bool:
-        """Tell whether a column is the time of the rows, which in a window's result is the window's end."""
+        """Return whether a column is the time of the rows, which in a window's result is the window's end."""
         return column == self.relation.time.column or column in {each for _, each in self.relation.times}
 
 

@@ -33,7 +33,7 @@ class SqlQuery(Stream):
         return self._relation
 
     def rstream(self) -> Stream:
-        """Give the rows of every window, each time."""
+        """Return the rows of every window, each time."""
         if self._relation.window is not None:
             return SqlQuery(attached(self._relation))
         if self._relation.once is not None:
@@ -45,7 +45,7 @@ class SqlQuery(Stream):
         return self
 
     def istream(self) -> Stream:
-        """Give the rows that the window before did not have."""
+        """Return the rows that the window before did not have."""
         relation = self._relation
         if not relation.carries or relation.once is not None:
             return self
@@ -62,7 +62,7 @@ def _streamed(relation: Relation) -> Stream:
 
 
 def rows_once(relation: Relation) -> Relation:
-    """Give each row that waits for a window once, in none, without those that no window would hold."""
+    """Return each row that waits for a window once, in none, without those that no window would hold."""
     if relation.once is not None:
         return relation.once
     if relation.window is None:

@@ -32,7 +32,7 @@ CHOICES = f"there are {', '.join(TYPES)} (int1, int2, int4 and int8 count bytes;
 
 
 def type_named(target: exp.Expression) -> tuple[str, pa.DataType | None]:
-    """Give the name that a type was written by, and the type; None if there is none of that name."""
+    """Return the name that a type was written by, and the type; None if there is none of that name."""
     parsed = str(getattr(target.this, "name", ""))
     name = str(target.args.get("kind") or parsed).lower() if parsed == "USERDEFINED" else parsed.lower()
     return name, TYPES.get(name)
