@@ -205,7 +205,7 @@ def _key(expr: Expr, origin: Origin) -> Key | None:
     )
 
 
-# --- where columns come from --------------------------------------------------------------------------------
+# --- origins of columns -------------------------------------------------------------------------------------
 
 
 def _origins(program: Program) -> dict[str, Origin]:

@@ -345,14 +345,14 @@ class Expr(Reducible["Expr"]):
     @property
     def dt(self) -> Times:
         """Functions of times: `pk.col("ts").dt.hour()`."""
-        from penstock.api.datetime_namespace import Times  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.datetime_namespace import Times  # noqa: PLC0415 - import cycle
 
         return Times(self)
 
     @property
     def str(self) -> Texts:
         """Functions of strings: `pk.col("kind").str.to_lowercase()`."""
-        from penstock.api.string_namespace import Texts  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.string_namespace import Texts  # noqa: PLC0415 - import cycle
 
         return Texts(self)
 

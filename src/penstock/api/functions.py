@@ -89,7 +89,7 @@ def when(condition: object) -> When | SignalWhen:
     If a condition or value is a signal, the result is a signal, defined where its conditions are.
     """
     if isinstance(condition, Operators):
-        from penstock.api.signals.choice import SignalWhen  # noqa: PLC0415 - only a signal needs signals
+        from penstock.api.signals.choice import SignalWhen  # noqa: PLC0415 - loaded on first use
 
         return SignalWhen((), condition)
     return When((), column_or_node(condition))

@@ -370,7 +370,7 @@ def _in_windows(plan: Plan, window: object) -> Plan:
     return projected(attached, tuple(Field(name, Column(name)) for name in names))
 
 
-# --- the nearest row --------------------------------------------------------------------------------
+# --- as-of joins ------------------------------------------------------------------------------------
 
 
 def joined_asof(

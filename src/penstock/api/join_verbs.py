@@ -94,7 +94,7 @@ class JoinVerbs:
 
 
 def _joinable(other: object, what: str) -> Stream:
-    from penstock.api.stream import Stream  # noqa: PLC0415 - a stream has these verbs
+    from penstock.api.stream import Stream  # noqa: PLC0415 - import cycle
 
     if not isinstance(other, Stream):
         raise ExpressionTypeError(

@@ -21,6 +21,6 @@ def clear_cache(*, disk: bool = False) -> None:
     >>> large.collect().num_rows
     2
     """
-    from penstock.compile import forget  # noqa: PLC0415 - the compiler loads when it is needed
+    from penstock.compile import forget  # noqa: PLC0415 - loaded on first use
 
     forget(disk)

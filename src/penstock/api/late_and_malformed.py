@@ -98,7 +98,7 @@ def outside_level() -> int:
     >>> outside_level()
     2
     """
-    frame, level = sys._getframe(1), 1  # noqa: SLF001 - warnings.warn reads the stack in the same way
+    frame, level = sys._getframe(1), 1  # noqa: SLF001 - warnings.warn does the same
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     return level

@@ -52,7 +52,7 @@ def scan_stream(
     ...     [batch["n"].to_pylist() for batch in clicks.window(10).agg(n=pk.count()).run()]
     [[1], [1]]
     """
-    from penstock.sources.live_files import live_files  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.live_files import live_files  # noqa: PLC0415 - loaded on first use
 
     if not isinstance(path, (str, PathLike)):
         raise SourceError(f"scan_stream takes the path of a folder or a glob, not a {type(path).__name__}")
@@ -100,7 +100,7 @@ def scan_kafka(
     >>> clicks = pk.scan_kafka("localhost:9092", "clicks", columns, time="ts", lateness="5s")     # doctest: +SKIP
     >>> clicks.window("10s", by="campaign").agg(n=pk.count()).to_spark(spark)                     # doctest: +SKIP
     """
-    from penstock.sources.kafka import LiveTopic, Topic, check_options  # noqa: PLC0415 - loads when Kafka is read
+    from penstock.sources.kafka import LiveTopic, Topic, check_options  # noqa: PLC0415 - loaded on first use
     from penstock.sources.kafka_values import Decoder  # noqa: PLC0415
 
     for what, text in (("servers", servers), ("topic", topic)):
@@ -124,6 +124,6 @@ def _avro(given: str | Mapping[str, object] | None) -> str | None:
         return None
     if not isinstance(given, str | Mapping):
         raise SourceError(f"value_schema is a schema of Avro, as text or as a mapping, not {shown(given)}")
-    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loads when Avro is read
+    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loaded on first use
 
     return checked_schema(given)

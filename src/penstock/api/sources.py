@@ -116,7 +116,7 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.open import open_data  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.open import open_data  # noqa: PLC0415 - loaded on first use
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)

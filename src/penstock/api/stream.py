@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Stream(JoinVerbs):
-    """A query over events: a source, or the result of verbs. Immutable; nothing runs until `collect`, `run` or `open`.
+    """A query over events: a source, or the result of verbs. Immutable; nothing runs until a method such as `collect` is called.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "k": ["a", "b", "a"], "v": [3, 4, 5]}), time="t")
@@ -111,7 +111,7 @@ class Stream(JoinVerbs):
     def compiled(self) -> Compiled:
         """Compile the query; later runs reuse the result."""
         if self._compiled is None:
-            from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when a query runs
+            from penstock.compile import compile_plan  # noqa: PLC0415 - loaded on first use
 
             self._compiled = compile_plan(self.plan)
         return self._compiled
@@ -236,7 +236,7 @@ class Stream(JoinVerbs):
         >>> trades.signal("p").collect().to_pydict()
         {'start': [0, 4], 'end': [4, None], 'value': [3, 5]}
         """
-        from penstock.api.signals.source import signal  # noqa: PLC0415 - signals are made of streams
+        from penstock.api.signals.source import signal  # noqa: PLC0415 - import cycle
 
         return signal(self, values, by, lasting, interval, resolve)
 
@@ -294,7 +294,7 @@ class Stream(JoinVerbs):
         **sources: Any,
     ) -> Run:
         """Run incrementally: batches in, results out as windows close; open windows at the end unless `final=False`."""
-        from penstock.api.live import run  # noqa: PLC0415 - the compiler loads when a query runs
+        from penstock.api.live import run  # noqa: PLC0415 - loaded on first use
 
         started = run(self, batches, sources, engine, state, flag(final, "final"))
         self._metrics = started.metrics
@@ -302,7 +302,7 @@ class Stream(JoinVerbs):
 
     def open(self, state: object = None, *, engine: Engine | None = None) -> Live:
         """Open the query for pushing batches."""
-        from penstock.api.live import open_live  # noqa: PLC0415 - the compiler loads when a query runs
+        from penstock.api.live import open_live  # noqa: PLC0415 - loaded on first use
 
         live = open_live(self, engine, state)
         self._metrics = live.metrics
@@ -337,7 +337,7 @@ class Stream(JoinVerbs):
         >>> [b["total"].to_pylist() for b in past.then(live, at=20).window(10).agg(total=pk.sum("v")).run()]
         [[1, 2], [3], [4]]
         """
-        from penstock.api.backfill import backfilled  # noqa: PLC0415 - loads when it is asked for
+        from penstock.api.backfill import backfilled  # noqa: PLC0415 - loaded on first use
 
         return backfilled(self, live, at)
 
@@ -373,7 +373,7 @@ class Stream(JoinVerbs):
         >>> pk.stream("events", {"t": "int64"}, time="t").to_json()[:20]
         '{"penstock-plan": 2,'
         """
-        from penstock.plan.codec import encode_alone  # noqa: PLC0415 - few queries are written as text
+        from penstock.plan.codec import encode_alone  # noqa: PLC0415 - loaded on first use
 
         return encode_alone(self.plan)
 
@@ -384,7 +384,7 @@ class Stream(JoinVerbs):
     # Display
 
     def explain(self, stage: str | None = None) -> Explanation:
-        """Show a stage of compilation: plan, ir, passes, loop, llvm, asm or spark; an overview without `stage`."""
+        """Show a stage of compilation: plan, ir, passes, physical, loop, llvm, asm or spark; an overview without `stage`."""
         return explain(self, stage)
 
     def __repr__(self) -> str:

@@ -120,7 +120,7 @@ def _too_far(holder: str) -> PenstockOverflow:
 
 def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
     """Scatter values to the valid positions, with nulls elsewhere."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     return pc.replace_with_mask(pa.nulls(len(known), values.type), known, values)
 
@@ -215,7 +215,7 @@ def _written(found: re.Match[str], passed: int, moment: datetime) -> str:
 def parse_time(setting: Setting, text: str) -> int | None:
     """Parse a time by a format; return null for other text, or raise an error if `strict`."""
     try:
-        moment = datetime.strptime(text, str(setting.options["format"]))  # noqa: DTZ007 - it may have a zone, or none
+        moment = datetime.strptime(text, str(setting.options["format"]))  # noqa: DTZ007 - the zone is optional
     except ValueError:
         if setting.options["strict"]:
             raise ExpressionTypeError(

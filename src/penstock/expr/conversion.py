@@ -84,7 +84,7 @@ def _rescaled(ticks: int, source: pa.DataType, target: pa.DataType) -> int:
 
 def _on_its_clock(ticks: int, source: pa.DataType) -> str:
     """Print a zoned time as Arrow does, but with Python's time zones: Arrow ignores daylight saving from 2038 on."""
-    from penstock.expr.calendar import UTC_NAMES, offset_at  # noqa: PLC0415 - clocks load when one is read
+    from penstock.expr.calendar import UTC_NAMES, offset_at  # noqa: PLC0415 - loaded on first use
 
     if source.tz in UTC_NAMES:
         return str(_through_arrow(ticks, source, pa.string()))

@@ -152,7 +152,7 @@ def _may_make_null(node: Expr) -> bool:
             return False
 
 
-# --- the types of the state -------------------------------------------------------------------------------
+# --- state types ------------------------------------------------------------------------------------------
 
 
 def _state_types(definition: Definition, args: Types) -> Types:
@@ -224,7 +224,7 @@ def _converted(literal: Literal, dtype: pa.DataType) -> Literal:
     return Literal(convert(literal.value, literal.type, dtype), dtype)
 
 
-# --- in plain Python --------------------------------------------------------------------------------------
+# --- reference implementation -----------------------------------------------------------------------------
 
 
 class Plain:

@@ -41,7 +41,7 @@ def quoted(text: str) -> str:
 
 def check(pattern: str) -> None:
     """Reject an invalid regular expression before any row is read."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when a pattern is written
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     try:
         pc.match_substring_regex(from_physical([""], pa.string()), pattern=pattern)
@@ -64,7 +64,7 @@ def rewritten(value: str) -> str:
 
 def matches(texts: pa.Array, options: Options) -> pa.Array:
     """Return whether the pattern occurs."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     return pc.match_substring_regex(texts, pattern=options["pattern"])
 
@@ -75,7 +75,7 @@ def count_matches(texts: pa.Array, options: Options) -> pa.Array:
     Arrow's count treats the rest after a match as a new text, in which `^` matches again. So this replaces all matches
     by one byte and by nothing: the lengths differ by the number of matches.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     pattern = options["pattern"]
     marked, without = (
@@ -87,7 +87,7 @@ def count_matches(texts: pa.Array, options: Options) -> pa.Array:
 
 def replace_matches(texts: pa.Array, options: Options) -> pa.Array:
     """Replace all matches of the pattern, or at most `most` of them."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     most = options.get("most", -1)
     if most > 1:
@@ -102,7 +102,7 @@ def _replace_some(texts: pa.Array, pattern: str, value: str, most: int) -> pa.Ar
 
     Arrow's `max_replacements` treats the rest after a match as a new text, in which `^` matches again.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     new, old, end = _signs_outside([value, *texts.drop_null().to_pylist()])
     marked = pc.replace_substring_regex(
@@ -124,7 +124,7 @@ def _signs_outside(texts: list[str]) -> list[str]:
 
 def find(texts: pa.Array, options: Options) -> pa.Array:
     """Return the byte position of the first match; null without a match."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     found = pc.find_substring_regex(texts, pattern=options["pattern"]).cast(pa.int64())
     return pc.if_else(pc.greater_equal(found, 0), found, pa.nulls(1, pa.int64())[0])
@@ -132,7 +132,7 @@ def find(texts: pa.Array, options: Options) -> pa.Array:
 
 def extract(texts: pa.Array, options: Options) -> pa.Array:
     """Return a group of the first match, 0 being the whole match; null without a match."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     begin, end, _ = _signs_outside(texts.drop_null().to_pylist())
     marked = pc.replace_substring_regex(
@@ -149,7 +149,7 @@ def extract(texts: pa.Array, options: Options) -> pa.Array:
 
 def groups_of(pattern: str) -> int:
     """Count the groups of a pattern: the largest group number a replacement may use."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when a pattern is written
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     for group in range(1, 10):
         try:

@@ -89,7 +89,7 @@ def _value(
             ]
 
 
-# --- samples one by one -----------------------------------------------------------------------------
+# --- single samples ---------------------------------------------------------------------------------
 
 
 def _input(this: Object, body: Input, inputs: Inputs) -> list[Sample]:
@@ -234,7 +234,7 @@ def _key(values: Row) -> Rank:
     return tuple(ordering(value) for value in values.values())
 
 
-# --- samples chosen among others --------------------------------------------------------------------
+# --- selection of samples ---------------------------------------------------------------------------
 
 
 def _in_order(samples: Iterable[Sample], time: Time) -> list[Sample]:

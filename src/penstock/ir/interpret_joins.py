@@ -77,7 +77,7 @@ def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[
             return _rolling(body, left, right)
 
 
-# --- which samples meet -----------------------------------------------------------------------------
+# --- matching samples -------------------------------------------------------------------------------
 
 
 def _key(row: Row, names: Iterable[str]) -> Rank | None:
@@ -264,7 +264,7 @@ def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
     return own | _sided(one, other)
 
 
-# --- tables, the nearest, and those around ----------------------------------------------------------
+# --- lookup, as-of and rolling joins ----------------------------------------------------------------
 
 
 def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table: int) -> list[Sample]:

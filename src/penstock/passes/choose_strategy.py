@@ -210,7 +210,7 @@ def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, 
             return f"rows of one key meet in one task (no fragments: {why_not[FRAGMENTS]})"
 
 
-# --- what a program allows ----------------------------------------------------------------------------------
+# --- applicable strategies ----------------------------------------------------------------------------------
 
 
 def _gathers(body: ir.Body) -> bool:

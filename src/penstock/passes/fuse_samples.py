@@ -82,7 +82,7 @@ def _fused_samples(
             return None
 
 
-# --- the fusions ------------------------------------------------------------------------------------
+# --- fusions ----------------------------------------------------------------------------------------
 
 
 def _after_samples(this: Object, body: Samples, before: Samples, origin: Object) -> tuple[Object]:
@@ -174,7 +174,7 @@ def _feeds_window(this: Object, program: Program) -> bool:
     )
 
 
-# --- when they are sound ----------------------------------------------------------------------------
+# --- soundness --------------------------------------------------------------------------------------
 
 
 def _same_time(this: Object, body: Samples, before: Object) -> bool:
@@ -206,7 +206,7 @@ def _carried(body: Reduce | Attach) -> bool:
     return isinstance(body.domain, CarriedWindow)
 
 
-# --- when they are worth it -------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------
 
 
 def _affordable(this: Object, before: Object, program: Program) -> bool:

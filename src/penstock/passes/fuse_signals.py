@@ -47,7 +47,7 @@ CHEAP = 12  # nodes of an expression that may be computed more than once
 
 # Null exactly where an operand is null.
 _STRICT = frozenset({"add", "sub", "mul", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "not"})
-# Not null over zero samples, so dropping undefined samples could change the result.
+# Not null over zero samples: a span of undefined samples only would give a value instead of null.
 COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custom"})
 
 
@@ -137,7 +137,7 @@ def _opaque(body: Expression) -> Expression:
     return replace(body, fields=tuple(ex.Field(each.name, opaque(each.expr)) for each in body.fields))
 
 
-# --- into reductions ------------------------------------------------------------------------------------
+# --- fusion into reductions -----------------------------------------------------------------------------
 
 
 def _over_source(

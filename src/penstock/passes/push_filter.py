@@ -69,7 +69,7 @@ def _pushed(this: Object, program: Program) -> Program | None:
             return None
 
 
-# --- the moves --------------------------------------------------------------------------------------
+# --- moves ------------------------------------------------------------------------------------------
 
 
 def _below_having(this: Object, body: Reduce, having: Expr, program: Program) -> Program | None:
@@ -131,7 +131,7 @@ def _fresh(name: str, program: Program) -> str:
     return name
 
 
-# --- what may move ----------------------------------------------------------------------------------
+# --- movable predicates -----------------------------------------------------------------------------
 
 
 def _keys(body: Reduce | Attach) -> Definitions:

@@ -29,7 +29,7 @@ def pointwise(compute: Callable[..., object], operands: Sequence[object], *, str
 
     If `strict`, the signal is defined where all operands are, whatever the function returns for nulls.
     """
-    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
     signals = list({id(each): each for each in operands if isinstance(each, Signal)}.values())
     graph = joined([each.graph for each in signals])
@@ -82,7 +82,7 @@ def defined(graph: Graph, body: Expression, schemas: dict[str, pa.Schema]) -> Si
 def signal_of(graph: Graph, body: Body, schema: pa.Schema) -> Signal:
     """Add an object to a graph, and return its signal."""
     refuse_clash(graph.keys.names, schema.names)
-    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
     return Signal(*graph.defined(body, schema))
 

@@ -344,7 +344,7 @@ class Signal(Operators):
         return self._stream().to_spark(spark, data, **options)
 
     def explain(self, stage: str | None = None) -> Explanation:
-        """Show a stage of compilation: plan, ir, passes, loop, llvm or asm; an overview without `stage`."""
+        """Show a stage of compilation: plan, ir, passes, physical, loop, llvm or asm; an overview without `stage`."""
         return self._stream().explain(stage)
 
     def _repr_html_(self) -> str:

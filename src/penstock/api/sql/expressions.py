@@ -236,7 +236,7 @@ def constant_of(expr: Expr) -> object:
 
 def _scalar(ticks: object, dtype: pa.DataType) -> object:
     """Convert ticks of a literal to a value: lists of constants take values."""
-    from datetime import UTC, timedelta  # noqa: PLC0415 - only lists of times need it
+    from datetime import UTC, timedelta  # noqa: PLC0415 - loaded on first use
 
     assert isinstance(ticks, int)
     if pa.types.is_date(dtype):

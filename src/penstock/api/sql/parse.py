@@ -195,7 +195,7 @@ def _anchor(before: list[Token], rest: list[Token]) -> int | None:
     return int(follows[0].start) if follows else None
 
 
-# --- SABER's relations in front -----------------------------------------------------------------------
+# --- SABER's leading relations ------------------------------------------------------------------------
 
 
 def _relations_first(given: list[Token]) -> list[Token]:

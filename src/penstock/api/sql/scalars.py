@@ -121,9 +121,9 @@ def call(node: exp.Expression, translate: Translator) -> Expr:
 
 
 def _near(name: str, text: Text) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+    from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
 
-    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - which needs this module's neighbours
+    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - import cycle
 
     near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES, *text.own], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
@@ -184,7 +184,7 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
             return value.floor() if isinstance(node, exp.Floor) else value.ceil()
 
 
-# --- division as SQL has it ---------------------------------------------------------------------------
+# --- SQL division -------------------------------------------------------------------------------------
 
 
 def _whole(*values: Expr, names: Names) -> bool:

@@ -69,7 +69,7 @@ def _reduces(node: exp.Select, text: Text) -> bool:
     )
 
 
-# --- the list ---------------------------------------------------------------------------------------
+# --- SELECT list ------------------------------------------------------------------------------------
 
 
 def _items(node: exp.Select, relation: Relation, text: Text) -> list[Item]:

@@ -55,7 +55,7 @@ def _product_sum(left: Sequence[int], right: Sequence[int]) -> int:
     return sum(x * y for x, y in zip(left, right, strict=True))
 
 
-# --- the spread of values, and of pairs -------------------------------------------------------------
+# --- variance and covariance ------------------------------------------------------------------------
 
 
 def var(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:
@@ -103,7 +103,7 @@ def _rounded(exact: Fraction | float | None) -> float | None:
     return to_float(exact) if isinstance(exact, Fraction) else exact
 
 
-# --- the shape of a distribution --------------------------------------------------------------------
+# --- skewness and kurtosis --------------------------------------------------------------------------
 
 
 def skew(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:

@@ -257,7 +257,7 @@ class Signals:
         place = own.back or 1
         return initial if len(before) < place else next(iter(results[before[-place]].values()))
 
-    # -- other samples of the same value -------------------------------------------------------------
+    # -- resampling ----------------------------------------------------------------------------------
 
     def _resampled(self, body: Resample, t: int) -> Row:
         this = self.program[body.source]
