@@ -1,1 +1,1 @@
-"""Pure questions about programs: order, totality, boundaries, partition keys. Nothing here rewrites a program."""
+"""Pure analyses of IR programs: order, totality, boundaries, partition keys. Nothing here rewrites a program."""

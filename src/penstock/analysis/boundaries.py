@@ -1,15 +1,15 @@
-"""Resolve how much of each input the output depends on around any instant (TiLT, section 5.1).
+"""Compute how much of each input the output depends on around any instant (TiLT, section 5.1).
 
     ~w2[t] @ size 20s over ~w1, ~w1[t] @ size 10s over ~in0   →  {"in0": Finite(past = 30s - 2 ticks)}
 
-The answer is one of three:
+The result is one of three:
 
 * `Finite(past, future)`: the output in [a, b) needs the input in [a - past, b + future) only, so time can
   be cut anywhere, with a halo;
-* `CarryIn()`: it also needs a summary of everything before, one entry per key;
-* `Sequential()`: it may need everything.
+* `CarryIn()`: it also needs a summary of all earlier input, one entry per key;
+* `Sequential()`: it may need the whole input.
 
-This is an analysis: the program stays as it is, and its boundaries are kept beside it.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.types.windows import WINDOW_END, CarriedWindow, TimeWindow
 
 @dataclass(frozen=True, slots=True)
 class Finite:
-    """So many ticks before and after."""
+    """The number of ticks needed before and after."""
 
     past: int = 0
     future: int = 0
@@ -61,12 +61,12 @@ Boundaries = dict[str, Reach]
 
 
 def boundaries(program: Program) -> Boundaries:
-    """Give the reach of the program's output into each of its inputs, by the input object's name."""
+    """Return the reach of the program's output into each of its inputs, by the input object's name."""
     return lineage(program)[program.output]
 
 
 def lineage(program: Program) -> dict[str, Boundaries]:
-    """Give the reach of every object into each input it depends on."""
+    """Return the reach of every object into each input it depends on."""
     found: dict[str, Boundaries] = {}
     for each in program.objects:
         if isinstance(each.body, Input):
@@ -83,7 +83,7 @@ def lineage(program: Program) -> dict[str, Boundaries]:
 
 
 def _step(this: Object, source: Object, program: Program) -> Reach:
-    """Give the reach of an object into the one it reads."""
+    """Return the reach of an object into one of its sources."""
     match this.body:
         case Samples(fields=fields):
             clock = next((each.expr for each in fields if each.name == this.time.column), None)
@@ -100,27 +100,27 @@ def _step(this: Object, source: Object, program: Program) -> Reach:
             return _within_window(source, program, results=True)
         case Attach(domain=CarriedWindow()) | Top():
             return _within_window(source, program, results=False)
-        case Signals() as body:  # an interval goes on over any cut: what is open is carried over it
+        case Signals() as body:  # an interval may span a cut, so open intervals are carried over it
             return _worse(CarryIn(), signal_reach(body, source))
         case Distinct(keep="first"):
             return CarryIn()
         case Reduce() | Attach() | Apply() | Lookback():
             return Sequential()
         case Distinct():
-            return Sequential()  # whether a sample is the last depends on all that follow
+            return Sequential()  # whether a sample is the last depends on all later samples
         case _:
             return Finite()
 
 
 def _of_asof(tolerance: int | None, direction: str) -> Reach:
-    """Give the reach of an as-of join."""
+    """Return the reach of an as-of join."""
     if tolerance is None:
         return CarryIn() if direction == "backward" else Sequential()
     return Finite(tolerance if direction != "forward" else 0, tolerance if direction != "backward" else 0)
 
 
 def _of_join(body: Join | Asof | RollingJoin) -> Reach:
-    """Give the reach of a join into either side: a result's time is that of its later sample."""
+    """Return the reach of a join into either side; a result's time is that of its later sample."""
     match body:
         case Asof(tolerance=tolerance, direction=direction):
             return _of_asof(tolerance, direction)
@@ -141,7 +141,7 @@ def _of_join(body: Join | Asof | RollingJoin) -> Reach:
 
 
 def signal_reach(body: Signals, source: Object) -> Reach:
-    """Give the reach of a signal's value, at an instant, into the samples of one of its sources."""
+    """Return the reach of a signal's value at an instant into the samples of one of its sources."""
     taken = {
         each.name
         for each in body.program.objects
@@ -156,7 +156,7 @@ def signal_reach(body: Signals, source: Object) -> Reach:
 
 
 def signal_lineage(program: temporal.Program) -> dict[str, Boundaries]:
-    """Give the reach of every temporal object into the samples it depends on, by the name of who takes them."""
+    """Return the reach of every temporal object into the samples it depends on, by the name of the Sampled object."""
     found: dict[str, Boundaries] = {}
     for each in program.objects:
         reached: Boundaries = {}
@@ -174,7 +174,7 @@ def _is_sampled(name: str, program: temporal.Program) -> bool:
 
 
 def _signal_reads(this: temporal.Object, program: temporal.Program) -> list[tuple[str, Reach]]:
-    """List what an object reads, and how far around an instant."""
+    """List the objects that an object reads, and how far around an instant."""
     match this.body:
         case temporal.Expression(accesses=accesses, reductions=reductions):
             held = [(each.source, _access(each, program)) for each in accesses]
@@ -196,7 +196,7 @@ def _access(access: temporal.At, program: temporal.Program) -> Reach:
 
 
 def _hold(body: temporal.Body) -> Reach:
-    """Give how long ago what holds at an instant can have begun."""
+    """Return how long ago the sample that holds at an instant can have begun."""
     if not isinstance(body, temporal.Sampled):
         return Finite()
     lasting = body.hold.lasting
@@ -219,9 +219,9 @@ def _over(over: temporal.WindowReduction) -> Reach:
 
 
 def _within_window(source: Object, program: Program, *, results: bool) -> Reach:
-    """Give the reach among samples that carry the same window."""
+    """Return the reach among samples that carry the same window."""
     if source.time.column == WINDOW_END:
-        return Finite()  # they have the same time
+        return Finite()  # all samples of the window have the same time
     size = _carried_size(source, program)
     if size is None:
         return Sequential()
@@ -229,7 +229,7 @@ def _within_window(source: Object, program: Program, *, results: bool) -> Reach:
 
 
 def _carried_size(this: Object, program: Program) -> int | None:
-    """Find the size of the windows that samples carry; None if they came in with them."""
+    """Return the size of the windows that samples carry; None if the windows are input columns."""
     match this.body:
         case Reduce(domain=TimeWindow(size=size)) | Attach(domain=TimeWindow(size=size)):
             return size
@@ -242,7 +242,7 @@ def _carried_size(this: Object, program: Program) -> int | None:
 
 
 def _chained(first: Reach, second: Reach) -> Reach:
-    """Give the reach of a reader of a reader."""
+    """Return the reach through two steps in sequence."""
     match first, second:
         case Finite(past=a, future=b), Finite(past=c, future=d):
             return Finite(a + c, b + d)
@@ -251,7 +251,7 @@ def _chained(first: Reach, second: Reach) -> Reach:
 
 
 def _joined(first: Reach, second: Reach) -> Reach:
-    """Give the reach of what depends on both."""
+    """Return the reach of an object that depends on both."""
     match first, second:
         case Finite(past=a, future=b), Finite(past=c, future=d):
             return Finite(max(a, c), max(b, d))

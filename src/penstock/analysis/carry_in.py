@@ -1,11 +1,11 @@
-"""Find the as-of join that looks back without limit: what a slice of time needs of the time before it.
+"""Find the unbounded backward as-of join of a program, and the rows a time slice needs from before its start.
 
     ~a2 = ~in0 as of ~in1 on k   →  Carry(left="trades", right="quotes", keys=(("k", "k"),), where=None)
 
-Such a join needs, before any stretch of time, the last right sample of each key and nothing else. A task that knows where to
-look reads back only until it has found those that its left samples ask for.
+Such a join needs the last right sample of each key before the slice, and nothing else from before it. A task reads
+back only until it has found those samples for the keys of its left rows.
 
-This is an analysis: the program stays as it is.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.ir.joins import Asof
 from penstock.ir.nodes import Input, Program, Samples
 from penstock.types.arrow import kind_of
 
-# Keys that are equal to Arrow when they are equal to us. Floats are not: -0.0 is 0.0 here.
+# Key types for which Arrow's equality agrees with ours. Floats are excluded: -0.0 equals 0.0 here.
 _EXACT = frozenset({"bool", "int", "uint", "date", "timestamp", "string"})
 
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Two streams, pairs of their columns that are the keys, and what right rows must satisfy to count."""
+    """Two streams, the pairs of columns that are the join keys, and a predicate on the right rows."""
 
     left: str
     right: str
@@ -37,7 +37,7 @@ class Carry:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rows of an input as a join sees them: what its columns are in the input, and which rows there are."""
+    """One join input traced to its stream: the join's columns over the stream's columns, and the row filter."""
 
     stream: str
     schema: pa.Schema
@@ -46,7 +46,7 @@ class _Side:
 
 
 def carry_in(program: Program) -> Carry | None:
-    """Say what slices of a program carry in; None if that is something else than the last rows of one stream."""
+    """Return the carried-in rows of a program's slices; None unless they are the last rows of one stream per key."""
     joins = [each.body for each in program.objects if isinstance(each.body, Asof) and _unbounded(each.body)]
     if len(joins) != 1 or not joins[0].on:
         return None
@@ -59,7 +59,7 @@ def carry_in(program: Program) -> Carry | None:
 
 
 def without_carry(program: Program) -> Program:
-    """Give the same program with a join that looks no further than its own time: what else it reaches is seen then."""
+    """Return the program with tolerance 0 in that join, to measure the reach of the remaining objects."""
     changed = tuple(
         replace(each, body=replace(each.body, tolerance=0))
         if isinstance(each.body, Asof) and _unbounded(each.body)
@@ -74,7 +74,7 @@ def _unbounded(join: Asof) -> bool:
 
 
 def _side(program: Program, name: str) -> _Side | None:
-    """Follow an object back to the rows of one input, at their own times."""
+    """Trace an object back to the rows of one input with unchanged times; None if that is impossible."""
     this = program[name]
     match this.body:
         case Input(stream=stream) if not this.time.implied:
@@ -95,7 +95,7 @@ def _side(program: Program, name: str) -> _Side | None:
 
 
 def _key(left: _Side, right: _Side, pair: tuple[str, str]) -> tuple[str, str] | None:
-    """Name the columns of two inputs that a key is; None if it is computed, or not alike on both sides."""
+    """Return the input columns of a key; None if it is computed, or its types differ or do not compare exactly."""
     match left.columns.get(pair[0]), right.columns.get(pair[1]):
         case Column(name=one), Column(name=other):
             types = left.schema.field(one).type, right.schema.field(other).type

@@ -1,12 +1,12 @@
-"""Tell which streams' times matter only as far as they say in which pane of windows a row lies.
+"""Find the streams whose row times matter only up to the pane of the windows.
 
     ~w1[t] @ size 10s every 5s by k = { where kind == 1; sum(v) }   →   in0: steps of 5s
 
-All rows of a pane are in the same windows. So where a file says that the times of a row group lie in one pane, the times
-themselves need not be read: any of that pane will do. Nothing else may look at them, neither an expression nor
-an aggregate that sees the order of rows.
+All rows of a pane are in the same windows. If a file's statistics place all times of a row group in one pane, the
+time column of that row group need not be read: any time of the pane gives the same result. This requires that no
+expression reads the time column and no aggregate depends on the order of rows.
 
-This is an analysis: the program stays as it is.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.types.windows import Steps, TimeWindow
 
 
 def coarse_times(program: Program) -> dict[str, Steps]:
-    """Give the panes of each stream that is read in this way, by the one window that reads it."""
+    """Return, by stream, the panes of the single window that reads the stream."""
     inputs = [each for each in program.objects if isinstance(each.body, Input)]
     found = {each.name: _steps(each, program) for each in inputs}
     streams = [each.body.stream for each in inputs if isinstance(each.body, Input)]
@@ -44,7 +44,7 @@ def _steps(this: Object, program: Program) -> Steps | None:
 
 
 def _read(window: Reduce) -> frozenset[str]:
-    """Name the columns that expressions of a window read."""
+    """Return the columns that the expressions of a window read."""
     return frozenset(name for expr in _expressions(window) for name in columns_of(expr))
 
 

@@ -1,4 +1,4 @@
-"""Follow who reads whom in a program, and replace definitions."""
+"""Reader counts of the object graph, and replacement of definitions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.ir.signals import nodes as temporal
 
 
 def readers(program: Program) -> Counter[str]:
-    """Count how often each object is read, the program's output being one more read."""
+    """Count the readers of each object; the program's output counts as one reader."""
     return Counter([*(name for each in program.objects for name in sources_of(each.body)), program.output])
 
 
 def redefine(program: Program, name: str, definitions: Iterable[Object]) -> Program:
-    """Put objects in the place of one, the last of them under its name, and drop what is no longer read."""
+    """Replace one object by several, the last of which has its name, and drop unread objects."""
     objects: list[Object] = []
     for each in program.objects:
         objects.extend(definitions if each.name == name else (each,))

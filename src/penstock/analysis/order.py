@@ -1,4 +1,4 @@
-"""Tell who sees the order of samples that have the same time: windows of rows, `first`, `distinct` and their like."""
+"""Find the objects that depend on the order of samples of equal time: windows of rows, `first`, `distinct` and others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.types.windows import Count
 
 
 def sees_order(body: Body) -> bool:
-    """Tell whether an object's answer can depend on the order of samples of one time."""
+    """Return whether an object's result can depend on the order of samples of equal time."""
     match body:
         case Distinct() | Top() | Apply() | Signals() | Asof():
             return True
@@ -42,7 +42,7 @@ def sees_order(body: Body) -> bool:
 
 
 def order_of_keys_is_seen(body: Reduce | Apply, program: Program) -> bool:
-    """Tell whether somebody behind a window sees in which order its keys come: they share a time."""
+    """Return whether a later object depends on the order of a window's keys, which share a time."""
     this = next((each for each in program.objects if each.body is body), None)
     if this is None or not body.keys:
         return False
@@ -51,12 +51,12 @@ def order_of_keys_is_seen(body: Reduce | Apply, program: Program) -> bool:
 
 
 def _seen(name: str, keys: frozenset[str] | None, program: Program) -> bool:
-    """Look behind an object whose columns `keys` tell samples of one time apart; None: no column is known to."""
+    """Check the readers of an object. Columns `keys` distinguish samples of equal time; None: no known columns do."""
     return any(_seen_by(each, keys, program) for each in program.objects if name in sources_of(each.body))
 
 
 def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> bool:
-    """Who keeps the keys apart sees at most one of each window; what passes samples on is looked behind."""
+    """Check one reader and, if it passes samples on, its readers. Grouped by the keys, it sees one row per window."""
     match this.body:
         case Samples(fields=fields):
             return _seen(this.name, _passed(keys, fields), program)
@@ -65,14 +65,14 @@ def _seen_by(this: Object, keys: frozenset[str] | None, program: Program) -> boo
         case Attach(fields=fields) | Lookback(fields=fields) as body:
             here = sees_order(body) and not _apart(body, keys)
             return here or _seen(this.name, _passed(keys, fields), program)
-        case Join() | Asof() | RollingJoin() as body:  # a sample may be there several times now
+        case Join() | Asof() | RollingJoin() as body:  # a join may repeat a sample
             return sees_order(body) or _seen(this.name, None, program)
         case body:
             return sees_order(body) or _seen(this.name, keys, program)
 
 
 def _passed(keys: frozenset[str] | None, fields: Iterable[Field]) -> frozenset[str] | None:
-    """Give the keys if all of them are among the fields, as they are."""
+    """Return the keys if the fields pass all of them unchanged, else None."""
     same = {each.name for each in fields if each.expr == Column(each.name)}
     return keys if keys is not None and keys <= same else None
 

@@ -1,12 +1,12 @@
-"""Find by what samples of the inputs can be divided so that the parts never meet again.
+"""Find expressions to partition the inputs by, so that the query runs on each partition independently.
 
     ~w1 = … over ~in0 by a, b    ~b2 = … look back over ~w1 by b   →  {"in0": (b,)}
 
-Every object that puts samples together does so within its keys. What all their keys have in common, followed
-back to expressions over each input, divides the query: the answer is the union of the answers of the parts.
-Where there is nothing in common, the reason is given in words instead.
+Every object that combines samples does so within its keys. The keys common to all such objects, traced back to
+expressions over each input, partition the query: its result is the union of the partitions' results. If there are
+no common keys, the analysis returns the reason as text.
 
-This is an analysis: the program stays as it is.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from penstock.types.arrow import kind_of, value_type
 from penstock.types.pairing import InWindow, Lookup, left_column, right_column
 from penstock.types.windows import WINDOW_END, WINDOW_START, Unbounded
 
-# For each input that an object's samples come from: what its columns are there.
+# Per input of an object: the object's columns as expressions over the input's columns.
 Origin = dict[str, dict[str, Expr]]
-# One key, as an expression over each input.
+# One key as an expression over each input.
 Key = frozenset[tuple[str, Expr]]
 _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 TICKING = frozenset({"timestamp", "date", "duration"})
@@ -49,13 +49,13 @@ TICKING = frozenset({"timestamp", "date", "duration"})
 
 @dataclass(frozen=True, slots=True)
 class Undivided:
-    """Why the samples cannot be divided."""
+    """The reason why the inputs cannot be partitioned."""
 
     reason: str
 
 
 def partition_keys(program: Program) -> Mapping[str, tuple[Expr, ...]] | Undivided:
-    """Give for each input the expressions to divide it by, in the same order for all."""
+    """Return for each input its partition expressions, in the same order for all inputs."""
     inputs = frozenset(each.name for each in program.objects if isinstance(each.body, Input))
     common = _common(program)
     if isinstance(common, Undivided):
@@ -67,7 +67,7 @@ def partition_keys(program: Program) -> Mapping[str, tuple[Expr, ...]] | Undivid
 
 
 def key_places(program: Program, name: str) -> tuple[int, ...]:
-    """Number those keys of a window that are the keys of everything behind it as well; none if it shares none."""
+    """Return the positions of a window's keys that are common to all objects; empty if none are."""
     common = _common(program)
     body = program[name].body
     if isinstance(common, Undivided) or not isinstance(body, Reduce):
@@ -78,7 +78,7 @@ def key_places(program: Program, name: str) -> tuple[int, ...]:
 
 
 def _common(program: Program) -> frozenset[Key] | Undivided:
-    """Find the keys that all objects share which put samples together."""
+    """Return the keys shared by all objects that combine samples."""
     origins = _origins(program)
     common: frozenset[Key] | None = None
     for each in program.objects:
@@ -95,7 +95,7 @@ def _common(program: Program) -> frozenset[Key] | Undivided:
 def _keys_of(
     this: Object, program: Program, origins: Mapping[str, Origin]
 ) -> frozenset[Key] | Undivided | None:
-    """List the keys within which an object puts samples together; None if it looks at each by itself."""
+    """Return the keys within which an object combines samples; None if it processes each sample separately."""
     match this.body:
         case Input() | Samples() | Merge() | Table():
             return None
@@ -134,7 +134,7 @@ def _named(this: Object, keys: Iterable[Field], origin: Origin) -> frozenset[Key
 def _pair_keys(
     this: Object, left: Object, right: Object, origins: Mapping[str, Origin]
 ) -> frozenset[Key] | Undivided:
-    """Samples meet where their keys are equal, and equal keys must hash alike."""
+    """Return the equality keys of a join; types of both sides must hash alike."""
     assert isinstance(this.body, Join | Asof | RollingJoin)
     found: set[Key] = set()
     for one, other in this.body.on:
@@ -145,13 +145,13 @@ def _pair_keys(
 
 
 def _both(one: Key | None, other: Key | None) -> Key:
-    """Put two sides together; a stream that is on both must have the same key on both."""
+    """Combine the keys of two sides; a stream on both sides must have the same key on both."""
     whole = (one or frozenset()) | (other or frozenset())
     return whole if len({name for name, _ in whole}) == len(whole) else frozenset()
 
 
 def hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
-    """Tell whether equal values of two types have the same hash: times count ticks of their own unit."""
+    """Return whether equal values of two types have the same hash; times are hashed as ticks of their unit."""
     kinds = kind_of(one), kind_of(other)
     if kinds[0] in TICKING or kinds[1] in TICKING:
         return bool(value_type(one) == value_type(other))
@@ -159,7 +159,7 @@ def hash_alike(one: pa.DataType, other: pa.DataType) -> bool:
 
 
 def looks_up(body: Body) -> bool:
-    """Tell whether a join only adds to each sample of a stream what a table says about it."""
+    """Return whether a join looks up each stream row in a table, and emits no unmatched table rows."""
     match body:
         case Join(pairing=Lookup(table=1), how="inner" | "left" | "semi" | "anti"):
             return True
@@ -183,7 +183,7 @@ def _signal_keys(this: Object, body: Signals, origins: Mapping[str, Origin]) -> 
 
 
 def _sampled(body: Signals, origins: Mapping[str, Origin]) -> Origin:
-    """Follow the keys of a signal's result into every stream that it samples."""
+    """Trace the keys of a signal's result into every sampled stream."""
     ways: list[Origin] = []
     for each in body.program.objects:
         if isinstance(each.body, Sampled):
@@ -205,7 +205,7 @@ def _key(expr: Expr, origin: Origin) -> Key | None:
     )
 
 
-# --- where columns come from --------------------------------------------------------------------------------
+# --- origins of columns -------------------------------------------------------------------------------------
 
 
 def _origins(program: Program) -> dict[str, Origin]:
@@ -243,7 +243,7 @@ def _origin(this: Object, body: Body, found: Mapping[str, Origin]) -> Origin:
 
 
 def _of_pairs(body: Join | Asof, found: Mapping[str, Origin]) -> Origin:
-    """Name the columns of a pair; where the left sample is missing, its keys are the right one's."""
+    """Trace the columns of a pair; where the left sample is missing, its keys are the right sample's."""
     left = {
         name: {left_column(column): expr for column, expr in columns.items()}
         for name, columns in found[body.left].items()
@@ -257,7 +257,7 @@ def _of_pairs(body: Join | Asof, found: Mapping[str, Origin]) -> Origin:
 
 
 def _merged(several: Iterable[Origin]) -> Origin:
-    """Where an input arrives on several ways, only what it is on all of them is known."""
+    """Merge origins; for an input with several paths, keep only the columns that are equal on all paths."""
     merged: Origin = {}
     for origin in several:
         for name, columns in origin.items():
@@ -275,7 +275,7 @@ def _through(fields: Iterable[Field], origin: Origin) -> Origin:
 
 
 def _without_bounds(origin: Origin) -> Origin:
-    """The bounds of a window stand before columns of the same name."""
+    """Drop columns that the window bounds shadow."""
     return {
         name: {column: expr for column, expr in columns.items() if column not in _BOUNDS}
         for name, columns in origin.items()
@@ -283,7 +283,7 @@ def _without_bounds(origin: Origin) -> Origin:
 
 
 def _traced(expr: Expr, columns: Mapping[str, Expr]) -> Expr | None:
-    """Write an expression over an input's columns; None if it is not made of those alone."""
+    """Express an expression over an input's columns; None if it reads anything else."""
     made = any(isinstance(node, ReducedExpr) for node in walk(expr)) or has_aggregate(expr)
     if made or not columns_of(expr) <= columns.keys() or not columns_of(expr):
         return None

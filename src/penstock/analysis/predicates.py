@@ -1,4 +1,4 @@
-"""Take predicates apart and put them together without changing which rows they keep or fail on."""
+"""Split and combine predicates without changing which rows they keep or fail on."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FALSE = Literal(False, pa.bool_())
 
 
 def then(first: Expr | None, second: Expr | None, *, total: bool) -> Expr | None:
-    """Keep the rows of `first` for which `second` is true too; None keeps every row.
+    """Combine two filters into one predicate; None keeps every row.
 
-    `first and second` is true exactly when both are, so filtering twice is filtering once. But `and`
-    evaluates both sides: a second predicate that can fail is only looked at where the first is true.
+    `first and second` is true exactly when both are, so one filter replaces two. But `and` evaluates both
+    sides: a second predicate that can fail must be evaluated only where the first is true.
     """
     if first is None or second is None:
         return second if first is None else first
@@ -23,7 +23,7 @@ def then(first: Expr | None, second: Expr | None, *, total: bool) -> Expr | None
 
 
 def conjuncts(predicate: Expr | None) -> tuple[Expr, ...]:
-    """List predicates that all have to be true for the whole to be true."""
+    """Split a predicate into its conjuncts."""
     match predicate:
         case None:
             return ()
@@ -34,7 +34,7 @@ def conjuncts(predicate: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr | None:
-    """Join predicates again; None when there is none."""
+    """Combine conjuncts into one predicate; None if there are none."""
     whole: Expr | None = None
     for part in parts:
         whole = then(whole, part, total=True)

@@ -1,4 +1,4 @@
-"""Who counts rows: each is counted once as accepted, by the first stage that holds it, or where it leaves the query."""
+"""Where rows are counted as accepted: once each, in the first stage that holds them or at the query's output."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _COUNTING = (
 
 
 def counts(body: ir.Body) -> bool:
-    """Whether a stage counts the rows it takes: rows pass a table as they pass a filter."""
+    """Return whether a stage counts its input rows; filters and table lookups do not."""
     return isinstance(body, _COUNTING) or (isinstance(body, jn.Join) and not isinstance(body.pairing, Lookup))
 
 
 def streams_behind(name: str, program: ir.Program) -> frozenset[str]:
-    """The streams that an object's rows come from."""
+    """Return the streams that an object's rows come from."""
     found: dict[str, frozenset[str]] = {}
     for each in program.objects:
         own = frozenset({each.body.stream}) if isinstance(each.body, ir.Input) else frozenset[str]()
@@ -34,7 +34,7 @@ def streams_behind(name: str, program: ir.Program) -> frozenset[str]:
 
 
 def paths(name: str, program: ir.Program) -> int:
-    """How many ways lead from an object to where its rows are counted: a stage that counts them, or the output."""
+    """Count the paths from an object to the stages that count its rows, or to the output."""
     found = {each.name: int(each.name == program.output) for each in program.objects}
     for each in reversed(program.objects):
         for source in ir.sources_of(each.body):

@@ -1,10 +1,11 @@
-"""Tell which rows of a stream no part of the query looks at, so that files can leave them out.
+"""Derive a predicate per stream for the rows that the query reads, so that files can skip the others.
 
     ~w1 @ size 10s = { where kind == 1 ... }   →   in0: kind == 1 or is_null(ts)
     ~w2 @ size 60s = { where kind == 2 ... }       (with both: kind == 1 or kind == 2 or is_null(ts))
 
-Rows without a time are counted as malformed, so they are always read. A predicate that can fail is not handed on:
-it must meet every row, to fail on the one it fails on. Implied times count rows, so all have to be read.
+Rows without a time are counted as malformed, so they are always read. A predicate that can fail is not pushed into
+the scan: it must be evaluated on every row, to fail on the same row. Implied times depend on row numbers, so all
+rows have to be read.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from penstock.ir.nodes import (
 
 
 def scan_predicates(program: Program) -> dict[str, Expr]:
-    """Give, by stream, what is true of every row that can matter; streams of which all rows do are left out."""
+    """Return, by stream, a predicate that holds for every needed row; omit streams of which all rows are needed."""
     found: dict[str, list[Expr | None]] = {}
     for each in program.objects:
         if isinstance(each.body, Input):
@@ -40,7 +41,7 @@ def scan_predicates(program: Program) -> dict[str, Expr]:
 
 
 def _asked_of(this: Object, program: Program) -> Expr | None:
-    """What some reader of an input asks of its rows; None if one of them takes every row."""
+    """Return the disjunction of the readers' predicates on an input; None if a reader needs every row."""
     readers = [each.body for each in program.objects if this.name in sources_of(each.body)]
     asked = [_where(body) for body in readers]
     known = [where for where in asked if where is not None and is_total(where, this.schema)]

@@ -1,13 +1,13 @@
-"""Find out what tasks must know about each other where a slice of a program's rows ends, if a halo of time will not do.
+"""Find what tasks exchange at slice boundaries where a halo of fixed time does not suffice.
 
     ~w1 = … over ~in0 by k in sessions of 10   →  Sessions(gap=10, keys=("k",), exact=True)
     ~w1 = … over ~in0 in windows of 5 rows     →  Counts(size=5, every=5)
 
-* Sessions have no end that a plan could know. The task in whose slice a session starts reads on until it has ended;
-  others tell by a halo of one gap that it is not theirs.
-* A count window is told by the numbers of its rows, which footers give as long as no row is left out.
+* The end of a session is not known at planning time. The task whose slice contains the start of a session reads on
+  until the session ends. Other tasks detect from a halo of one gap that the session is not theirs.
+* A count window is identified by its row numbers, which file footers give if no row is filtered out.
 
-This is an analysis: the program stays as it is.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.types.windows import WINDOW_START, Count, Session
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Sessions of so long a gap, by columns of the input. `exact`: every row of it belongs to one."""
+    """Sessions with a gap, keyed by columns of the input. `exact`: every input row belongs to a session."""
 
     gap: int
     keys: tuple[str, ...]
@@ -34,7 +34,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Windows of so many rows, over all rows of the input."""
+    """Windows of `size` rows, over all rows of the input."""
 
     size: int
     every: int
@@ -44,7 +44,7 @@ class Counts:
 
 
 def slice_borders(program: ir.Program) -> Sessions | Counts | None:
-    """Say what a program needs at borders; None if it is something else, or cannot be told."""
+    """Return the boundary requirement of a program; None if it is neither sessions nor counts."""
     output = program[program.output]
     if not isinstance(output.body, ir.Reduce) or not _plain(program, output.body.source):
         return None
@@ -60,7 +60,7 @@ def slice_borders(program: ir.Program) -> Sessions | Counts | None:
 
 
 def _columns(program: ir.Program) -> tuple[str, ...] | None:
-    """Name the columns that are the keys; None if some key is computed."""
+    """Return the key columns; None if a key is computed."""
     found = partition_keys(program)
     body = program[program.output].body
     if not isinstance(found, dict) or not isinstance(body, ir.Reduce):
@@ -71,7 +71,7 @@ def _columns(program: ir.Program) -> tuple[str, ...] | None:
 
 
 def _plain(program: ir.Program, name: str) -> bool:
-    """Tell whether an object is the rows of one input, at their own times."""
+    """Return whether an object's rows are those of one input, with unchanged times."""
     this = program[name]
     match this.body:
         case ir.Input():

@@ -1,11 +1,11 @@
-"""Find the streams whose rows can be spread over tasks at will, if the other stream's go to all of them.
+"""Find the streams whose rows may be distributed over tasks arbitrarily if the other stream is replicated.
 
-A row of a join's left side meets right rows only: where left rows lie makes no difference to it. So the rows of a
-key that is very frequent need not all go to one task (the join-matrix: left rows once, right rows everywhere).
-This holds for joins whose answer for a left row depends on no other left row, and only if rows are looked at one by one
-before and behind the join.
+A left row of a join matches right rows only, so any task that has all right rows can process it. The rows of a very
+frequent key therefore need not all go to one task (the join-matrix: left rows once, right rows everywhere). This
+holds for joins whose result for a left row depends on no other left row, and only if all operators before and after
+the join process rows one by one.
 
-This is an analysis: the program stays as it is.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.types.windows import Calendar, TimeWindow
 
 
 def spreadable(program: ir.Program) -> tuple[str, ...]:
-    """Name the streams, the left one first; none if the query allows no such thing."""
+    """Return the names of the streams, the left one first; empty if the query does not allow this."""
     joins = [each for each in program.objects if not _row_by_row(each.body)]
     if len(joins) != 1:
         return ()
@@ -38,7 +38,7 @@ def _row_by_row(body: ir.Body) -> bool:
 
 
 def _left_rows_alone(body: Join | Asof | RollingJoin) -> bool:
-    """Tell whether the answer for a left row depends on no other left row: sessions and bounds of all rows do."""
+    """Return whether the result for a left row is independent of other left rows; not so in sessions and unbounded windows."""
     match body:
         case Join(
             pairing=InWindow(left=TimeWindow() | Calendar(), right=TimeWindow() | Calendar()) | Within()
@@ -51,7 +51,7 @@ def _left_rows_alone(body: Join | Asof | RollingJoin) -> bool:
 
 
 def _stream(name: str, program: ir.Program) -> str | None:
-    """The one stream that an object's samples come from."""
+    """Return the one stream that an object's samples come from; None if there are several."""
     body = program[name].body
     if isinstance(body, ir.Input):
         return body.stream

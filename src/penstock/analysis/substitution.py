@@ -1,4 +1,4 @@
-"""Replace the columns a reader names by the expressions that define them, without changing any type."""
+"""Replace the columns that a reader references by their definitions, without changing any type."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ Definitions = dict[str, Expr]
 
 
 def definitions(fields: Iterable[Field]) -> Definitions:
-    """Give the expression that each column stands for."""
+    """Map each column to its defining expression."""
     return {each.name: opaque(each.expr) for each in fields}
 
 
 def opaque(expr: Expr) -> Expr:
-    """Keep a column that is a constant from being taken for a literal: that would change types.
+    """Wrap an integer literal in a cast, because type rules treat literals differently from columns.
 
     `u + 1` is unsigned when `u` is, but `u + c` is signed, even if `c` is always 1.
     """

@@ -1,4 +1,4 @@
-"""Who reads the rows of an object further on."""
+"""Find the later stages that depend on an object's time or arrival order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from penstock.types.windows import Session
 
 
 def read_by_time(name: str, program: ir.Program) -> bool:
-    """Tell whether a later stage depends on how far time has advanced among an object's rows.
+    """Return whether a later stage depends on the watermark of an object's rows.
 
-    Filters and projections do not, and `top_k` waits for the end of a window alone.
+    Filters and projections do not; `top_k` depends on window ends only.
     """
     found: set[str] = set()
     for each in reversed(program.objects):
@@ -20,7 +20,7 @@ def read_by_time(name: str, program: ir.Program) -> bool:
 
 
 def needs_arrival(stream: str, program: ir.Program) -> bool:
-    """Tell whether rows of a stream reach sessions through several inputs of a union: their arrival decides who is late."""
+    """Return whether rows of a stream reach sessions through several inputs of a union; arrival order then decides lateness."""
     return has_sessions(program) and any(
         sum(stream in streams_behind(source, program) for source in each.body.sources) > 1
         for each in program.objects
@@ -29,7 +29,7 @@ def needs_arrival(stream: str, program: ir.Program) -> bool:
 
 
 def has_sessions(program: ir.Program) -> bool:
-    """Tell whether a program has windows that are sessions."""
+    """Return whether a program has session windows."""
     bodies = (each.body for each in program.objects)
     return any(
         isinstance(body, ir.Reduce | ir.Attach | ir.Apply) and isinstance(body.domain, Session)

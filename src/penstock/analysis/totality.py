@@ -1,7 +1,7 @@
-"""Tell which expressions can never fail, whatever the row: passes may evaluate those anywhere.
+"""Find the expressions that never fail on any row; passes may evaluate those anywhere.
 
-Others (integer arithmetic overflows, casts do not fit) must not meet a row that a filter would have
-kept from them.
+Other expressions (integer overflow, casts out of range) must not be evaluated on rows that a filter before
+them drops.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _IF_ALIKE = frozenset({"fill_null", "least", "greatest"})
 
 
 def is_total(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> bool:
-    """Tell whether evaluating the expression succeeds for every row of the schema."""
+    """Return whether the expression can be evaluated for every row of the schema."""
     return all(is_total(child, schema, reduced) for child in children(expr)) and _step_is_total(
         expr, schema, reduced
     )
@@ -68,7 +68,7 @@ def _step_is_total(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]
 
 
 def _fit(parts: Sequence[Expr], whole: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> bool:
-    """Tell whether every value of the parts' types can be converted to the type of the whole."""
+    """Return whether every value of the parts' types can be converted to the type of the whole."""
     target = value_type(type_of(whole, schema, reduced))
     return all(_converts(value_type(type_of(part, schema, reduced)), target) for part in parts)
 

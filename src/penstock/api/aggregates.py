@@ -1,8 +1,8 @@
 """The aggregate functions: each reduces a window's rows to one value.
 
-Strings name columns; `where=` leaves rows out of one aggregate alone. Nulls are left out, and of nothing
-at all the answer is null, unless a function says otherwise. Many shadow Python's own names here, as
-they are meant to be written `pk.sum`.
+Strings name columns; `where=` filters the rows of one aggregate. Unless a function says otherwise, nulls are
+skipped, and the result over no values is null. Many names shadow Python's built-ins, because users write
+`pk.sum`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from penstock.api.expr import Expr, aggregate
 
 
 def sum(value: object, *, where: object = None) -> Expr:
-    """Add up a window's values; null if there are none. Integer sums are exact.
+    """Sum a window's values; null if there are none. Integer sums are exact.
 
     >>> import penstock as pk
     >>> pk.sum(pk.col("price") * pk.col("size")) / pk.sum("size")
@@ -31,7 +31,7 @@ def mean(value: object, *, where: object = None) -> Expr:
 
 
 def product(value: object, *, where: object = None) -> Expr:
-    """Multiply a window's values. Integer products are exact, or an error where they do not fit.
+    """Multiply a window's values. Integer products are exact; one that does not fit is an error.
 
     >>> import penstock as pk
     >>> pk.product(1 + pk.col("rate")) - 1
@@ -51,7 +51,7 @@ def count(value: object = None, *, where: object = None) -> Expr:
 
 
 def count_distinct(value: object, *, where: object = None) -> Expr:
-    """Count a window's different values; nulls are none.
+    """Count a window's distinct values, without nulls.
 
     >>> import penstock as pk
     >>> pk.count_distinct("user")
@@ -61,7 +61,7 @@ def count_distinct(value: object, *, where: object = None) -> Expr:
 
 
 def min(value: object, *, where: object = None) -> Expr:
-    """Give a window's smallest value; NaN counts as the largest number.
+    """Return a window's smallest value; NaN counts as the largest number.
 
     >>> import penstock as pk
     >>> pk.min("price")
@@ -71,7 +71,7 @@ def min(value: object, *, where: object = None) -> Expr:
 
 
 def max(value: object, *, where: object = None) -> Expr:
-    """Give a window's largest value; NaN counts as the largest number.
+    """Return a window's largest value; NaN counts as the largest number.
 
     >>> import penstock as pk
     >>> pk.max("price") - pk.min("price")
@@ -81,7 +81,7 @@ def max(value: object, *, where: object = None) -> Expr:
 
 
 def min_by(value: object, by: object, *, where: object = None) -> Expr:
-    """Give the value of the row where `by` is smallest; of several such values the smallest.
+    """Return the value of the row where `by` is smallest; of several such values the smallest.
 
     >>> import penstock as pk
     >>> pk.min_by("venue", "price")
@@ -91,7 +91,7 @@ def min_by(value: object, by: object, *, where: object = None) -> Expr:
 
 
 def max_by(value: object, by: object, *, where: object = None) -> Expr:
-    """Give the value of the row where `by` is largest; of several such values the smallest.
+    """Return the value of the row where `by` is largest; of several such values the smallest.
 
     >>> import penstock as pk
     >>> pk.max_by("venue", pk.col("price") * pk.col("size"))
@@ -101,7 +101,7 @@ def max_by(value: object, by: object, *, where: object = None) -> Expr:
 
 
 def median(value: object, *, where: object = None) -> Expr:
-    """Give the value in the middle; between two, halfway.
+    """Return the middle value, or the mean of the two middle values.
 
     >>> import penstock as pk
     >>> pk.median("latency")
@@ -111,7 +111,7 @@ def median(value: object, *, where: object = None) -> Expr:
 
 
 def quantile(value: object, q: float, *, where: object = None) -> Expr:
-    """Give the value at `q`, from 0 to 1, of the way through the ordered values, interpolating linearly.
+    """Return the `q`-quantile of the values, `q` being from 0 to 1, with linear interpolation.
 
     >>> import penstock as pk
     >>> pk.quantile("latency", 0.99)
@@ -121,7 +121,7 @@ def quantile(value: object, q: float, *, where: object = None) -> Expr:
 
 
 def mode(value: object, *, where: object = None) -> Expr:
-    """Give the most frequent value; of several the smallest.
+    """Return the most frequent value; of several the smallest.
 
     >>> import penstock as pk
     >>> pk.mode("kind")
@@ -131,7 +131,7 @@ def mode(value: object, *, where: object = None) -> Expr:
 
 
 def std(value: object, ddof: int = 1, *, where: object = None) -> Expr:
-    """Give the standard deviation: of a sample, or of all there is with `ddof=0`. Null of too few values.
+    """Return the standard deviation: of a sample, or of the population with `ddof=0`. Null for too few values.
 
     >>> import penstock as pk
     >>> (pk.max("v") - pk.mean("v")) / pk.std("v", ddof=0)
@@ -141,7 +141,7 @@ def std(value: object, ddof: int = 1, *, where: object = None) -> Expr:
 
 
 def var(value: object, ddof: int = 1, *, where: object = None) -> Expr:
-    """Give the variance: of a sample, or of all there is with `ddof=0`. Null of too few values.
+    """Return the variance: of a sample, or of the population with `ddof=0`. Null for too few values.
 
     >>> import penstock as pk
     >>> pk.var("price")
@@ -151,7 +151,7 @@ def var(value: object, ddof: int = 1, *, where: object = None) -> Expr:
 
 
 def skew(value: object, *, bias: bool = True, where: object = None) -> Expr:
-    """Tell how lopsided the values lie; `bias=False` corrects for a sample, as pandas does.
+    """Return the skewness of the values; `bias=False` corrects for a sample, as pandas does.
 
     >>> import penstock as pk
     >>> pk.skew("gain", bias=False)
@@ -161,7 +161,7 @@ def skew(value: object, *, bias: bool = True, where: object = None) -> Expr:
 
 
 def kurtosis(value: object, *, fisher: bool = True, bias: bool = True, where: object = None) -> Expr:
-    """Tell how heavy the tails are: 0 for a normal distribution, or 3 with `fisher=False`.
+    """Return the kurtosis of the values: 0 for a normal distribution, or 3 with `fisher=False`.
 
     >>> import penstock as pk
     >>> pk.kurtosis("gain")
@@ -171,7 +171,7 @@ def kurtosis(value: object, *, fisher: bool = True, bias: bool = True, where: ob
 
 
 def corr(x: object, y: object, *, where: object = None) -> Expr:
-    """Correlate two values over the rows that have both; NaN if one of them does not vary.
+    """Return the correlation of two values over the rows that have both; NaN if one of them is constant.
 
     >>> import penstock as pk
     >>> pk.corr("price", "size")
@@ -181,7 +181,7 @@ def corr(x: object, y: object, *, where: object = None) -> Expr:
 
 
 def cov(x: object, y: object, ddof: int = 1, *, where: object = None) -> Expr:
-    """Give the covariance over the rows that have both values. Null of too few rows.
+    """Return the covariance over the rows that have both values. Null for too few rows.
 
     >>> import penstock as pk
     >>> pk.cov("y", "x") / pk.var("x")
@@ -191,7 +191,7 @@ def cov(x: object, y: object, ddof: int = 1, *, where: object = None) -> Expr:
 
 
 def first(value: object, *, ignore_nulls: bool = False, where: object = None) -> Expr:
-    """Give the value of a window's first row, or the first that is not null.
+    """Return the value of a window's first row, or the first that is not null.
 
     >>> import penstock as pk
     >>> pk.first("price", ignore_nulls=True)
@@ -201,7 +201,7 @@ def first(value: object, *, ignore_nulls: bool = False, where: object = None) ->
 
 
 def last(value: object, *, ignore_nulls: bool = False, where: object = None) -> Expr:
-    """Give the value of a window's last row, or the last that is not null.
+    """Return the value of a window's last row, or the last that is not null.
 
     >>> import penstock as pk
     >>> pk.last("price") / pk.first("price") - 1
@@ -211,7 +211,7 @@ def last(value: object, *, ignore_nulls: bool = False, where: object = None) -> 
 
 
 def any(value: object, *, where: object = None) -> Expr:
-    """Tell whether a value is true; null if there is none.
+    """Return whether any value is true; null if there are no values.
 
     >>> import penstock as pk
     >>> pk.any(pk.col("status") >= 500)
@@ -221,7 +221,7 @@ def any(value: object, *, where: object = None) -> Expr:
 
 
 def all(value: object, *, where: object = None) -> Expr:
-    """Tell whether no value is false; null if there is none.
+    """Return whether no value is false; null if there are no values.
 
     >>> import penstock as pk
     >>> pk.all("healthy")
@@ -231,7 +231,7 @@ def all(value: object, *, where: object = None) -> Expr:
 
 
 def list(value: object, *, where: object = None) -> Expr:
-    """Gather the values in the order of their rows; an empty list if there are none.
+    """Collect the values in row order; an empty list if there are none.
 
     >>> import penstock as pk
     >>> pk.list("page", where=pk.col("kind") == "view")

@@ -1,4 +1,4 @@
-"""Arguments that are no expressions: flags, numbers and mappings, refused by the name they are passed by."""
+"""Check arguments that are not expressions: flags, numbers and mappings. Errors name the argument."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ FOREIGN_EXPRESSIONS = {"Col", "Column", "Expr", "Expression", "When", "Then", "C
 
 
 def flag(given: object, what: str) -> bool:
-    """Take True or False, and nothing that merely counts as one of them: `final="no"` would be true."""
+    """Check for True or False, and no other truthy value: `final="no"` would count as true."""
     if isinstance(given, bool):
         return given
     raise ExpressionTypeError(f"{what} is {shown(given)}; it is True or False")
 
 
 def whole(given: object, what: str, least: int, most: int = (1 << 31) - 1) -> int:
-    """Take a whole number from the least up."""
+    """Check for an integer from `least` to `most`."""
     if is_whole(given) and least <= int(given) <= most:
         return int(given)
     raise ExpressionTypeError(f"{what} is {shown(given)}; it is a whole number from {least} to {most:,}")
 
 
 def texts(given: object, what: str, example: str) -> dict[str, str]:
-    """Take a mapping of texts to texts; None is an empty one."""
+    """Check for a mapping of strings to strings; None is an empty one."""
     if given is None:
         return {}
     fault = "" if not isinstance(given, Mapping) else _fault(given)
@@ -41,7 +41,7 @@ def texts(given: object, what: str, example: str) -> dict[str, str]:
 
 
 def _fault(given: Mapping[object, object]) -> str:
-    """Say which pair is not one of texts. Values may be secret, and are not shown."""
+    """Describe the pair that is not of strings. Values may be secret, and are not shown."""
     for name, value in given.items():
         if not isinstance(name, str) or not name:
             return f"the name {shown(name)} is none"
@@ -53,7 +53,7 @@ def _fault(given: Mapping[object, object]) -> str:
 
 
 def encodable(text: str) -> bool:
-    """Tell whether C can read a text: it has no half characters, and no zero, which ends it.
+    """Return whether C code can read a text: it has no lone surrogates and no NUL.
 
     >>> encodable("clicks"), encodable(chr(0))
     (True, False)
@@ -65,7 +65,7 @@ def encodable(text: str) -> bool:
 
 
 def shown(given: object) -> str:
-    """Say what was given: plain values as they are written, all else by its type, and the library it is of.
+    """Describe an argument: plain values as written, others by their type and library.
 
     >>> shown("nope"), shown(lambda x: x)
     ("'nope'", 'a function')
@@ -79,9 +79,9 @@ def shown(given: object) -> str:
 
 
 def written_elsewhere(given: object) -> bool:
-    """Tell whether this is an expression of another library.
+    """Return whether an object is an expression of another library.
 
-    Nothing is asked of the object itself: any attribute of a Spark Column is another Column.
+    This reads no attribute of the object: any attribute of a Spark Column is another Column.
     """
     return (
         type(given).__module__.partition(".")[0] in LIBRARIES and type(given).__name__ in FOREIGN_EXPRESSIONS

@@ -1,4 +1,4 @@
-"""History, then what comes: one stream, one state. A time divides them, and each row is read from one side."""
+"""A history followed by a live source, as one stream with one state. A time divides them; each row comes from one side."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LIVE = "live"
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The rows on one side of a time: before it, or from it on. Those without a time stay: they are malformed."""
+    """The rows before a time, or from it on. Rows without a time are kept, to be counted as malformed."""
 
     time: str
     at: int
     before: bool
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take the rows of this side."""
+        """Filter a batch to the rows of this side."""
         column = batch.column(self.time)
         ticks = ticks_of(column)
         mine = ticks < self.at if self.before else ticks >= self.at
@@ -47,7 +47,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Rows of history before a time, then those of a live source from it on, once it is known."""
+    """History rows before a time, then rows of a live source from that time on. `live` may be bound later."""
 
     history: Bound
     live: Bound | None
@@ -58,7 +58,7 @@ class Backfill:
     endless: ClassVar[bool] = True
 
     def followed_by(self, live: Bound) -> Backfill:
-        """Go on with other data than was declared."""
+        """Replace the live source."""
         return replace(self, live=live)
 
     @property
@@ -74,16 +74,16 @@ class Backfill:
 
     @property
     def clock(self) -> Clock | None:
-        """The clock by which the live side is watched."""
+        """The clock of the live source."""
         return getattr(self.live, "clock", None)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Read what is there, and no more."""
+        """Read the rows present now, without waiting for more."""
         names = list(self.schema.names if columns is None else columns)
         return (each.batch.select(names) for each in self.present(self.time, "drop"))
 
     def present(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read history, and what is there of the live side."""
+        """Read history, and the rows that the live source has now."""
         after = self.after
         yield from self._history(on_bad)
         if is_present(after):
@@ -93,26 +93,26 @@ class Backfill:
         yield from map(self._from_then_on, given)
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Read history, then live rows as they come. Between the two, time has come as far as `at`."""
+        """Read history, then live rows as they arrive. Between the two, the watermark is at `at`."""
         going = getattr(self.after, "arrivals", None)
         yield from self.past(on_bad)
         yield from map(self.following, map(Arrived, self._live()) if going is None else going(time, on_bad))
 
     def past(self, on_bad: str) -> Iterator[Arrived]:
-        """Read history to its end, where time has come as far as `at`."""
+        """Read history to its end, then advance the watermark to `at`."""
         nothing = pa.RecordBatch.from_pylist([], self.schema)
         yield from self._history(on_bad)
         yield Arrived(nothing, HISTORY, upto=self.at)
         yield Arrived(nothing, HISTORY, upto=END_OF_TIME)
 
     def following(self, given: Arrived) -> Arrived:
-        """Take what comes behind history: rows from `at` on, in a split of their own where they have none."""
+        """Keep live rows from `at` on; assign them to a separate split if they have none."""
         each = self._from_then_on(given)
         came = each.batch.num_rows or each.bad or each.out
         return replace(each, split=LIVE) if each.split is None and came else each
 
     def conformed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Bring what follows to the columns of the stream."""
+        """Convert a live batch to the columns of the stream."""
         where = "what follows the history"
         check(batch.schema, self.schema, where)
         return conformer(batch.schema, self.schema, self.schema.names, where)(batch)
@@ -125,7 +125,7 @@ class Backfill:
         return replace(given, batch=kept, out=given.out + given.batch.num_rows - kept.num_rows)
 
     def _history(self, on_bad: str) -> Iterator[Arrived]:
-        """Read history, the oldest files first; behind each, time has come as far as the next one begins."""
+        """Read history, oldest files first; after each file, the watermark is at the start of the next."""
         side = Side(self.time, self.at, before=True)
         malformed = Malformed(on_bad, self.time)
         for batch, upto in timed_batches(self.history, self.schema, self.time, malformed):
@@ -138,7 +138,7 @@ class Backfill:
 def timed_batches(
     history: Bound, schema: pa.Schema, time: str, malformed: Malformed
 ) -> Iterator[tuple[pa.RecordBatch, int | None]]:
-    """Read history, with the time before which nothing more will come, if files tell."""
+    """Read history, with the time before which no more rows follow, if file statistics give it."""
     if isinstance(history, Files):
         declared = replace(history, schema=schema)
         for paths, upto in in_order(declared.dataset(time)):
@@ -151,9 +151,9 @@ def timed_batches(
 
 
 def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
-    """Put files in order of their first times; with each, say when the next one begins.
+    """Order files by their first times; pair each with the start of the next.
 
-    Where a file does not tell its times, they stay as they are.
+    If a file has no time statistics, keep the given order.
     """
     files: dict[str, list[Fragment]] = {}
     for each in data.fragments:
@@ -168,7 +168,7 @@ def in_order(data: Dataset) -> list[tuple[Dataset, int | None]]:
 
 
 def _first(fragments: Sequence[Fragment]) -> int | None:
-    """Tell the first time of a file. One of nothing but rows without a time begins whenever one likes."""
+    """Return the first time of a file, None if unknown; a file without timed rows sorts last."""
     firsts = [each.time_min for each in fragments if each.rows != 0]
     known = [first for first in firsts if first is not None]
     if len(known) < len(firsts):
@@ -177,7 +177,7 @@ def _first(fragments: Sequence[Fragment]) -> int | None:
 
 
 def backfilled(history: Stream, live: Stream, at: object) -> Stream:
-    """Make one stream of two: the history's rows before a time, and the other's from it on."""
+    """Combine two streams: the history's rows before a time, and the live stream's from it on."""
     past, future = _source(history, "the history"), _source(live, "what follows it")
     if not history.raw_data:
         raise BindingError("the history has no data; begin with pk.scan or pk.from_arrow")

@@ -1,4 +1,4 @@
-"""Attaching expressions to a stream: durations become ticks, nulls get types, everything is checked."""
+"""Bind expressions to a stream: convert durations to ticks, type nulls, check everything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEEPEST = 100
 
 
 def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Resolve an expression over a stream's columns, raising the user's errors."""
+    """Resolve an expression over a stream's columns; raise user-facing errors."""
     refuse_depth(expr)
     resolved = nodes.rewrite(
         expr, lambda node: _typed_definition(typed_nulls(timed(node, schema, time), schema), schema)
@@ -38,7 +38,7 @@ def bound(expr: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
 
 
 def refuse_depth(expr: nodes.Expr) -> None:
-    """Refuse what would exhaust the stack of every later step, which all walk expressions recursively."""
+    """Reject an expression too deep for later steps, which all walk expressions recursively."""
     level = [expr]
     for _ in range(DEEPEST):
         level = list({id(child): child for node in level for child in nodes.children(node)}.values())
@@ -51,7 +51,7 @@ def refuse_depth(expr: nodes.Expr) -> None:
 
 
 def _typed_definition(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
-    """Give a custom aggregate the types of its arguments."""
+    """Bind a custom aggregate to the types of its arguments."""
     match node:
         case nodes.Aggregate("custom", args, where, (("definition", Definition() as definition),)):
             types = [type_of(arg, schema) for arg in args]
@@ -61,7 +61,7 @@ def _typed_definition(node: nodes.Expr, schema: pa.Schema) -> nodes.Expr:
 
 
 def predicate(expr: object, schema: pa.Schema, time: Time, what: str) -> nodes.Expr:
-    """Resolve a condition on rows."""
+    """Resolve a predicate on rows."""
     node = bound(column_or_node(expr), schema, time)
     _refuse_aggregates(node, what)
     require_bool(node, type_of(node, schema), what)
@@ -81,7 +81,7 @@ def row_fields(
 def window_fields(
     exprs: Sequence[object], named: Mapping[str, object], schema: pa.Schema, time: Time, what: str
 ) -> tuple[Field, ...]:
-    """Resolve named expressions, in which aggregates may stand."""
+    """Resolve named expressions that may contain aggregates."""
     pairs = [(_name_of(each, what), column_or_node(each)) for each in flat(exprs)]
     pairs += [(name, column_or_node(value)) for name, value in named.items()]
     refuse_twice([name for name, _ in pairs], what)
@@ -90,7 +90,7 @@ def window_fields(
 
 
 def _refuse_constants(named: Mapping[str, object], schema: pa.Schema, what: str) -> None:
-    """Say how a constant is written where a string that names no column stands: strings are columns here."""
+    """Explain how to write a constant where a string names no column: strings are column names here."""
     for name, value in named.items():
         if isinstance(value, str) and value not in schema.names:
             raise UnknownColumnError(
@@ -100,7 +100,7 @@ def _refuse_constants(named: Mapping[str, object], schema: pa.Schema, what: str)
 
 
 def flat(given: Iterable[object]) -> list[object]:
-    """Spread lists of arguments out."""
+    """Flatten lists of arguments."""
     return [part for each in given for part in (each if isinstance(each, (list, tuple)) else [each])]
 
 
@@ -115,7 +115,7 @@ def _name_of(given: object, what: str) -> str:
 
 
 def own_name(given: Expr) -> str | None:
-    """The name an expression has, else that of the first column in it (as in Polars)."""
+    """Return the name of an expression, else that of the first column in it (as in Polars)."""
     waiting = [given.node]
     while given.name is None and waiting:
         node = waiting.pop()
@@ -126,7 +126,7 @@ def own_name(given: Expr) -> str | None:
 
 
 def _valued(node: nodes.Expr) -> tuple[nodes.Expr, ...]:
-    """The parts that give a value its name: of a choice, what it chooses from."""
+    """Return the parts that determine the name: of a `when`, its branches."""
     match node:
         case nodes.Case(branches=branches, otherwise=otherwise):
             return (*(value for _, value in branches), otherwise)
@@ -135,7 +135,7 @@ def _valued(node: nodes.Expr) -> tuple[nodes.Expr, ...]:
 
 
 def refuse_twice(names: Sequence[str], what: str) -> None:
-    """Refuse to give two columns one name."""
+    """Reject duplicate column names."""
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise SchemaMismatchError(

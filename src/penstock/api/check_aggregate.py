@@ -1,4 +1,4 @@
-"""Trying the laws of a custom aggregate on samples: do `merge` and `remove` agree with `add`?"""
+"""Test the laws of a custom aggregate on samples: do `merge` and `remove` agree with `add`?"""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Runs = tuple[Sequence[Row], Sequence[Row], Sequence[Row]]
 
 @dataclass(frozen=True, slots=True)
 class AggregateReport:
-    """The laws that held, and for how many samples each."""
+    """The laws that held, and the number of samples for each."""
 
     laws: tuple[str, ...]
     samples: int
@@ -43,10 +43,10 @@ def check_aggregate(
     seed: int = 0,
     tolerance: float = 1e-6,
 ) -> AggregateReport:
-    """Try the laws of a custom aggregate on sampled rows; raise an error with the first that breaks one.
+    """Test the laws of a custom aggregate on sampled rows; raise an error at the first sample that breaks one.
 
     `data` is a list of values (of tuples, for several arguments), Arrow data with a column for each argument, or
-    types to make values of: `"float64"`, `["float64", "int64"]`. Runs of neighbouring rows are taken from it, short ones
+    types to generate values of: `"float64"`, `["float64", "int64"]`. Samples are runs of neighbouring rows, short ones
     first. Floats may differ by `tolerance`, relative to the largest number in the state.
 
     >>> import penstock as pk
@@ -75,7 +75,7 @@ def check_aggregate(
     whole(seed, "seed", 0)
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not tolerance >= 0:
         raise AggregateError(f"tolerance is {shown(tolerance)}; it is a number from 0 up, such as 1e-6")
-    draw = random.Random(seed)  # noqa: S311 - the same samples every time
+    draw = random.Random(seed)  # noqa: S311 - reproducible samples
     pool, types = _sampled(aggregate.definition.arity, data, draw)
     definition = aggregate.definition.typed(types)
     laws = [law for law in _LAWS if law.needs(definition)]
@@ -89,7 +89,7 @@ def check_aggregate(
 
 
 def _runs(pool: list[Row], samples: int, draw: random.Random) -> Iterator[Runs]:
-    """Cut three neighbouring runs out of the rows; the first two are not empty, and all grow slowly."""
+    """Cut three neighbouring runs from the rows; the first two are not empty, and lengths grow slowly."""
     for sample in range(samples):
         length = min(2 + sample * (LONGEST - 2) // samples, max(len(pool), 2))
         start = draw.randrange(max(len(pool) - length, 0) + 1)
@@ -104,7 +104,7 @@ def _runs(pool: list[Row], samples: int, draw: random.Random) -> Iterator[Runs]:
 
 @dataclass(frozen=True, slots=True)
 class _Law:
-    """Two ways to a state that must give the same result."""
+    """Two ways to compute a state that must give the same result."""
 
     says: str
     needs: Callable[[Any], bool]
@@ -169,7 +169,7 @@ class _Trial:
     tolerance: float
 
     def holds(self, law: _Law, runs: Runs, place: str) -> bool:
-        """Try a law on one sample; False where integers leave 64 bits, which says nothing."""
+        """Test a law on one sample; False if integers overflow 64 bits, which proves nothing."""
         try:
             states = law.one(self.plain, runs), law.other(self.plain, runs)
             one, other = map(self.plain.result, states)
@@ -204,7 +204,7 @@ def _shown(row: Row) -> object:
 
 
 def _sampled(arity: int, data: object, draw: random.Random) -> tuple[list[Row], list[pa.DataType]]:
-    """Give rows without nulls, and the types of the arguments."""
+    """Return rows without nulls, and the types of the arguments."""
     columns, types = _columns(arity, data, draw)
     if len(columns) != arity:
         raise AggregateError(
@@ -246,7 +246,7 @@ def _common(values: Sequence[object]) -> pa.DataType:
 
 
 def _made(dtype: pa.DataType, draw: random.Random) -> object:
-    """Make a small value; floats are quarters, so that adding them up loses nothing."""
+    """Generate a small value; floats are quarters, so that sums are exact."""
     match kind_of(dtype):
         case "bool":
             return draw.random() < 0.5

@@ -1,4 +1,4 @@
-"""One clock for both sides of a join: times of a coarser unit are read in the finer one."""
+"""Convert the time columns of a join's inputs to one unit: the finer one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from penstock.types.time import NANOSECONDS, Time
 
 
 def on_one_clock(first: Plan, second: Plan) -> tuple[Plan, Plan]:
-    """Let both sides count time alike: in the finer unit, where one side only says so in the type of its column.
+    """Convert both sides to the finer time unit, by reading a source's time column in the finer type.
 
-    What has counted in its own unit already, windows for example, stays as it is and is refused.
+    A plan that already uses times in its own unit, in windows for example, is not converted but rejected.
     """
     for which, plan in (("left", first), ("right", second)):
         if time_of(plan).column not in schema_of(plan).names:
@@ -43,7 +43,7 @@ def _length(time: Time) -> int:
 
 
 def _read_as(plan: Plan, dtype: pa.DataType) -> Plan | None:
-    """Read a plan's times in a finer type of the same zone, if nobody has looked at them."""
+    """Read a plan's times in a finer type of the same zone; None if an operator of the plan uses them."""
     time = time_of(plan)
     if time.type == dtype:
         return plan
@@ -80,7 +80,7 @@ def _reads(expr: ex.Expr, name: str) -> bool:
 
 
 def _passes(fields: tuple[ex.Field, ...], before: str, after: str) -> bool:
-    """Tell whether the time goes through as it is, and nothing else is made of it."""
+    """Return whether a projection passes the time column unchanged and computes nothing from it."""
     return all(
         each.expr == ex.Column(before) if each.name == after else not _reads(each.expr, before)
         for each in fields

@@ -1,4 +1,4 @@
-"""Aggregates of the user's own: plain Python functions over a state, traced once and compiled."""
+"""User-defined aggregates: plain Python functions over a state, traced once and compiled."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def aggregate(
     *,
     commutative: bool | None = None,
 ) -> CustomAggregate:
-    """Define an aggregate: a state, how a row enters it, and what is read from it at the end.
+    """Define an aggregate: an initial state, a function that adds a row, and a function that returns the result.
 
-    `init` is the state before any row: a number, a bool or None, or a flat tuple of these. `add(state, x, …)` gives the
-    state after a row; it takes as many arguments as the aggregate. `result(state)` gives the value of a
-    window. Rows in which an argument is null are left out.
+    `init` is the state before any row: a number, a bool or None, or a flat tuple of these. `add(state, x, …)` returns
+    the state after a row; it takes as many arguments as the aggregate. `result(state)` returns the value of a
+    window. Rows with a null argument are skipped.
 
-    `merge(state, other)` joins the states of two runs of rows, which lets windows share work and threads;
-    `remove(state, x, …)` takes the oldest row out again. Give them only if they agree with `add`:
-    `pk.check_aggregate` tries. With `merge`, the order of rows is taken to make no difference, unless
-    `commutative=False` says that the second state's rows come after the first's.
+    `merge(state, other)` combines the states of two runs of rows, which lets windows and threads share work;
+    `remove(state, x, …)` removes the oldest row. Give them only if they agree with `add`; `pk.check_aggregate`
+    tests this. With `merge`, the order of rows is assumed not to matter, unless `commutative=False` states that
+    the second state's rows follow the first's.
 
     The functions are called once, with symbols: use the operators and methods of `pk.Expr`, `pk.when`,
     `pk.least` and `pk.greatest`.
@@ -75,7 +75,7 @@ def aggregate(
 
 
 class CustomAggregate:
-    """An aggregate that `pk.aggregate` made: call it with columns, as `pk.sum` is called."""
+    """An aggregate defined by `pk.aggregate`: call it with columns, as `pk.sum` is called."""
 
     __slots__ = ("_definition",)
 
@@ -84,11 +84,11 @@ class CustomAggregate:
 
     @property
     def definition(self) -> Definition:
-        """What the functions compute."""
+        """The expressions of the functions."""
         return self._definition
 
     def __call__(self, *args: object, where: object = None) -> Expr:
-        """Aggregate a window's rows, or those of them for which `where` is true."""
+        """Aggregate a window's rows, or those for which `where` is true."""
         if len(args) != self._definition.arity:
             raise ExpressionTypeError(
                 f"this aggregate takes {self._definition.arity} arguments, as add does behind the state, "
@@ -103,7 +103,7 @@ class CustomAggregate:
 
 
 class _State:
-    """The shape of a state: one value, or a tuple (perhaps with names) of them."""
+    """The shape of a state: one value, or a (named) tuple of values."""
 
     def __init__(self, init: object) -> None:
         self._make = getattr(type(init), "_make", tuple) if isinstance(init, tuple) else None
@@ -113,12 +113,12 @@ class _State:
         self.init = tuple(map(_initial, given))
 
     def symbol(self, columns: Sequence[nodes.Column]) -> object:
-        """Make the symbols of a state in its shape."""
+        """Return the symbols of a state in its shape."""
         values = symbols(columns)
         return values[0] if self._make is None else self._make(values)
 
     def components(self, function: Function, value: object) -> Sequence[object]:
-        """Take apart a state that a function returned."""
+        """Split a state that a function returned into its components."""
         if self._make is None:
             if isinstance(value, tuple | list):
                 raise function.error(f"it returns {len(value)} values, but init is a single one")
@@ -153,7 +153,7 @@ _SHAPES: dict[str, Any] = {
 
 
 def _traced(function: Function, state: _State, arity: int) -> tuple[nodes.Expr, ...]:
-    """Trace one of the functions to the expressions of what it returns."""
+    """Trace one of the functions; return the expressions of its result."""
     places = range(len(state.init))
     own = [state_column(place) for place in places]
     others = [other_column(place) for place in places]

@@ -1,4 +1,4 @@
-"""Dates that are moved by durations, and durations that are divided or scaled: written out in integers, as Polars has them."""
+"""Date plus duration, and division and scaling of durations, rewritten to integer arithmetic as in Polars."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _Rule = Callable[[Expr, pa.DataType, Expr, pa.DataType], Expr]
 
 
 def spanned(function: str, args: tuple[Expr, ...], schema: pa.Schema) -> Expr:
-    """Write an operation out where one operand is a date or a duration; leave it as it is where it is another.
+    """Rewrite an operation with a date or duration operand; return other operations unchanged.
 
-    A date is moved by whole days, the floor of the duration, as in Python. What floats make of a duration is
+    A date moves by whole days, the floor of the duration, as in Python. A duration computed with floats is
     truncated, as by a cast.
     """
     call = Call(function, args)
@@ -38,7 +38,7 @@ def _earlier(date: Expr, of: pa.DataType, span: Expr, dtype: pa.DataType) -> Exp
 
 
 def _moved(date: Expr, of: pa.DataType, ticks: Expr, dtype: pa.DataType) -> Expr:
-    """Count in days: a date in the unit of the duration may not fit 64 bits."""
+    """Compute in days: a date in the unit of the duration may not fit 64 bits."""
     a_day = NANOSECONDS["d"] // NANOSECONDS[tick_unit(dtype) or "s"]
     days = Call("floordiv", (ticks, Literal(a_day, pa.int64())))
     number = _ticks(_cast(date, of, pa.date32()))
@@ -46,10 +46,10 @@ def _moved(date: Expr, of: pa.DataType, ticks: Expr, dtype: pa.DataType) -> Expr
 
 
 def _between(a: Expr, first: pa.DataType, b: Expr, second: pa.DataType) -> Expr:
-    """Subtract as timestamps: of the other's unit, microseconds where both are dates."""
+    """Subtract as timestamps in the other operand's unit; in microseconds if both are dates."""
     units = [each.unit for each in (first, second) if kind_of(each) == "timestamp"]
     if any(each.tz is not None for each in (first, second) if kind_of(each) == "timestamp"):
-        return Call("sub", (a, b))  # a date has no zone: refused
+        return Call("sub", (a, b))  # a date has no zone: rejected later
     goal = pa.timestamp(units[0] if units else "us")
     return Call("sub", (_cast(a, first, goal), _cast(b, second, goal)))
 
@@ -63,7 +63,7 @@ def _scaled(span: Expr, dtype: pa.DataType, by: Expr, _: pa.DataType) -> Expr:
 
 
 def _shared(span: Expr, dtype: pa.DataType, by: Expr, _: pa.DataType) -> Expr:
-    """Divide by a float; by zero there is no result, as where integers are divided."""
+    """Divide by a float; division by zero is null, as for integers."""
     zero = Call("eq", (by, Literal(0.0, pa.float64())))
     known = Case(((zero, Literal(None, pa.float64())),), by)
     return _whole(Call("div", (_ticks(span), known)), dtype)

@@ -1,4 +1,4 @@
-"""The namespace of times, `.dt`, named as in Polars. (That of strings is in `texts.py`.)"""
+"""The namespace of times, `.dt`, named as in Polars. (Strings are in `string_namespace.py`.)"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.types.wall_clock import time_zone
 
 
 class Times:
-    """Parts of timestamps and dates, in the column's zone (UTC if it has none).
+    """Fields of timestamps and dates, in the column's zone (UTC if it has none).
 
     >>> import penstock as pk
     >>> pk.col("ts").dt.truncate("1h")
@@ -26,78 +26,78 @@ class Times:
         self._expr = expr
 
     def year(self) -> Expr:
-        """Give the year."""
+        """Return the year."""
         return call("year", self._expr)
 
     def iso_year(self) -> Expr:
-        """Give the year the ISO week belongs to."""
+        """Return the year of the ISO week."""
         return call("iso_year", self._expr)
 
     def quarter(self) -> Expr:
-        """Give the quarter, 1 to 4."""
+        """Return the quarter, 1 to 4."""
         return call("quarter", self._expr)
 
     def month(self) -> Expr:
-        """Give the month, 1 to 12."""
+        """Return the month, 1 to 12."""
         return call("month", self._expr)
 
     def week(self) -> Expr:
-        """Give the ISO week, 1 to 53."""
+        """Return the ISO week, 1 to 53."""
         return call("week", self._expr)
 
     def weekday(self) -> Expr:
-        """Give the day of the week, Monday being 1."""
+        """Return the day of the week, 1 for Monday."""
         return call("weekday", self._expr)
 
     def day(self) -> Expr:
-        """Give the day of the month."""
+        """Return the day of the month."""
         return call("day", self._expr)
 
     def ordinal_day(self) -> Expr:
-        """Give the day of the year."""
+        """Return the day of the year."""
         return call("ordinal_day", self._expr)
 
     def hour(self) -> Expr:
-        """Give the hour of the day."""
+        """Return the hour of the day."""
         return call("hour", self._expr)
 
     def minute(self) -> Expr:
-        """Give the minute of the hour."""
+        """Return the minute of the hour."""
         return call("minute", self._expr)
 
     def second(self, *, fractional: bool = False) -> Expr:
-        """Give the whole second of the minute; with its fraction, as a float, if that is asked for."""
+        """Return the second of the minute; as a float with its fraction if `fractional`."""
         whole = call("second", self._expr)
         return whole + self.nanosecond() / 1e9 if flag(fractional, "fractional") else whole
 
     def millisecond(self) -> Expr:
-        """Give the milliseconds since the whole second."""
+        """Return the milliseconds since the whole second."""
         return call("millisecond", self._expr)
 
     def microsecond(self) -> Expr:
-        """Give the microseconds since the whole second."""
+        """Return the microseconds since the whole second."""
         return call("microsecond", self._expr)
 
     def nanosecond(self) -> Expr:
-        """Give the nanoseconds since the whole second."""
+        """Return the nanoseconds since the whole second."""
         return call("nanosecond", self._expr)
 
     def date(self) -> Expr:
-        """Give the date."""
+        """Return the date."""
         return call("date", self._expr)
 
     def epoch(self, time_unit: str = "us") -> Expr:
-        """Give the time since 1970-01-01 UTC in "ns", "us", "ms", "s" or "d", rounded down."""
+        """Return the time since 1970-01-01 UTC in "ns", "us", "ms", "s" or "d", rounded down."""
         return call("epoch_ticks", self._expr, unit=_unit(time_unit, ("ns", "us", "ms", "s", "d")))
 
     def timestamp(self, time_unit: str = "us") -> Expr:
-        """Give the time since 1970-01-01 UTC in "ns", "us" or "ms", rounded down."""
+        """Return the time since 1970-01-01 UTC in "ns", "us" or "ms", rounded down."""
         return self.epoch(_unit(time_unit, ("ns", "us", "ms")))
 
     def truncate(self, every: Duration) -> Expr:
-        """Round down to a multiple of a duration, on the clock of the column's zone; weeks begin on Monday.
+        """Truncate to a multiple of a duration, in the local time of the column's zone; weeks begin on Monday.
 
-        Quarters (`"1q"`) and years (`"1y"`) are months, as in Polars.
+        Quarters (`"1q"`) and years (`"1y"`) are converted to months, as in Polars.
 
         >>> import penstock as pk
         >>> pk.col("ts").dt.truncate("1y")
@@ -106,7 +106,7 @@ class Times:
         return call("truncate", self._expr, every=years_as_months(every))
 
     def round(self, every: Duration) -> Expr:
-        """Round to the nearest multiple of a duration, up from the middle on; else as `truncate` does. Not for months.
+        """Round to the nearest multiple of a duration, halves up; otherwise as `truncate`. Months are not supported.
 
         >>> import datetime as dt, pyarrow as pa, penstock as pk
         >>> table = pa.table({"ts": [dt.datetime(2026, 1, 31, 12, 7, 30), dt.datetime(2026, 1, 31, 12, 22, 29)]})
@@ -117,9 +117,9 @@ class Times:
         return call("round_time", self._expr, every=every)
 
     def offset_by(self, by: Duration) -> Expr:
-        """Move by a duration: months, weeks and days on the clock of the column's zone, the rest as a length of time.
+        """Add a duration: months, weeks and days in the local time of the column's zone, the rest as elapsed time.
 
-        Quarters (`"1q"`) and years (`"1y"`) are months, as in Polars.
+        Quarters (`"1q"`) and years (`"1y"`) are converted to months, as in Polars.
 
         >>> import penstock as pk
         >>> pk.col("ts").dt.offset_by("-1mo")
@@ -128,34 +128,34 @@ class Times:
         return call("offset_by", self._expr, by=years_as_months(by))
 
     def month_start(self) -> Expr:
-        """Give the first day of the month; the time of day stays."""
+        """Return the first day of the month; keep the time of day."""
         return call("month_start", self._expr)
 
     def month_end(self) -> Expr:
-        """Give the last day of the month; the time of day stays."""
+        """Return the last day of the month; keep the time of day."""
         return call("month_end", self._expr)
 
     def days_in_month(self) -> Expr:
-        """Count the days of the month."""
+        """Return the number of days of the month."""
         return call("day", self.month_end())
 
     def convert_time_zone(self, time_zone: str) -> Expr:
-        """Show the same instant on the clock of another zone; a time without one is of UTC."""
+        """Convert to another zone, keeping the instant; a time without a zone is in UTC."""
         return call("convert_time_zone", self._expr, zone=_zone(time_zone))
 
     def replace_time_zone(self, time_zone: str | None) -> Expr:
-        """Take what the clock shows as it is on the clock of another zone, or of none.
+        """Reinterpret the local time in another zone, or in none.
 
-        A time that clock shows twice is the first of the two, one that it jumps over is the jump.
+        An ambiguous local time becomes its first occurrence; a skipped one becomes the instant of the jump.
         """
         return call("replace_zone", self._expr, zone="" if time_zone is None else _zone(time_zone))
 
     def cast_time_unit(self, time_unit: str) -> Expr:
-        """Count in "ns", "us" or "ms"; to a coarser one, rounded down."""
+        """Convert to "ns", "us" or "ms", rounding down."""
         return call("cast_time_unit", self._expr, unit=_unit(time_unit, ("ns", "us", "ms")))
 
     def strftime(self, format: str) -> Expr:
-        """Write the time, as C's strftime does: `strftime("%Y-%m-%d")`."""
+        """Format the time, as C's strftime does: `strftime("%Y-%m-%d")`."""
         if not isinstance(format, str):
             raise ExpressionTypeError(
                 f"strftime takes a format, such as '%Y-%m-%d', not a {type(format).__name__}"
@@ -163,7 +163,7 @@ class Times:
         return call("strftime", self._expr, format=format)
 
     def to_string(self, format: str | None = None) -> Expr:
-        """Write the time, as `strftime` does; without a format as ISO 8601 does, with a space ("iso") or a T ("iso:strict").
+        """Format the time as `strftime` does; without a format as ISO 8601, with a space ("iso") or a T ("iso:strict").
 
         >>> import datetime as dt, pyarrow as pa, penstock as pk
         >>> days = pk.from_arrow(pa.table({"ts": pa.array([dt.datetime(2026, 1, 31)], pa.timestamp("ms", "UTC"))}), time="ts")
@@ -173,48 +173,48 @@ class Times:
         return self.strftime("iso" if format is None else format)
 
     def century(self) -> Expr:
-        """Give the century: 2000 is in the 20th, 2001 in the 21st."""
+        """Return the century: 2000 is in the 20th, 2001 in the 21st."""
         return (self.year() + 99) // 100
 
     def millennium(self) -> Expr:
-        """Give the millennium: 2000 is in the 2nd, 2001 in the 3rd."""
+        """Return the millennium: 2000 is in the 2nd, 2001 in the 3rd."""
         return (self.year() + 999) // 1000
 
     def is_leap_year(self) -> Expr:
-        """Tell whether the year has a 29th of February."""
+        """Return whether the year is a leap year."""
         year = self.year()
         return ((year % 4 == 0) & (year % 100 != 0)) | (year % 400 == 0)
 
     def total_days(self, *, fractional: bool = False) -> Expr:
-        """Count the whole days of a duration."""
+        """Return the whole days of a duration."""
         return self._total("d", fractional)
 
     def total_hours(self, *, fractional: bool = False) -> Expr:
-        """Count the whole hours of a duration."""
+        """Return the whole hours of a duration."""
         return self._total("h", fractional)
 
     def total_minutes(self, *, fractional: bool = False) -> Expr:
-        """Count the whole minutes of a duration."""
+        """Return the whole minutes of a duration."""
         return self._total("m", fractional)
 
     def total_seconds(self, *, fractional: bool = False) -> Expr:
-        """Count the whole seconds of a duration."""
+        """Return the whole seconds of a duration."""
         return self._total("s", fractional)
 
     def total_milliseconds(self, *, fractional: bool = False) -> Expr:
-        """Count the whole milliseconds of a duration."""
+        """Return the whole milliseconds of a duration."""
         return self._total("ms", fractional)
 
     def total_microseconds(self, *, fractional: bool = False) -> Expr:
-        """Count the whole microseconds of a duration."""
+        """Return the whole microseconds of a duration."""
         return self._total("us", fractional)
 
     def total_nanoseconds(self, *, fractional: bool = False) -> Expr:
-        """Count the nanoseconds of a duration."""
+        """Return the nanoseconds of a duration."""
         return self._total("ns", fractional)
 
     def _total(self, unit: str, fractional: bool) -> Expr:
-        """Count units, towards zero unless fractions are asked for."""
+        """Convert to a unit, truncated towards zero unless `fractional`."""
         one = Expr(Literal(int(nanoseconds(f"1{unit}")), pa.duration("ns")))
         if flag(fractional, "fractional"):
             return self._expr / one

@@ -1,4 +1,4 @@
-"""Binding data to the streams of a query, and running it to the end."""
+"""Bind data to the streams of a query, and run it to the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def collect(
     stream: Stream, data: Any, bindings: Mapping[str, Any], engine: Engine | None, metrics: Metrics | None
 ) -> tuple[pa.Table, Metrics]:
-    """Push all data of all streams through the query and give the whole result."""
+    """Push all data of all streams through the query and return the result and the metrics."""
     require_streams(stream)
     bound = bind_all(stream, data, bindings)
     compiled = stream.compiled()
@@ -51,7 +51,7 @@ def collect(
 
 
 def require_streams(stream: Stream) -> None:
-    """Refuse to run what has no rows in time."""
+    """Reject a query that reads no stream."""
     if not stream.named.sources:
         raise UnsupportedError(
             "this query reads tables alone, which have no time; join a stream with them, "
@@ -60,7 +60,7 @@ def require_streams(stream: Stream) -> None:
 
 
 def engine_of(engine: Engine | None) -> Engine:
-    """Take the engine that is given, or the usual one."""
+    """Return the given engine, or the default one."""
     if engine is not None and not isinstance(engine, Engine):
         raise EngineError(
             f"engine= takes a pk.Engine, such as pk.Engine(threads=2), not a {type(engine).__name__}"
@@ -71,7 +71,7 @@ def engine_of(engine: Engine | None) -> Engine:
 def _rows(
     source: Source, data: Bound, compiled: Compiled, session: Session, engine: Engine
 ) -> Iterator[pa.RecordBatch]:
-    """Read all rows the query looks at; where malformed ones are told apart or kept, all columns of all rows."""
+    """Read all rows the query needs; with a quarantine, or from live sources, all columns of all rows."""
     if is_present(data):
         given = data.present(source.time.column, source.on_bad)
     elif source.on_bad == "quarantine":
@@ -89,7 +89,7 @@ def _rows(
 def needed_rows(
     source: Source, data: Bound, compiled: Compiled, session: Session, engine: Engine
 ) -> Iterator[pa.RecordBatch]:
-    """Read all rows the query looks at, and let the session count those that files could leave out."""
+    """Read all rows the query needs, and report the number of rows that files skipped to the session."""
     columns = compiled.columns[source.name]
     if is_on_files(data):
         return _rows_of_files(source, data, columns, compiled, session, engine)
@@ -115,7 +115,7 @@ def _rows_of_files(
 
 
 def fill_tables(stream: Stream, session: Session) -> None:
-    """Give a run the tables of its query, before the first row of a stream."""
+    """Fill the tables of the query before the first row of a stream is pushed."""
     tables = stream.named.tables
     if not tables:
         return
@@ -125,7 +125,7 @@ def fill_tables(stream: Stream, session: Session) -> None:
 
 
 def rows_of_files(source: Source, data: OnFiles, compiled: Compiled) -> Iterator[Arrived]:
-    """Read all columns of files, and the records that are no rows."""
+    """Read all columns of files, and the malformed records."""
     malformed, names = Malformed(source.on_bad, source.time.column), source.schema.names
     for batch in data.dataset().batches(names, malformed=malformed):
         yield Arrived(_conformed(batch, source, names, compiled), bad=malformed.taken())
@@ -136,7 +136,8 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Read columns in the types the stream declares.
 
-    Rows without a position are ordered by the values that the query looks at, and counted where it can see that.
+    Rows of unordered data are ordered by the columns that the query reads. If the query depends on the order of rows,
+    ties are counted.
     """
     if not is_unplaced(data):
         batches = data.batches(list(columns))
@@ -158,7 +159,7 @@ def _conformed(
 
 
 def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[list[pa.RecordBatch]]:
-    """Put small batches together, so that all threads find work in each push."""
+    """Group small batches, so that every push has work for all threads."""
     group: list[pa.RecordBatch] = []
     held = 0
     for batch in batches:
@@ -172,9 +173,9 @@ def grouped(batches: Iterable[pa.RecordBatch], rows: int = 1 << 22) -> Iterator[
 
 
 def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str, Bound]:
-    """Find the data of every stream, checking names and schemas before any row is read.
+    """Return the data of every stream, checking names and schemas before any row is read.
 
-    Data that is in memory stays as it is: where nothing else is passed, a second run need not look at it again.
+    Data in memory is checked once: a second run without other data reuses the result.
     """
     if data is None and not bindings and stream.bound is not None:
         return stream.bound
@@ -197,12 +198,12 @@ def bind_all(stream: Stream, data: Any, bindings: Mapping[str, Any]) -> dict[str
 
 
 def following(known: Any, given: Any) -> Any:
-    """Let data that is passed to a stream with a history follow it; else it takes the place of what is known."""
+    """Append data to a stream with a history; otherwise it replaces the bound data."""
     return known.followed_by(as_bound(given)) if hasattr(known, "followed_by") else given
 
 
 def named_bindings(sources: Mapping[str, Source], data: Any, bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what was passed by position and by name as one mapping."""
+    """Combine data passed by position and by name into one mapping."""
     names = tuple(sources)
     if data is None:
         placed: Mapping[str, Any] = {}
@@ -240,13 +241,13 @@ def _no_such_stream(name: object, sources: Mapping[str, Source]) -> BindingError
 def _bound_to(source: Source, data: Any) -> Bound:
     if not is_frame(data):
         return as_bound(data)
-    above = import_module("penstock.spark.bound")  # Spark stands above us, and loads when it is asked for
+    above = import_module("penstock.spark.bound")  # an upper layer, loaded on demand
     bound: Bound = above.bound_for(data, source)
     return bound
 
 
 def as_bound(data: Any) -> Bound:
-    """Read what a user binds: Arrow data, or another stream that is nothing but bound data."""
+    """Convert user data: Arrow data, or another stream that is only a source."""
     if not isinstance(data, Stream):
         return data if hasattr(type(data), "batches") else bind(data)
     if isinstance(data.raw_plan, Source) and data.data:

@@ -1,4 +1,4 @@
-"""Showing what becomes of a query."""
+"""Show the stages of a query's compilation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STAGES = ("plan", "ir", "passes", "physical", "loop", "llvm", "asm", "spark")
 
 
 class Explanation(str):
-    """Text that shows itself as it is, in a terminal and in a notebook."""
+    """Text that prints without quotes, in a terminal and in a notebook."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class Explanation(str):
 
 
 def explain(stream: Stream, stage: str | None) -> Explanation:
-    """Show a query at one stage, or an overview of all."""
+    """Show a query at one stage, or an overview of all stages."""
     if stage is not None and not one_of(stage, (*STAGES, "plan", "spark")):
         raise ExpressionTypeError(f"there is no stage {shown(stage)}; there are {', '.join(STAGES)}")
     if stage == "plan":

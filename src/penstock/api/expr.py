@@ -1,4 +1,4 @@
-"""Expressions as users write them: operators and methods that build the nodes of `expr/nodes.py`."""
+"""User expressions: operators and methods that build the nodes of `expr/nodes.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.api.datetime_namespace import Times
     from penstock.api.string_namespace import Texts
 
-MOST_DECIMALS = 300  # what powers of ten floats have
+MOST_DECIMALS = 300  # within the decimal exponents of floats
 
 Text = str  # inside the class, `str` is the namespace
 
@@ -29,13 +29,13 @@ Text = str  # inside the class, `str` is the namespace
 class Expr(Reducible["Expr"]):
     """A value computed from a row's columns, or from a window's rows.
 
-    Built with `pk.col`, `pk.lit`, operators and methods; it does nothing until a stream uses it.
+    Built with `pk.col`, `pk.lit`, operators and methods; evaluated only by the stream that uses it.
 
     >>> import penstock as pk
     >>> (pk.col("price") * 2 > 10) & pk.col("kind").is_in(["bid", "ask"])
     <Expr ((price * 2) > 10) and (kind in {"bid", "ask"})>
 
-    Times move by timedeltas, and durations are divided and scaled:
+    Timedeltas can be added to times, and durations can be divided and scaled:
 
     >>> import pyarrow as pa
     >>> from datetime import date, timedelta
@@ -46,7 +46,7 @@ class Expr(Reducible["Expr"]):
 
     __slots__ = ("_name", "_node")
     __hash__ = None  # type: ignore[assignment]  # == builds an expression, so there is no equality to hash by
-    __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
+    __array_ufunc__ = None  # prevents a NumPy scalar on the left from handling the operator
 
     def __init__(self, node: nodes.Expr, name: Text | None = None) -> None:
         self._node = node
@@ -59,13 +59,13 @@ class Expr(Reducible["Expr"]):
 
     @property
     def name(self) -> Text | None:
-        """The name its column will have: what `alias` says, or the column's own."""
+        """The name of the result column: that of `alias`, or the column's."""
         if self._name is None and isinstance(self._node, nodes.Column):
             return self._node.name
         return self._name
 
     def alias(self, name: Text) -> Expr:
-        """Name the column this expression becomes."""
+        """Name the result column."""
         if not isinstance(name, Text):
             raise ExpressionTypeError(f"alias takes a name, a text, not a {type(name).__name__}")
         return Expr(self._node, name)
@@ -189,27 +189,27 @@ class Expr(Reducible["Expr"]):
         return call("not", self)
 
     def is_null(self) -> Expr:
-        """Tell whether the value is missing."""
+        """Return whether the value is null."""
         return call("is_null", self)
 
     def is_not_null(self) -> Expr:
-        """Tell whether there is a value."""
+        """Return whether the value is not null."""
         return call("is_not_null", self)
 
     def is_nan(self) -> Expr:
-        """Tell whether a number is NaN; null stays null."""
+        """Return whether a number is NaN; null stays null."""
         return call("is_nan", self)
 
     def is_not_nan(self) -> Expr:
-        """Tell whether a number is not NaN; null stays null."""
+        """Return whether a number is not NaN; null stays null."""
         return ~self.is_nan()
 
     def is_finite(self) -> Expr:
-        """Tell whether a number is neither infinite nor NaN; null stays null."""
+        """Return whether a number is neither infinite nor NaN; null stays null."""
         return (self > -math.inf) & (self < math.inf)
 
     def is_infinite(self) -> Expr:
-        """Tell whether a number is infinite; null stays null."""
+        """Return whether a number is infinite; null stays null."""
         return (self == math.inf) | (self == -math.inf)
 
     def fill_nan(self, value: object) -> Expr:
@@ -221,14 +221,14 @@ class Expr(Reducible["Expr"]):
         return call("fill_null", self, *values)
 
     def is_in(self, values: Iterable[object]) -> Expr:
-        """Tell whether the value is one of a list of constants; null stays null."""
+        """Return whether the value is one of a list of constants; null stays null."""
         refused = isinstance(values, (Text, bytes, Expr, type)) or written_elsewhere(values)
         if refused or not isinstance(values, Iterable):
             raise ExpressionTypeError(f"is_in takes a list of constants, not {shown(values)}")
         return Expr(nodes.IsIn(self._node, tuple(literal(value) for value in values)))
 
     def between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
-        """Tell whether the value lies between two others; `closed` is both, left, right or none."""
+        """Return whether the value lies between two others; `closed` is both, left, right or none."""
         if not one_of(closed, ("both", "left", "right", "none")):
             raise ExpressionTypeError(f"closed is {shown(closed)}; it is 'both', 'left', 'right' or 'none'")
         above = self >= lower if closed in ("both", "left") else self > lower
@@ -236,11 +236,11 @@ class Expr(Reducible["Expr"]):
         return above & below
 
     def is_between(self, lower: object, upper: object, closed: Text = "both") -> Expr:
-        """Tell the same as `between`, under the name it has in Polars."""
+        """Return the same as `between`, under its Polars name."""
         return self.between(lower, upper, closed)
 
     def clip(self, lower: object = None, upper: object = None) -> Expr:
-        """Keep between two values: what lies below or above becomes the nearer one, null stays null.
+        """Limit to a range: values below or above become the nearer bound, null stays null.
 
         >>> import penstock as pk
         >>> pk.col("v").clip(0, 9)
@@ -260,23 +260,23 @@ class Expr(Reducible["Expr"]):
         return Expr(nodes.Cast(self._node, as_type(dtype)), self._name)
 
     def abs(self) -> Expr:
-        """Give the absolute value."""
+        """Return the absolute value."""
         return call("abs", self)
 
     def sign(self) -> Expr:
-        """Give -1, 0 or 1."""
+        """Return -1, 0 or 1."""
         return call("sign", self)
 
     def sqrt(self) -> Expr:
-        """Give the square root; NaN below zero."""
+        """Return the square root; NaN below zero."""
         return call("sqrt", self)
 
     def exp(self) -> Expr:
-        """Give e to this power."""
+        """Return e to this power."""
         return call("exp", self)
 
     def log(self, base: float = math.e) -> Expr:
-        """Give the logarithm to a base, the natural one unless it is given."""
+        """Return the logarithm to a base, by default the natural logarithm."""
         if (
             isinstance(base, bool)
             or not isinstance(base, (int, float))
@@ -292,23 +292,23 @@ class Expr(Reducible["Expr"]):
         return self**exponent
 
     def log2(self) -> Expr:
-        """Give the logarithm to base 2."""
+        """Return the logarithm to base 2."""
         return call("log2", self)
 
     def log10(self) -> Expr:
-        """Give the logarithm to base 10."""
+        """Return the logarithm to base 10."""
         return call("log10", self)
 
     def sin(self) -> Expr:
-        """Give the sine of an angle in radians."""
+        """Return the sine of an angle in radians."""
         return call("sin", self)
 
     def cos(self) -> Expr:
-        """Give the cosine of an angle in radians."""
+        """Return the cosine of an angle in radians."""
         return call("cos", self)
 
     def tan(self) -> Expr:
-        """Give the tangent of an angle in radians."""
+        """Return the tangent of an angle in radians."""
         return call("tan", self)
 
     def floor(self) -> Expr:
@@ -332,11 +332,11 @@ class Expr(Reducible["Expr"]):
         return call("round", self, decimals=decimals)
 
     def quotient(self, other: object) -> Expr:
-        """Divide whole numbers and leave the fraction away, as SQL does; `//` rounds down."""
+        """Divide integers and truncate the fraction, as SQL does; `//` rounds down."""
         return call("quotient", self, other)
 
     def remainder(self, other: object) -> Expr:
-        """Give what `quotient` leaves: it has the sign of the dividend, that of `%` the divisor's."""
+        """Return the remainder of `quotient`, with the sign of the dividend; `%` has the sign of the divisor."""
         return call("remainder", self, other)
 
     def _aggregated(self, function: Text, *others: object, where: object, **options: object) -> Expr:
@@ -344,36 +344,36 @@ class Expr(Reducible["Expr"]):
 
     @property
     def dt(self) -> Times:
-        """Parts of times: `pk.col("ts").dt.hour()`."""
-        from penstock.api.datetime_namespace import Times  # noqa: PLC0415 - namespaces are made of expressions
+        """Functions of times: `pk.col("ts").dt.hour()`."""
+        from penstock.api.datetime_namespace import Times  # noqa: PLC0415 - import cycle
 
         return Times(self)
 
     @property
     def str(self) -> Texts:
         """Functions of strings: `pk.col("kind").str.to_lowercase()`."""
-        from penstock.api.string_namespace import Texts  # noqa: PLC0415 - namespaces are made of expressions
+        from penstock.api.string_namespace import Texts  # noqa: PLC0415 - import cycle
 
         return Texts(self)
 
 
 def node_of(value: object) -> nodes.Expr:
-    """Give the node of an expression, or of a literal."""
+    """Return the node of an expression, or of a literal."""
     return value.node if isinstance(value, Expr) else literal(value)
 
 
 def column_or_node(value: object) -> nodes.Expr:
-    """Give the node of an expression; a string names a column here."""
+    """Return the node of an expression; a string names a column."""
     return nodes.Column(value) if isinstance(value, str) else node_of(value)
 
 
 def call(function: str, *args: object, **options: object) -> Expr:
-    """Apply a function of the catalogue."""
+    """Call a scalar function of the catalogue."""
     return Expr(nodes.Call(function, tuple(node_of(arg) for arg in args), tuple(sorted(options.items()))))
 
 
 def aggregate(function: str, *args: object, where: object = None, **options: object) -> Expr:
-    """Apply an aggregate of the catalogue; strings name columns. Options are checked, and defaults added."""
+    """Call an aggregate of the catalogue; strings name columns. Options are checked, and defaults added."""
     settings = AGGREGATES[function].settings(tuple(options.items()))
     condition = None if where is None else column_or_node(where)
     operands = tuple(column_or_node(arg) for arg in args)

@@ -1,4 +1,4 @@
-"""The functions users build expressions of single rows with."""
+"""The functions that build row expressions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = Expr | str | float | bool | date | timedelta | None
 
 
 def col(name: str) -> Expr:
-    """Name a column of the stream at hand.
+    """Return the column of that name.
 
     >>> import penstock as pk
     >>> pk.col("value") + 1
@@ -34,7 +34,7 @@ def col(name: str) -> Expr:
 
 
 def lit(value: object, dtype: object = None) -> Expr:
-    """Make a constant, of the type that fits the value or of the type given.
+    """Return a constant, of the type inferred from the value or of the given type.
 
     >>> import penstock as pk
     >>> pk.lit(3, "uint8") * pk.lit(0.5)
@@ -44,7 +44,7 @@ def lit(value: object, dtype: object = None) -> Expr:
 
 
 class When:
-    """A condition that waits for its value."""
+    """A condition without its value; `then` follows."""
 
     __slots__ = ("_branches", "_condition")
 
@@ -53,12 +53,12 @@ class When:
         self._condition = condition
 
     def then(self, value: object) -> Then:
-        """Give the value where the condition is true; strings are constants."""
+        """Set the value for rows where the condition is true; strings are constants."""
         return Then((*self._branches, (self._condition, node_of(value))))
 
 
 class Then(Expr):
-    """A choice that is null where no condition is true, until `otherwise` is said."""
+    """A choice between values; null where no condition is true, unless `otherwise` is called."""
 
     __slots__ = ("_branches",)
 
@@ -67,11 +67,11 @@ class Then(Expr):
         self._branches = branches
 
     def when(self, condition: object) -> When:
-        """Add a condition that counts where the earlier ones are not true."""
+        """Add a condition for rows where all earlier conditions are not true."""
         return When(self._branches, column_or_node(condition))
 
     def otherwise(self, value: object) -> Expr:
-        """Give the value where no condition is true."""
+        """Set the value for rows where no condition is true."""
         return Expr(nodes.Case(self._branches, node_of(value)))
 
 
@@ -86,10 +86,10 @@ def when(condition: object) -> When | SignalWhen:
     >>> pk.when(pk.col("v") > 0).then("up").otherwise("down")
     <Expr (when v > 0 then "up" else "down")>
 
-    Between signals, the choice is a signal, defined where its conditions are.
+    If a condition or value is a signal, the result is a signal, defined where its conditions are.
     """
     if isinstance(condition, Operators):
-        from penstock.api.signals.choice import SignalWhen  # noqa: PLC0415 - only a signal needs signals
+        from penstock.api.signals.choice import SignalWhen  # noqa: PLC0415 - loaded on first use
 
         return SignalWhen((), condition)
     return When((), column_or_node(condition))
@@ -100,13 +100,13 @@ def least(first: Operators, /, *values: object) -> Signal: ...
 @overload
 def least(*values: Value) -> Expr: ...
 def least(*values: object) -> Expr | Signal:
-    """Give the smallest value of each row, leaving out nulls; strings name columns.
+    """Return the smallest value of each row, ignoring nulls; strings name columns.
 
     >>> import penstock as pk
     >>> pk.least("bid", pk.col("ask") - 1)
     <Expr least(bid, ask - 1)>
 
-    Of signals and constants, the smallest at each instant is a signal, defined where all of them are.
+    For signals and constants, the result is a signal: the smallest value at each instant where all are defined.
     """
     return _of_many("least", values)
 
@@ -116,13 +116,13 @@ def greatest(first: Operators, /, *values: object) -> Signal: ...
 @overload
 def greatest(*values: Value) -> Expr: ...
 def greatest(*values: object) -> Expr | Signal:
-    """Give the largest value of each row, leaving out nulls; strings name columns.
+    """Return the largest value of each row, ignoring nulls; strings name columns.
 
     >>> import penstock as pk
     >>> pk.greatest("bid", 0)
     <Expr greatest(bid, 0)>
 
-    Of signals and constants, the largest at each instant is a signal, defined where all of them are.
+    For signals and constants, the result is a signal: the largest value at each instant where all are defined.
     """
     return _of_many("greatest", values)
 

@@ -1,4 +1,4 @@
-"""Where rows of a stream enter a run: malformed and late ones leave it here, and time is told."""
+"""Ingress of a stream: remove malformed and late rows, and advance the watermark."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from penstock.sources.conform import Conform, check, conformer
 from penstock.sources.malformed import HISTORY, NO_TIME, Arrived, Bad, quarantine_table, without_time
 from penstock.sources.side_output import file_name, put_next
 
-_WHOLE = ""  # the one split of a stream that has none
+_WHOLE = ""  # the split of a stream without splits
 
 
 @dataclass(slots=True)
 class Ingress:
-    """The gate of one stream. `columns` are those that the query reads."""
+    """The ingress of one stream. `columns` are those that the query reads."""
 
     source: Source
     columns: tuple[str, ...]
@@ -33,14 +33,14 @@ class Ingress:
     known: tuple[pa.Schema, Conform] | None = None
 
     def open(self, now: int) -> Ingress:
-        """Begin: rows that come from now on are asked whether they are late."""
+        """Begin; from now on late rows are tracked if `late_to` is set."""
         self.splits.hear(_WHOLE, None, now)
         if self.source.edges.late_to is not None:
             self.session.late_rows(self.source.name)
         return self
 
     def push(self, batch: pa.RecordBatch, now: int) -> list[pa.RecordBatch]:
-        """Push rows that tell the time themselves."""
+        """Push rows; their times advance the watermark."""
         conform = self._conformer(batch.schema)
         if batch.num_rows and not self.paced:
             self.splits.hear(_WHOLE, None, now)
@@ -49,7 +49,7 @@ class Ingress:
         return self._pushed(self._timed(conform(batch)))
 
     def _conformer(self, given: pa.Schema) -> Conform:
-        """What brings batches to what the run needs of them; most batches look like the one before."""
+        """Return the function that converts batches to the needed columns; cached for the last schema."""
         if self.known is None or not self.known[0].equals(given):
             where = f"a batch of stream {self.source.name!r}"
             check(given, self.source.schema, where)
@@ -59,7 +59,7 @@ class Ingress:
         return self.known[1]
 
     def take(self, given: Arrived, now: int) -> list[pa.RecordBatch]:
-        """Push what a live source gives; its splits, where it has any, tell the time."""
+        """Push the output of a live source; its splits, if any, determine the watermark."""
         self.session.skip(self.source.name, given.out, len(given.bad))
         self._quarantine(given.bad)
         if given.split is None and given.upto is None:
@@ -70,7 +70,7 @@ class Ingress:
         return made + self.advance(now)
 
     def advance(self, now: int) -> list[pa.RecordBatch]:
-        """Move time as far as the slowest split has come that is not silent."""
+        """Advance the watermark to the minimum over the splits that are not idle."""
         if not self.paced:
             return []
         reached = self.splits.time(now, self.source.edges.idle_after)
@@ -80,7 +80,7 @@ class Ingress:
         return self.session.advance(upto, self.source.name) if upto > self.watermark else []
 
     def silent(self, now: int) -> bool:
-        """Tell whether nothing has come for as long as the stream may hold up others."""
+        """Return whether no rows have arrived for `idle_after`."""
         return self.source.edges.idle_after is not None and self.splits.silent(
             now, self.source.edges.idle_after
         )
@@ -96,7 +96,7 @@ class Ingress:
             del self.splits.latest[_WHOLE]
 
     def _timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Take out the rows without a time, if they are to be kept elsewhere; else the run itself counts them."""
+        """Move rows without a time to the quarantine, if there is one; else the session counts them."""
         first = self.rows
         self.rows += batch.num_rows
         if self.source.on_bad != "quarantine":
@@ -127,19 +127,19 @@ class Ingress:
 
 
 def _latest(given: Arrived, source: Source) -> int | None:
-    """Tell how far time has come in a split. Of one that ends it is known, whatever its rows say."""
+    """Return the latest time of a split; an explicit `upto` takes precedence over its rows."""
     if given.upto is not None:
         return (
             END_OF_TIME if given.upto == END_OF_TIME else min(given.upto + source.lateness, END_OF_TIME - 1)
         )
     if given.split == HISTORY:
-        return None  # its rows come in any order
+        return None  # history rows are unordered
     times = given.batch.column(source.time.column).drop_null()
     return int(ticks_of(times).max()) if len(times) else None
 
 
 def following(gates: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
-    """Let streams that are silent follow the others, so that they hold up none."""
+    """Advance the watermarks of idle streams to those of the others, so that they do not hold them back."""
     silent = [gate for gate in gates.values() if gate.silent(now)]
     awake = [gate for gate in gates.values() if not gate.silent(now)]
     made = []
@@ -151,21 +151,21 @@ def following(gates: Mapping[str, Ingress], now: int) -> list[pa.RecordBatch]:
 
 
 def timed_rows(batch: pa.RecordBatch, source: Source, first: int) -> tuple[pa.RecordBatch, list[Bad]]:
-    """Take out the rows without a time, `first` being the number of the first row."""
+    """Remove the rows without a time; `first` is the number of the first row."""
     return without_time(
         batch, source.time.column, lambda number, row: Bad(row, NO_TIME, source.name, first + number)
     )
 
 
 def quarantine(source: Source, bad: Sequence[Bad]) -> None:
-    """Keep malformed records in the folder for them, if they are to be kept."""
+    """Write malformed records to the quarantine folder, if there is one."""
     folder = source.edges.quarantine_to
     if bad and source.on_bad == "quarantine" and folder is not None:
         put_next(folder, file_name(source.name), quarantine_table(source.name, bad))
 
 
 def sifted(source: Source, given: Iterable[Arrived], session: Session) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a source that is read to its end, keeping and counting what are none."""
+    """Yield the rows of a bounded source; quarantine and count malformed records."""
     rows = 0
     for each in given:
         batch, bad = (

@@ -1,4 +1,4 @@
-"""What a run reads: batches, or what live sources give."""
+"""Read the inputs of a run: batches, or the output of live sources."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Arriving(Protocol):
-    """Data that goes on, and says what was no row and, where it has splits, of which its rows are."""
+    """An unbounded source, which also reports malformed records and, if it has splits, the split of its rows."""
 
     def arrivals(self, time: str, on_bad: str) -> Iterator[Arrived]:
-        """Give what comes; a split is named before any row may overtake it."""
+        """Yield rows as they arrive; a split is announced before any row can overtake it."""
 
 
 def inputs_of(source: Source, data: Bound, compiled: Compiled, metrics: Metrics) -> Iterator[Any]:
-    """Read a stream as it comes."""
+    """Read a stream as its rows arrive."""
     if isinstance(data, Arriving):
         return data.arrivals(source.time.column, source.on_bad)
     if is_on_files(data):
@@ -34,7 +34,7 @@ def inputs_of(source: Source, data: Bound, compiled: Compiled, metrics: Metrics)
 
 
 def refuse_endless(bound: Mapping[str, Bound]) -> None:
-    """Refuse to go on from a state with data that would be read from its beginning again."""
+    """Reject a restart from state with data that would be read from its beginning again."""
     for name, each in bound.items():
         if getattr(each, "endless", False):
             raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""Joins as users write them: every option checked where it is written, then a node of the plan."""
+"""Joins of the fluent API: check every option when the join is called, then build a plan node."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ from penstock.types.windows import (
 
 
 def left(name: str) -> Expr:
-    """Name a column of the left rows, in the `where=` of a join.
+    """Return a column of the left rows, for the `where=` of a join.
 
     >>> import penstock as pk
     >>> pk.left("price") > pk.right("price")
@@ -71,7 +71,7 @@ def left(name: str) -> Expr:
 
 
 def right(name: str) -> Expr:
-    """Name a column of the right rows, in the `where=` of a join.
+    """Return a column of the right rows, for the `where=` of a join.
 
     >>> import penstock as pk
     >>> pk.right("price").is_null()
@@ -91,7 +91,7 @@ def _sided(name: object, naming: Any) -> Expr:
 
 @dataclass(frozen=True)
 class Options:
-    """What a join was called with."""
+    """The arguments of a join."""
 
     window: object
     within: object
@@ -105,7 +105,7 @@ class Options:
 def joined(
     first: Plan, second: Plan, on: object, left_on: object, right_on: object, options: Options
 ) -> Plan:
-    """Join two plans, as `Stream.join` says."""
+    """Build the plan of `Stream.join`."""
     _one_of(options.how, JOIN_KINDS, "how")
     _one_of(options.algorithm, ALGORITHMS, "algorithm")
     if options.optimise is not None:
@@ -139,12 +139,12 @@ def _met(first: Plan, second: Plan, names: tuple[object, object], on: object, op
 
 
 def _any_pair(names: tuple[object, object], options: Options) -> Options:
-    """Who names the bounds of windows, and nothing else, wants every pair of a window."""
+    """Pair all rows of a window if the keys are the window bounds alone."""
     return options if names[0] or options.where is not None else replace(options, where=Expr(literal(True)))
 
 
 def _refuse_lost(plan: Plan, pairing: Pairing) -> None:
-    """Refuse columns of the user's own whose names the result needs: only those of an earlier join make way."""
+    """Reject user columns with names that the result needs; only those of an earlier join are replaced."""
     needed = {JOIN_TIME} - {time_of(plan).column}
     if isinstance(pairing, InWindow) and not carries_window(plan):
         needed |= {WINDOW_START, WINDOW_END}
@@ -163,7 +163,7 @@ def _one_of(given: object, known: Sequence[str], what: str) -> None:
 def _require_suffix(suffix: object) -> None:
     if not isinstance(suffix, str) or not suffix:
         raise ExpressionTypeError(f"suffix is {suffix!r}; it is a string that is not empty, such as '_right'")
-    literal(suffix)  # refuses half a character
+    literal(suffix)  # rejects lone surrogates
 
 
 def _names_of_keys(on: object, left_on: object, right_on: object) -> tuple[object, object]:
@@ -181,7 +181,7 @@ def _called(on: object) -> tuple[str, str]:
 def common_keys(
     first: Plan, second: Plan, left_on: object, right_on: object, called: tuple[str, str] = ("by=", "by=")
 ) -> tuple[Plan, Plan, Keys]:
-    """Read the keys of both sides, and bring them to common types; `called` is what the arguments are called."""
+    """Return the keys of both sides, cast to common types; `called` names the arguments in errors."""
     first, left_names = keyed(first, left_on, called[0])
     second, right_names = keyed(second, right_on, called[1])
     if len(left_names) != len(right_names):
@@ -205,7 +205,7 @@ def _key_type(first: Plan, one: str, second: Plan, other: str) -> pa.DataType:
 
 
 def _cast(plan: Plan, types: Mapping[str, pa.DataType]) -> Plan:
-    """Cast the keys that have another type."""
+    """Cast the keys of other types."""
     schema = schema_of(plan)
     changed = {name: dtype for name, dtype in types.items() if schema.field(name).type != dtype}
     if not changed:
@@ -230,7 +230,7 @@ def _condition(where: object, first: Plan, second: Plan) -> ex.Expr | None:
 
 
 def _require_sides(where: object, first: Plan, second: Plan, pair: pa.Schema) -> None:
-    """Refuse columns of which it is not said whose they are."""
+    """Reject columns without `pk.left` or `pk.right`."""
     named = ex.columns_of(column_or_node(where))
     for name in sorted(each for each in named if isinstance(each, str) and each not in pair.names):
         sides = [("left", schema_of(first)), ("right", schema_of(second))]
@@ -257,7 +257,7 @@ def _pairing(first: Plan, second: Plan, options: Options) -> Pairing:
 
 
 def interval(within: object, plan: Plan) -> Within:
-    """Read within=(lo, hi) in ticks of a stream's time."""
+    """Convert within=(lo, hi) to ticks of a stream's time."""
     if not isinstance(within, (tuple, list)) or len(within) != 2:
         raise WindowError("within= takes two durations, such as ('-5s', '5s')")
     lo, hi = (to_ticks(each, time_of(plan), "an end of within=") for each in within)
@@ -349,7 +349,7 @@ def _looked_up(first: Plan, second: Plan, keys: Keys, tables: list[bool], option
 
 
 def _in_windows(plan: Plan, window: object) -> Plan:
-    """A table is in every window: put each result into the windows of its event."""
+    """Assign each result of a table lookup to the windows of its event."""
     bounds = (WINDOW_START, WINDOW_END)
     if isinstance(window, (tuple, list)):
         raise WindowError("a table has no windows of its own; give one window")
@@ -362,7 +362,7 @@ def _in_windows(plan: Plan, window: object) -> Plan:
     return projected(attached, tuple(Field(name, Column(name)) for name in names))
 
 
-# --- the nearest row --------------------------------------------------------------------------------
+# --- as-of joins ------------------------------------------------------------------------------------
 
 
 def joined_asof(
@@ -374,7 +374,7 @@ def joined_asof(
     exact: bool,
     suffix: str,
 ) -> Plan:
-    """Join each row with the nearest of another plan, as `Stream.join_asof` says."""
+    """Build the plan of `Stream.join_asof`."""
     _one_of(direction, DIRECTIONS, "direction")
     _require_suffix(suffix)
     refuse_tables(first, second, "join_asof")

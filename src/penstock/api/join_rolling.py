@@ -1,4 +1,4 @@
-"""Aggregates over the rows of another stream around each row: `join_rolling`, waiting for what to compute."""
+"""`join_rolling`: aggregates over the rows of another stream around each row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RollingJoined(Unfinished):
-    """Two streams of which each left row waits for aggregates over the right rows around it.
+    """A rolling join without its aggregates; `agg` completes it.
 
     >>> import pyarrow as pa, penstock as pk
     >>> trades = pk.from_arrow(pa.table({"t": [10, 20], "k": ["a", "a"]}), time="t", name="trades")
@@ -40,14 +40,14 @@ class RollingJoined(Unfinished):
     ways = ".agg(...)"
 
     def __init__(self, first: Plan, second: Plan, keys: Keys, within: Within, make: Any) -> None:
-        """`make` turns the plan into a stream over the data of both sides."""
+        """`make` builds a stream over the data of both sides from the plan."""
         self._first, self._second, self._keys = first, second, keys
         self._within, self._make = within, make
 
     def agg(self, /, *exprs: object, **named: object) -> Stream:
-        """Keep every left row, and add these aggregates over columns of the right rows in its interval.
+        """Keep every left row, and add these aggregates over the right rows in its interval.
 
-        Inside an aggregate names are columns of the right stream; outside, of the left.
+        Inside an aggregate, names are columns of the right stream; outside, of the left.
         """
         first, second = self._first, self._second
         fields = self._fields(exprs, named)
@@ -67,7 +67,7 @@ class RollingJoined(Unfinished):
 def rolling_fields(
     exprs: Sequence[object], named: Mapping[str, object], first: Plan, second: Plan
 ) -> tuple[Field, ...]:
-    """Resolve aggregates over the right stream, and what is computed of them over the left."""
+    """Resolve aggregates over the right stream, and the expressions around them over the left."""
     found: list[ex.Aggregate] = []
     given = [_outside(each, found) for each in flat(exprs)]
     given_by_name = {name: _outside(Expr(node_of(each)), found) for name, each in named.items()}
@@ -85,7 +85,7 @@ def _hidden(index: int) -> str:
 
 
 def _outside(given: object, found: list[ex.Aggregate]) -> object:
-    """Replace aggregates by columns, so that what is left is over the left stream alone."""
+    """Replace aggregates by columns, so that the remaining expression reads the left stream only."""
     if not isinstance(given, Expr):
         return given
     outer, _ = split_aggregates(given.node, found)
@@ -97,7 +97,7 @@ def _outside(given: object, found: list[ex.Aggregate]) -> object:
 
 
 def joined_rolling(first: Plan, second: Plan, by: object, within: object, make: Any) -> RollingJoined:
-    """Prepare the join of rows with aggregates, as `Stream.join_rolling` says."""
+    """Check the arguments of `Stream.join_rolling`."""
     refuse_tables(first, second, "join_rolling")
     first, second, keys = common_keys(first, second, by, by)
     first, second = on_one_clock(first, second)

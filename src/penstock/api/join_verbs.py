@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class JoinVerbs:
-    """What a stream can do with another."""
+    """The join verbs of a stream."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def raw_plan(self) -> Plan:
-        """The plan as it is built."""
+        """The plan under construction."""
 
     @abstractmethod
     def with_other(self, plan: Plan, other: Stream) -> Stream:
-        """Make the stream of a plan over the data of two streams."""
+        """Return the stream of a plan over the data of two streams."""
 
     def join(
         self,
@@ -44,10 +44,10 @@ class JoinVerbs:
         suffix: str = "_right",
         optimise: str | None = None,
     ) -> Stream:
-        """Pair rows with equal keys that lie in the same window, or `within=(lo, hi)` of each other, or in a table.
+        """Join rows with equal keys that share a window, lie `within=(lo, hi)` of each other, or match a table.
 
         `how` is inner, left, right, full, semi or anti; `where=` is a further condition on
-        `pk.left("x")` and `pk.right("y")`. The result's time is `join_time`, the later of the two.
+        `pk.left("x")` and `pk.right("y")`. The result's time is `join_time`, the later of the two times.
 
         >>> import pyarrow as pa, penstock as pk
         >>> bids = pk.from_arrow(pa.table({"t": [1, 5, 12], "k": ["a", "b", "a"]}), time="t", name="bids")
@@ -68,10 +68,10 @@ class JoinVerbs:
         allow_exact_matches: bool = True,
         suffix: str = "_right",
     ) -> Stream:
-        """Give every row the columns of the last row of the other stream up to its time, of the same key.
+        """Join every row with the last row of the other stream up to its time, of the same key.
 
-        `direction="forward"` takes the next one, `"nearest"` the nearer of the two; `tolerance=` limits how far
-        away it may be. Of several equally near, the last in order counts.
+        `direction="forward"` takes the next row, `"nearest"` the nearer of the two; `tolerance=` limits the
+        distance in time. Of several equally near rows, the last in order is taken.
 
         >>> import pyarrow as pa, penstock as pk
         >>> trades = pk.from_arrow(pa.table({"t": [3, 9]}), time="t", name="trades")
@@ -86,7 +86,7 @@ class JoinVerbs:
         return self.with_other(plan, second)
 
     def join_rolling(self, other: Stream, by: object = None, *, within: object) -> RollingJoined:
-        """Let every row look at the rows of the other stream from `lo` to `hi` around its time; `.agg(...)` follows."""
+        """Aggregate, for every row, the rows of the other stream from `lo` to `hi` around its time; `.agg(...)` follows."""
         second = _joinable(other, "join_rolling")
         return joined_rolling(
             self.raw_plan, second.raw_plan, by, within, lambda plan: self.with_other(plan, second)
@@ -94,7 +94,7 @@ class JoinVerbs:
 
 
 def _joinable(other: object, what: str) -> Stream:
-    from penstock.api.stream import Stream  # noqa: PLC0415 - a stream has these verbs
+    from penstock.api.stream import Stream  # noqa: PLC0415 - import cycle
 
     if not isinstance(other, Stream):
         raise ExpressionTypeError(

@@ -1,16 +1,16 @@
-"""What queries leave behind for the next ones: compiled code."""
+"""The cache of compiled queries."""
 
 from __future__ import annotations
 
 
 def clear_cache(*, disk: bool = False) -> None:
-    """Forget compiled queries and free their machine code.
+    """Drop compiled queries and free their machine code.
 
-    Nobody needs to: caches are bounded, and queries that differ in constants alone share their code. It serves programs
-    that want their memory back, and measurements that should include compiling. Queries that run go on, and a query that
-    was compiled before is compiled again when it is next run.
+    This is rarely needed: caches are bounded, and queries that differ only in constants share code. Use it to free
+    memory, or to include compilation in a measurement. Running queries continue; a query compiled earlier is compiled
+    again at its next run.
 
-    `disk=True` also deletes the code that is kept in files for later processes.
+    `disk=True` also deletes the code stored in files for later processes.
 
     >>> import pyarrow as pa, penstock as pk
     >>> rows = pk.from_arrow(pa.table({"t": [1, 2, 3], "v": [5, 6, 7]}), time="t")
@@ -21,6 +21,6 @@ def clear_cache(*, disk: bool = False) -> None:
     >>> large.collect().num_rows
     2
     """
-    from penstock.compile import forget  # noqa: PLC0415 - the compiler loads when it is needed
+    from penstock.compile import forget  # noqa: PLC0415 - loaded on first use
 
     forget(disk)

@@ -1,4 +1,4 @@
-"""What is said about the edges of a stream: late rows, malformed ones, silence."""
+"""Options of a stream for late rows, malformed rows and idle inputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Folder = str | os.PathLike[str]
 
 _PACKAGE = __name__.partition(".")[0]
 _WALL = "the clock on the wall"
-QUARANTINE = "quarantine"  # where malformed records go if nobody says where
+QUARANTINE = "quarantine"  # the default folder of malformed records
 
 
 def edges_of(
@@ -32,7 +32,7 @@ def edges_of(
     idle_after: Duration | None = None,
     beside: str = QUARANTINE,
 ) -> Edges:
-    """Check what was said; malformed records go `beside` the data unless a folder is named."""
+    """Check the options; malformed records go to `beside` unless a folder is named."""
     if on_bad is not None and not one_of(on_bad, ON_BAD):
         raise ExpressionTypeError(f"on_bad is {shown(on_bad)}; it is one of {', '.join(map(repr, ON_BAD))}")
     if quarantine_to is not None and on_bad != "quarantine":
@@ -61,12 +61,12 @@ def _late_to(given: object) -> str | Callable[[pa.RecordBatch], object] | None:
 
 
 def _whole(folder: str) -> str:
-    """Name a folder as it is called everywhere: tasks of Spark run in folders of their own."""
-    return os.path.abspath(folder)  # noqa: PTH100 - resolving links is not asked for
+    """Return the absolute path of a folder: Spark tasks run in other working directories."""
+    return os.path.abspath(folder)  # noqa: PTH100 - links must not be resolved
 
 
 def late_rows_message(late: Mapping[str, int], read: int) -> str:
-    """Say how many rows of which streams came too late, and what to do.
+    """Describe how many rows of which streams were late, and what to do.
 
     >>> late_rows_message({"clicks": 3}, 10).split(";")[0]
     "3 of the 10 rows read so far came too late and are left out (stream 'clicks')"
@@ -80,7 +80,7 @@ def late_rows_message(late: Mapping[str, int], read: int) -> str:
 
 
 def warn_of_malformed_rows(sources: Iterable[Source], malformed: int) -> bool:
-    """Warn if malformed rows were dropped of a stream whose `on_bad` was not given; tell whether it was done."""
+    """Warn if malformed rows of a stream without `on_bad` were dropped; return whether a warning was issued."""
     unsaid = [source.name for source in sources if not source.edges.on_bad_given]
     if not malformed or not unsaid:
         return False
@@ -93,19 +93,19 @@ def warn_of_malformed_rows(sources: Iterable[Source], malformed: int) -> bool:
 
 
 def outside_level() -> int:
-    """The `stacklevel` at which a warning names the line outside of this package that led to the caller.
+    """Return the `stacklevel` at which a warning names the first line outside of this package.
 
     >>> outside_level()
     2
     """
-    frame, level = sys._getframe(1), 1  # noqa: SLF001 - warnings.warn reads the stack in the same way
+    frame, level = sys._getframe(1), 1  # noqa: SLF001 - warnings.warn does the same
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, level = frame.f_back, level + 1
     return level
 
 
 def seconds(duration: Duration, what: str) -> float:
-    """Read a duration of the clock on the wall.
+    """Convert a wall-clock duration to seconds.
 
     >>> seconds("1500ms", "poll")
     1.5

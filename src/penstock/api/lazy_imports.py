@@ -1,4 +1,4 @@
-"""What loads when the first query runs: declaring one must load neither the compiler nor the runtime."""
+"""Lazy imports: declaring a query loads neither the compiler nor the runtime."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @cache
 def collector() -> Callable[..., tuple[pa.Table, Metrics]]:
-    """What runs a query over all its data. To import it in each run would take longer than to ask here."""
+    """Return the `collect` function, cached: importing it in each run would take longer."""
     from penstock.api.execute import collect  # noqa: PLC0415
 
     return collect
 
 
 def optional_module(name: str, purpose: str) -> Any:
-    """Import a package that Penstock does not depend on; a missing one is refused by its name and its extra."""
+    """Import an optional package; the error for a missing one names the package and its extra."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name != name:  # installed, and broken
+        if error.name != name:  # installed, but broken
             raise
         raise EngineError(
             f"{purpose} needs {name}, which is not installed; pip install 'penstock[{name}]'"

@@ -1,7 +1,7 @@
-"""Turning Python values into literals, whose values are physical: ticks for times.
+"""Convert Python values to literals with physical values: ticks for times.
 
-Done without Arrow's own conversions: the first of them imports pandas if it is installed, which takes
-longer than compiling the query.
+Arrow's conversions are avoided: the first one imports pandas if it is installed, which takes longer than
+compiling the query.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.expr.conversion import castable, convert
 from penstock.expr.nodes import Literal
 from penstock.types.arrow import kind_of, parse_type, tick_unit, value_type
 
-_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - what naive datetimes are counted from
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - the epoch of naive datetimes
 _MICROSECOND = timedelta(microseconds=1)
 _VALUES = {
     "Series",
@@ -36,7 +36,7 @@ _VALUES = {
 
 
 def literal(value: object, dtype: pa.DataType | None = None) -> Literal:
-    """Make a literal of the type that fits the value, or of the type given."""
+    """Return a literal of the type inferred from the value, or of the given type."""
     if value is None:
         return Literal(None, dtype or pa.null())
     natural = _natural(value)
@@ -86,7 +86,7 @@ def _text(value: str) -> Literal:
 def _instant(value: datetime) -> Literal:
     zone = None if value.tzinfo is None else "UTC"
     micros = (_plain(value) - (_EPOCH if zone is None else _EPOCH.replace(tzinfo=UTC))) // _MICROSECOND
-    finer = getattr(value, "nanosecond", 0)  # pandas counts further than Python
+    finer = getattr(value, "nanosecond", 0)  # pandas has nanoseconds, Python has not
     return (
         Literal(micros * 1_000 + finer, pa.timestamp("ns", zone))
         if finer
@@ -95,8 +95,8 @@ def _instant(value: datetime) -> Literal:
 
 
 def _plain(value: datetime) -> datetime:
-    """Give a datetime of Python's own; pandas' NaT is none, though it says so."""
-    if value != value:  # noqa: PLR0124 - as NaN, it is not even itself
+    """Return a Python datetime; reject pandas' NaT, which is an instance of datetime."""
+    if value != value:  # noqa: PLR0124 - NaT differs from itself
         raise _refused(value)
     whole = getattr(value, "to_pydatetime", None)
     return value if whole is None else whole(warn=False)
@@ -113,7 +113,7 @@ def _span(value: timedelta) -> Literal:
 
 
 def _scalar(value: Any) -> Literal:
-    """Read an Arrow scalar."""
+    """Convert an Arrow scalar."""
     if kind_of(value.type) in ("other", "null"):
         raise _refused(value)
     plain = value_type(value.type)
@@ -121,7 +121,7 @@ def _scalar(value: Any) -> Literal:
 
 
 def _numpy(value: Any) -> Literal:
-    """Read a NumPy scalar by what it says about itself."""
+    """Convert a NumPy scalar by its dtype."""
     if type(value).__module__.partition(".")[0] != "numpy" or value.ndim != 0 or not hasattr(value, "item"):
         raise _refused(value)
     dtype = str(value.dtype)
@@ -133,7 +133,7 @@ def _numpy(value: Any) -> Literal:
 
 
 def _numpy_time(value: Any, family: str, unit: str) -> Literal:
-    """Read a time or a span of NumPy; what it counts in minutes, days or months is whole seconds."""
+    """Convert a NumPy time or timedelta; minutes, days and months become seconds."""
     known = {"datetime64": "timestamp", "timedelta64": "duration"}[family]
     if value != value or (known == "duration" and unit in "YM"):  # noqa: PLR0124 - NaT; a month is no length
         raise _refused(value)
@@ -153,7 +153,7 @@ def _known_type(name: str, value: object) -> pa.DataType:
 
 
 def _refused(value: object) -> ExpressionTypeError:
-    """Say what cannot stand in an expression, and what is written instead."""
+    """Return the error for a value that is not allowed in an expression, with an alternative."""
     if written_elsewhere(value):
         instead = (
             "it belongs to another library; write the same with Penstock's pk.col(...), as in pk.col('v') > 1"
@@ -168,7 +168,7 @@ def _refused(value: object) -> ExpressionTypeError:
 
 
 def _converted(natural: Literal, dtype: pa.DataType) -> Literal:
-    """Give a literal the type asked for, if it is then still the same value."""
+    """Convert a literal to the given type, if its value is preserved."""
     value: Any = natural.value
     fraction = isinstance(value, float) and kind_of(dtype) in ("int", "uint") and not value.is_integer()
     if not fraction and castable(natural.type, dtype):

@@ -1,4 +1,4 @@
-"""Running incrementally: batches in, batches out, as the watermark passes windows."""
+"""Incremental execution: batches in, batches out as the watermark passes windows."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ R = TypeVar("R")
 
 
 def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Live, P], R]:
-    """Let one call at a time into a `Live`, and none after a call that did not complete."""
+    """Serialise the calls of a `Live`, and reject calls after one that did not complete."""
 
     @wraps(method)
     def call(self: Live, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        # Warnings come behind the call: where they are errors, it has completed.
+        # Warnings are issued after the call: if they raise, the call has completed.
         return self._step.run(
             method.__name__, lambda: method(self, *args, **kwargs), self._warn_of_dropped_rows
         )
@@ -51,10 +51,10 @@ def _alone(method: Callable[Concatenate[Live, P], R]) -> Callable[Concatenate[Li
 
 
 class Live:
-    """A query that is open: push batches, get those of the result that are complete.
+    """An open query: push batches, and receive the completed batches of the result.
 
-    Threads may share it: they wait for each other, and each call gives the results that it completed.
-    After a call that failed or was interrupted halfway, it refuses all others.
+    Threads may share it: calls are serialised, and each call returns the results that it completed.
+    After a call that failed or was interrupted, all further calls are rejected.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "v": "int64"}, time="t")
@@ -87,18 +87,18 @@ class Live:
 
     @property
     def metrics(self) -> Metrics:
-        """What has been counted so far."""
+        """The metrics so far."""
         return self._session.metrics
 
     @property
     def watermark(self) -> int | None:
-        """How far time has come on every stream, in ticks; None before it has on all of them."""
+        """The watermark over all streams, in ticks; None until every stream has one."""
         reached = self._session.watermark
         return None if reached == START_OF_TIME else reached
 
     @_alone
     def push(self, batch: Any = None, /, **batches: Any) -> list[pa.RecordBatch]:
-        """Push a batch of the sole stream, or one of each stream by name."""
+        """Push a batch of the only stream, or one of each stream by name."""
         given = named_bindings(self._sources, batch, batches)
         if not given:
             raise BindingError(
@@ -112,14 +112,14 @@ class Live:
         return self._taken() + made
 
     def _warn_of_dropped_rows(self) -> None:
-        """Warn once of late rows, and once of malformed ones, about which nothing was said."""
+        """Warn once of late rows, and once of malformed rows, on streams without options for them."""
         self._warn_of_late_rows()
         if not self._warned_of_malformed:
             dropped = self._session.metrics.malformed
             self._warned_of_malformed = warn_of_malformed_rows(self._sources.values(), dropped)
 
     def _warn_of_late_rows(self) -> None:
-        """Warn once if rows of a stream came too late about whose late rows nothing was said."""
+        """Warn once of late rows on streams without options for them."""
         if self._warned or not self._session.metrics.late:
             return
         unsaid = [name for name, source in self._sources.items() if not source.edges.expects_late_rows]
@@ -137,9 +137,9 @@ class Live:
 
     @_alone
     def follow(self, name: str, history: Backfill, read: bool) -> None:
-        """Read a history to its end, unless that was done before; what is pushed comes behind it.
+        """Read a history to its end if `read`; later pushes follow it.
 
-        What it gives comes with the next push.
+        The next push also returns the results of the history.
         """
         past = history.past(self._sources[name].on_bad) if read else ()
         made = [made for each in past for made in self._take(name, each)]
@@ -152,7 +152,7 @@ class Live:
 
     @_alone
     def take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
-        """Push what a source gives: a batch, or what came, with the split it is of and what was no row."""
+        """Push the output of a source: a batch, or an arrival with its split and malformed records."""
         return self._take(name, given)
 
     def _take(self, name: str, given: pa.RecordBatch | Arrived) -> list[pa.RecordBatch]:
@@ -163,15 +163,15 @@ class Live:
 
     @_alone
     def wait(self) -> list[pa.RecordBatch]:
-        """Look at the clock: splits and streams that have been silent for `idle_after=` hold up others no longer.
+        """Check the clock: splits and streams idle for `idle_after=` no longer hold back the watermark.
 
-        Every push does so by itself; call it when nothing comes at all.
+        Every push does this too; call it when no batch arrives.
         """
         made = self._moved()
         return self._taken() + made
 
     def _moved(self) -> list[pa.RecordBatch]:
-        """Let time move where the clock says that streams are silent."""
+        """Advance the watermark past idle streams."""
         now = self._now()
         made = [made for gate in self._gates.values() for made in gate.advance(now)]
         return made + following(self._gates, now)
@@ -181,7 +181,7 @@ class Live:
 
     @_alone
     def advance(self, time: object) -> list[pa.RecordBatch]:
-        """Say that no row before this time will come any more: a datetime, an ISO string, or ticks."""
+        """Declare that no row before this time follows: a datetime, an ISO string, or ticks."""
         clock = next(iter(self._sources.values())).time
         reached = instant(time, clock, "the time to advance to")
         made = self._session.advance(reached)
@@ -189,13 +189,13 @@ class Live:
 
     @_alone
     def finish(self) -> list[pa.RecordBatch]:
-        """Say that no row at all will come any more, and get the windows still open."""
+        """Declare the end of all input, and return the windows still open."""
         made = self._session.finish()
         return self._taken() + made
 
     @_alone
     def state(self) -> State:
-        """Give what the query has in memory, to go on from there another time; it can still be pushed to."""
+        """Return the state of the query, to resume from later; the query stays open."""
         if self._owed:
             raise StateError(
                 "results of the history have not been taken yet, and would be lost; call wait() first"
@@ -203,7 +203,7 @@ class Live:
         return State.of(self._compiled.signature, self._session.save())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to go on from there with `open(state=path)`."""
+        """Write the state of the query to a file, to resume with `open(state=path)`."""
         self.state().save(path)
 
     def __enter__(self) -> Self:
@@ -218,23 +218,23 @@ class Live:
 
 
 class Run:
-    """The batches of an incremental run, and what it has counted so far in `.metrics`."""
+    """The result batches of an incremental run; `.metrics` are those so far."""
 
     def __init__(self, live: Live, inputs: Mapping[str, Iterator[Any]], final: bool) -> None:
         self._live = live
         self._inputs, self._final = dict(inputs), final
         self._ready: deque[pa.RecordBatch] = deque()
         self._output = self._results()
-        self._step = SharedStep(lambda: None)  # of an error the open query itself knows what it changed
+        self._step = SharedStep(lambda: None)  # the open query tracks what an error left changed
 
     @property
     def metrics(self) -> Metrics:
-        """What has been counted so far."""
+        """The metrics so far."""
         return self._live.metrics
 
     @property
     def watermark(self) -> int | None:
-        """How far time has come on every stream, in ticks; None before it has on all of them."""
+        """The watermark over all streams, in ticks; None until every stream has one."""
         return self._live.watermark
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -244,7 +244,7 @@ class Run:
         return self._step.run("next", lambda: next(self._output))
 
     def state(self) -> State:
-        """Give what the query has in memory: to go on from there, run with `final=False` or stop in between."""
+        """Return the state of the query, to resume from: run with `final=False`, or stop before the end."""
         self._step.check()
         if self._ready:
             raise StateError(
@@ -253,7 +253,7 @@ class Run:
         return self._live.state()
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the state of the query to a file, to go on from there with `run(..., state=path)`."""
+        """Write the state of the query to a file, to resume with `run(..., state=path)`."""
         self.state().save(path)
 
     def _results(self) -> Iterator[pa.RecordBatch]:
@@ -263,7 +263,7 @@ class Run:
                 yield self._ready.popleft()
 
     def pushes(self) -> Iterator[list[pa.RecordBatch]]:
-        """Take one batch of each stream in turn, until all have ended; give what each made, though it be nothing."""
+        """Push one batch of each stream in turn until all end; yield the results of each push, also if empty."""
         while self._inputs:
             for name in list(self._inputs):
                 batch = next(self._inputs[name], None)
@@ -291,7 +291,7 @@ def run(
     inputs = {name: each for name, each in lazy.items() if each is not None}
     rest = {name: each for name, each in given.items() if lazy[name] is None}
     inputs |= _bound_inputs(stream, live, rest, set(inputs), state is not None)
-    # Streams side by side are taken in turn, batch by batch as they were cut.
+    # Several streams are interleaved batch by batch, so their batches are not merged.
     if len(inputs) == 1:
         inputs = {
             name: gathered(each) if _is_there(given.get(name)) else each for name, each in inputs.items()
@@ -300,7 +300,7 @@ def run(
 
 
 def _behind_history(stream: Stream, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what is passed to a stream with a history as one of its sides, however it comes."""
+    """Convert data passed to a stream with a history into its live side."""
     known = {name: each for name, each in stream.data.items() if hasattr(each, "followed_by")}
     return {name: _side(each, known[name]) if name in known else each for name, each in given.items()}
 
@@ -311,14 +311,14 @@ def _side(data: Any, history: Any) -> Any:
 
 
 def _is_there(data: Any) -> bool:
-    """Whether all batches are in memory: then nobody waits for the result of one before giving the next."""
+    """Return whether all batches are in memory, so that the next batch does not depend on a result."""
     return isinstance(data, list | tuple | pa.Table)
 
 
 def _bound_inputs(
     stream: Stream, live: Live, given: Mapping[str, Any], fed: set[str], going_on: bool
 ) -> dict[str, Iterator[Any]]:
-    """Read the streams that are not fed by an iterator from the data bound to them."""
+    """Read the streams that are not fed by an iterator from their bound data."""
     empty = {source.name: Once((), source.schema) for source in stream.named.sources if source.name in fed}
     bound = bind_all(stream, None, {**given, **empty})
     if going_on:
@@ -331,13 +331,13 @@ def _bound_inputs(
 
 
 def _clock_of(stream: Stream, given: Mapping[str, Any]) -> Clock | None:
-    """Take the clock by which live data is watched: silence is measured by the same."""
+    """Return the clock of the live data; idleness is measured by the same clock."""
     clocks = (getattr(each, "clock", None) for each in [*given.values(), *stream.data.values()])
     return next((clock for clock in clocks if isinstance(clock, Clock)), None)
 
 
 def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
-    """Read an iterator of batches as it comes; None for data that is there already."""
+    """Return an iterator over an iterable of batches; None for Arrow data."""
     if (
         hasattr(data, "__arrow_c_stream__")
         or hasattr(data, "__arrow_c_array__")
@@ -353,12 +353,12 @@ def _lazily(data: Any) -> Iterator[pa.RecordBatch] | None:
 
 
 def _parts(data: Any) -> Iterable[pa.RecordBatch]:
-    """A batch as it is; anything else in batches."""
+    """Return a batch as it is, other data as batches."""
     return [data] if isinstance(data, pa.RecordBatch) else as_bound(data).batches()
 
 
 def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock | None = None) -> Live:
-    """Open a query for pushing. Where a stream begins with a history, that is read now, if no state tells that it was."""
+    """Open a query for pushing. Read the history of a stream now, unless a state includes it."""
     live = Live(stream, engine, state, clock or _clock_of(stream, {}))
     for name, each in stream.data.items():
         if isinstance(each, Backfill):
@@ -367,7 +367,7 @@ def open_live(stream: Stream, engine: Engine | None, state: object, clock: Clock
 
 
 def as_state(state: object) -> State:
-    """Take saved state as it is given: a path, its bytes, or the state itself."""
+    """Load saved state from a path, bytes, or a State."""
     match state:
         case State():
             return state

@@ -1,4 +1,4 @@
-"""Streams that go on: files that appear, messages of Kafka."""
+"""Unbounded streams: files that appear in a folder, and Kafka messages."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def scan_stream(
     stop_after: Duration | None = None,
     max_files: int | None = None,
 ) -> Stream:
-    """Make a stream of files that appear in a folder, or under a glob, while the query runs.
+    """Read a stream of files that appear in a folder, or under a glob, while the query runs.
 
-    `run` reads each once, looking for new ones every `poll`, and ends when none has come for `stop_after=`; without
-    it, never. `to_spark` gives a streaming DataFrame, whose tasks read the files themselves, at most `max_files=` in
-    a batch. `collect` reads what is there. Before the first file has come, give `schema=` and `format=`.
+    `run` reads each file once, checks for new ones every `poll`, and ends after `stop_after=` without a new file;
+    without `stop_after=` it never ends. `to_spark` returns a streaming DataFrame whose tasks read the files, at most
+    `max_files=` per batch. `collect` reads the files present. If there is no file yet, give `schema=` and `format=`.
 
-    Lines that are no rows are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error with
-    on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine" (`_quarantine` beside the files, if not said). A file
-    that cannot be read is an error, or with on_bad="quarantine" one malformed record.
+    Lines that do not parse are malformed: counted and dropped (with a warning unless on_bad="drop" is given), an error
+    with on_bad="fail", or written to `quarantine_to=` with on_bad="quarantine" (default: `_quarantine` next to the
+    files). An unreadable file is an error, or with on_bad="quarantine" one malformed record.
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def scan_stream(
     ...     [batch["n"].to_pylist() for batch in clicks.window(10).agg(n=pk.count()).run()]
     [[1], [1]]
     """
-    from penstock.sources.live_files import live_files  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.live_files import live_files  # noqa: PLC0415 - loaded on first use
 
     if not isinstance(path, (str, PathLike)):
         raise SourceError(f"scan_stream takes the path of a folder or a glob, not a {type(path).__name__}")
@@ -86,20 +86,21 @@ def scan_kafka(
     options: Mapping[str, str] | None = None,
     value_schema: str | Mapping[str, object] | None = None,
 ) -> Stream:
-    """Make a stream of the messages of a Kafka topic, from the oldest there is, values in "json", "arrow" or "avro".
+    """Read a stream of the messages of a Kafka topic, from the oldest on, with values in "json", "arrow" or "avro".
 
-    Each partition has a time of its own; the slowest tells that of the stream. Columns `kafka_key`, `kafka_partition`,
-    `kafka_offset`, `kafka_timestamp` and `kafka_headers` are filled where the schema has them. Avro needs `value_schema=`, the
-    schema of Avro that values were written with; where a schema registry put five bytes in front, the format is "avro-registry". A value that is no row of the schema is
-    malformed: dropped, an error with on_bad="fail", or kept in the folder `quarantine_to=` ("quarantine", if not said) with
-    on_bad="quarantine". A partition without messages for `idle_after=` holds up the others no longer. `options` are librdkafka's. `run` ends when nothing has come for `stop_after=`; on Spark a batch reads at
-    most `max_rows=` messages.
+    Each partition has its own watermark; that of the stream is their minimum. Columns `kafka_key`, `kafka_partition`,
+    `kafka_offset`, `kafka_timestamp` and `kafka_headers` are filled if the schema has them. Avro needs `value_schema=`,
+    the Avro schema of the writer; for values with the five-byte prefix of a schema registry, use format
+    "avro-registry". A value that does not match the schema is malformed: dropped, an error with on_bad="fail", or
+    written to the folder `quarantine_to=` (default: "quarantine") with on_bad="quarantine". A partition without
+    messages for `idle_after=` no longer holds back the watermark. `options` are librdkafka's. `run` ends after
+    `stop_after=` without messages; on Spark a batch reads at most `max_rows=` messages.
 
     >>> columns = {"ts": "timestamp[ms]", "campaign": "int64", "kafka_partition": "int32"}
     >>> clicks = pk.scan_kafka("localhost:9092", "clicks", columns, time="ts", lateness="5s")     # doctest: +SKIP
     >>> clicks.window("10s", by="campaign").agg(n=pk.count()).to_spark(spark)                     # doctest: +SKIP
     """
-    from penstock.sources.kafka import LiveTopic, Topic, check_options  # noqa: PLC0415 - loads when Kafka is read
+    from penstock.sources.kafka import LiveTopic, Topic, check_options  # noqa: PLC0415 - loaded on first use
     from penstock.sources.kafka_values import Decoder  # noqa: PLC0415
 
     for what, text in (("servers", servers), ("topic", topic)):
@@ -118,11 +119,11 @@ def scan_kafka(
 
 
 def _avro(given: str | Mapping[str, object] | None) -> str | None:
-    """Check a schema of Avro, and write it as text."""
+    """Check an Avro schema, and convert it to text."""
     if given is None:
         return None
     if not isinstance(given, str | Mapping):
         raise SourceError(f"value_schema is a schema of Avro, as text or as a mapping, not {shown(given)}")
-    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loads when Avro is read
+    from penstock.sources.avro import checked_schema  # noqa: PLC0415 - loaded on first use
 
     return checked_schema(given)

@@ -1,4 +1,4 @@
-"""Looking back from every row: `rolling`, waiting for what to compute over the rows behind it."""
+"""`rolling`: aggregates over the rows before each row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLOSED = ("right", "left", "both", "none")
 
 
 class LookingBack(Unfinished):
-    """A stream whose rows look back: `agg` gives times, keys and aggregates, `with_columns` keeps all columns.
+    """A rolling query without its aggregates: `agg` keeps times and keys, `with_columns` keeps all columns.
 
     >>> import penstock as pk
     >>> trades = pk.stream("trades", {"t": "int64", "k": "string", "p": "float64"}, time="t")
@@ -44,7 +44,7 @@ class LookingBack(Unfinished):
         self._stream, self._spans, self._labels, self._by = stream, spans, labels, by
 
     def agg(self, /, *exprs: object, **named: object) -> Stream:
-        """Give each row's time and keys, and these aggregates over the rows it looks back on."""
+        """Return each row's time and keys, and these aggregates over its look-back span."""
         plan = self._stream.raw_plan
         fields = self._fields(exprs, named, "agg")
         if not fields[0]:
@@ -61,7 +61,7 @@ class LookingBack(Unfinished):
         return self._stream.derived(Lookback(plan, self._spans, self._by, fields, rows=False))
 
     def with_columns(self, /, *exprs: object, **named: object) -> Stream:
-        """Keep every row and column, and add these aggregates over the rows it looks back on."""
+        """Keep every row and column, and add these aggregates over its look-back span."""
         plan = self._stream.raw_plan
         fields = self._fields(exprs, named, "with_columns")
         refuse_twice([*schema_of(plan).names, *_names(fields)], "with_columns after rolling")
@@ -70,7 +70,7 @@ class LookingBack(Unfinished):
     def _fields(
         self, exprs: Sequence[object], named: dict[str, object], what: str
     ) -> tuple[tuple[Field, ...], ...]:
-        """The fields over each span; of a list of spans, names end in the span's."""
+        """Return the fields over each span; for a list of spans, names end in the span's label."""
         plan = self._stream.raw_plan
         fields = window_fields(exprs, named, schema_of(plan), time_of(plan), what)
         if self._labels is None:
@@ -90,7 +90,7 @@ def _names(fields: Sequence[Sequence[Field]]) -> list[str]:
 def look_back(
     stream: Stream, size: object, by: tuple[str, ...], closed: str, delay: Duration | None
 ) -> LookingBack:
-    """Let the rows of a stream look back, checking the spans against its time."""
+    """Check the spans of `rolling` against the stream's time."""
     plan = stream.raw_plan
     time = _clock(plan)
     if not one_of(closed, CLOSED):
@@ -130,7 +130,7 @@ def _span(size: object, closed: str, delay: int, time: Time) -> LookBack:
 
 
 def _label(size: Any) -> str:
-    """How a span is called in names of columns: 1h, 20rows."""
+    """Return a span's suffix in column names: 1h, 20rows."""
     if isinstance(size, RowsSpec):
         return f"{size.size}rows"
     if isinstance(size, str):

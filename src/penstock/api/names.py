@@ -1,4 +1,4 @@
-"""Names of streams, and of columns that no user has named. Unnamed streams are stream_1, stream_2, … in plan order."""
+"""Names of streams, and unique names of generated columns. Unnamed streams are stream_1, stream_2, … in plan order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.sources.bound import Bound
 
 
 class Unnamed(str):
-    """The name of a stream that has none yet: equal to itself only, whatever it spells."""
+    """The placeholder name of an unnamed stream; compares by identity."""
 
     __slots__ = ()
 
@@ -27,9 +27,9 @@ class Unnamed(str):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A plan in which every stream and table has its name, and what it reads: worked out once for all runs.
+    """A plan with all streams and tables named, and its sources; computed once for all runs.
 
-    `names` are the new names by the old ones.
+    `names` maps old names to new ones.
     """
 
     plan: Plan
@@ -39,7 +39,7 @@ class Named:
 
 
 def _names_of(plan: Plan) -> dict[str, str]:
-    """Give every stream and every table of a plan the name it goes by."""
+    """Map every stream and table of a plan to its name."""
     streams, tables = ([each.name for each in found] for found in (sources_of(plan), tables_of(plan)))
     taken = {str(name) for name in (*streams, *tables) if not isinstance(name, Unnamed)}
     return _numbered(streams, "stream_{}", taken) | _numbered(tables, "table_{}", taken)
@@ -51,7 +51,7 @@ def _numbered(names: list[str], pattern: str, taken: set[str]) -> dict[str, str]
 
 
 def named(plan: Plan) -> Named:
-    """Write the names of streams into the plan."""
+    """Replace placeholder names in the plan."""
     names = _names_of(plan)
     renamed = _named(plan, names)
     return Named(renamed, names, sources_of(renamed), tables_of(renamed))
@@ -70,7 +70,7 @@ def _named(plan: Plan, names: dict[str, str]) -> Plan:
 
 
 def single_named(plan: Plan) -> Plan:
-    """Refuse two different streams of one name."""
+    """Reject two different streams of one name."""
     names = [*(each.name for each in sources_of(plan)), *(each.name for each in tables_of(plan))]
     twice = [name for name in names if names.count(name) > 1]
     if twice:
@@ -79,7 +79,7 @@ def single_named(plan: Plan) -> Plan:
 
 
 def together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[str, Bound]:
-    """Put the data of two streams together, by name."""
+    """Combine the data of two streams, by name."""
     data = dict(first)
     for name, bound in second.items():
         if data.setdefault(name, bound) is not bound:
@@ -88,7 +88,7 @@ def together(first: Mapping[str, Bound], second: Mapping[str, Bound]) -> dict[st
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """Find a name for a column of our own that no other has."""
+    """Return a column name that is not taken."""
     while name in taken:
         name += "'"
     return name

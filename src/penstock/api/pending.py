@@ -1,4 +1,4 @@
-"""Windows and look-backs of which it is not said yet what to compute."""
+"""Windows and look-backs without their aggregates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.errors import UnfinishedError
 
 
 class Unfinished:
-    """What has no rows of its own before it is said what to compute; who asks for them is told so.
+    """A query step without rows until its aggregates are given; any other attribute raises an error.
 
     >>> import penstock as pk
     >>> pk.stream("events", {"t": "int64"}, time="t").window(10).collect()
@@ -21,7 +21,7 @@ class Unfinished:
     what: ClassVar[str]
     ways: ClassVar[str] = ".agg(...) or .with_columns(...)"
 
-    if not TYPE_CHECKING:  # type checkers know the names that are there, and should go on telling the others
+    if not TYPE_CHECKING:  # type checkers must still report unknown names
 
         def __getattr__(self, name: str) -> NoReturn:
             raise UnfinishedError(

@@ -1,4 +1,4 @@
-"""From relations back to streams: which rows of a window's result are new (SABER section 2.4, CQL)."""
+"""Relation-to-stream operators: the new rows of a window's result (SABER section 2.4, CQL)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 def require_windows(plan: Plan, what: str) -> None:
-    """Refuse rows that belong to no window."""
+    """Reject rows that carry no window."""
     if not carries_window(plan):
         raise WindowError(
             f"{what} is about the results of windows, and these rows carry none; use .window(...) first"
@@ -51,13 +51,13 @@ def require_windows(plan: Plan, what: str) -> None:
 
 
 def fresh_columns(plan: Plan, columns: Sequence[str]) -> tuple[str, ...]:
-    """Leave out the columns that tell windows apart: by them every row would be new."""
+    """Drop the columns that identify the window: with them, every row would be new."""
     bounds = _bounds(plan)
     return tuple(dict.fromkeys(name for name in columns if name not in bounds))
 
 
 def _bounds(plan: Plan) -> dict[str, str]:
-    """Name the columns that hold a bound of the window, also under other names, and which."""
+    """Map the columns that hold a window bound, also renamed, to that bound."""
     own = {name: name for name in _BOUNDS}
     match plan:
         case Project(input=inner, fields=fields):
@@ -79,15 +79,15 @@ def _bounds(plan: Plan) -> dict[str, str]:
 
 
 def fresh(plan: Plan, columns: Sequence[str]) -> Plan:
-    """Keep the rows whose columns no row of the window before has.
+    """Keep the rows that do not occur in the previous window.
 
-    A window's results have its last tick for their time. So, one slide back, there are just those of the window before:
-    a look-back by all columns counts the equal ones among them. Of rows with times of their own (joins),
-    a window's different ones are taken first.
+    The time of a window's results is its last tick. A look-back of one slide, keyed by all columns, therefore covers
+    exactly the results of the previous window and counts the equal rows. Rows with other times (joins) are first
+    reduced to the distinct rows of each window.
     """
     require_windows(plan, "istream")
     step = step_of(plan)
-    if step == 0:  # one window, and none before it
+    if step == 0:  # a single window has no predecessor
         return plan
     if step is None:
         raise UnsupportedError(
@@ -106,7 +106,7 @@ def fresh(plan: Plan, columns: Sequence[str]) -> Plan:
 
 
 def _different(plan: Plan, columns: Sequence[str], hidden: str) -> Plan:
-    """Bring the rows of each window down to different ones."""
+    """Reduce each window to its distinct rows."""
     rows = (Field(hidden, Reduction("count", ())),)
     bounds = _bounds(plan)
     kept = [name for name in schema_of(plan).names if name in columns or name in bounds]
@@ -128,7 +128,7 @@ def _refuse_keys(plan: Plan, columns: Sequence[str]) -> None:
 
 
 def step_of(plan: Plan) -> int | None:
-    """Tell how many ticks lie between the windows that rows carry; 0 for one window only, None if that differs."""
+    """Return the ticks between the windows that rows carry; 0 for a single window, None if it varies."""
     match plan:
         case (
             Aggregate(window=window, input=inner)

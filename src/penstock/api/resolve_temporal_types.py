@@ -1,4 +1,4 @@
-"""What the type of a column decides about an expression: units of time, and strings that are added."""
+"""Resolve parts of expressions that depend on column types: units of time, and string concatenation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNITS |= {"d": "day", "w": "week", "mo": "month"}
 
 
 def timed(node: nodes.Expr, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Write a node out for the types of its arguments."""
+    """Rewrite a node for the types of its arguments."""
     match node:
         case nodes.Call(function="truncate", args=(arg,), options=(("every", every),)):
             return _truncated(arg, every, schema, time)
@@ -58,7 +58,7 @@ def _is_text(arg: nodes.Expr, schema: pa.Schema) -> bool:
 
 
 def _truncated(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Count the duration of a truncation in ticks of its argument, or in units of its calendar."""
+    """Convert the duration of a truncation to ticks of its argument, or to calendar units."""
     return _floored(arg, every, _clock_of(arg, schema, time), _WHAT)
 
 
@@ -82,7 +82,7 @@ def _floored(arg: nodes.Expr, every: object, clock: Time, what: str) -> nodes.Ex
 
 
 def _rounded(arg: nodes.Expr, every: object, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Round down what lies half a step later: from the middle on, that is the next multiple."""
+    """Add half a step and truncate: halves round up."""
     clock = _clock_of(arg, schema, time)
     dtype = clock.type
     if kind_of(dtype) not in {*INSTANTS, "duration", "int", "uint"}:
@@ -109,7 +109,7 @@ def _later(arg: nodes.Expr, dtype: pa.DataType, ticks: int) -> nodes.Expr:
 
 
 def _offset(arg: nodes.Expr, by: object, schema: pa.Schema, time: Time) -> nodes.Expr:
-    """Move by months and days on the clock of the zone, then by a length of time."""
+    """Add months and days in local time, then elapsed time."""
     dtype = value_type(type_of(arg, schema))
     if kind_of(dtype) not in INSTANTS:
         raise ExpressionTypeError(f"offset_by takes a timestamp or date, not {dtype}, in: {show(arg)}")
@@ -145,13 +145,13 @@ def _require_positive(count: int, every: object, what: str) -> None:
 
 
 def _require_short(count: int, every: object, what: str) -> None:
-    """Refuse what Arrow's calendar cannot count."""
+    """Reject a count beyond the range of Arrow's calendar."""
     if count >= 1 << 31:
         raise UnsupportedError(f"{what} is {every!r}, which is too long for a calendar; use a larger unit")
 
 
 def _since_epoch(arg: nodes.Expr, unit: str, dtype: pa.DataType) -> nodes.Expr:
-    """Count in a unit: the ticks of the time, or of the duration, in that unit."""
+    """Convert a time or duration to ticks of a unit."""
     if kind_of(dtype) not in (*INSTANTS, "duration"):
         raise ExpressionTypeError(f"epoch takes a timestamp, date or duration, not {dtype}, in: {show(arg)}")
     if kind_of(dtype) == "duration":

@@ -23,7 +23,7 @@ from penstock.types.windows import WINDOW_END, WINDOW_START
 
 
 def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, object]) -> Plan:
-    """Keep the rows for which every predicate is true, and columns have the values given."""
+    """Keep the rows for which every predicate is true and columns equal the given values."""
     schema, time = schema_of(plan), time_of(plan)
     given = [*flat(predicates), *(Expr(Column(name)) == value for name, value in values.items())]
     checked = [predicate(each, schema, time, "filter") for each in given]
@@ -36,7 +36,7 @@ def filtered(plan: Plan, predicates: Sequence[object], values: Mapping[str, obje
 
 
 def selected(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -> Plan:
-    """Choose columns. The time column, or the window, stays unless it is dropped explicitly."""
+    """Select columns. The time column, or the window, is kept unless it is dropped explicitly."""
     schema = schema_of(plan)
     fields = row_fields(exprs, named, schema, time_of(plan), "select")
     chosen = {each.expr for each in fields}
@@ -68,7 +68,7 @@ def extended(plan: Plan, exprs: Sequence[object], named: Mapping[str, object]) -
 
 
 def column_name(given: object, what: str) -> str:
-    """Read the name of a column, given as text or as pk.col."""
+    """Return the name of a column given as text or as pk.col."""
     name = given.node.name if isinstance(given, Expr) and isinstance(given.node, Column) else given
     if not isinstance(name, str):
         raise ExpressionTypeError(f"{what} takes names of columns, such as 'k', not {shown(given)}")
@@ -76,7 +76,7 @@ def column_name(given: object, what: str) -> str:
 
 
 def dropped(plan: Plan, names: Sequence[str]) -> Plan:
-    """Leave columns out."""
+    """Drop columns."""
     schema = schema_of(plan)
     for name in names:
         column_type(name, schema)
@@ -87,7 +87,7 @@ def dropped(plan: Plan, names: Sequence[str]) -> Plan:
 
 
 def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """Give columns other names."""
+    """Rename columns."""
     schema = schema_of(plan)
     if not isinstance(names, Mapping) or not all(isinstance(each, str) for each in names.values()):
         raise ExpressionTypeError("rename takes a mapping from the old name to the new, both strings")
@@ -99,22 +99,22 @@ def renamed(plan: Plan, names: Mapping[str, str]) -> Plan:
 
 
 def projected(plan: Plan, fields: tuple[Field, ...]) -> Plan:
-    """Make a projection that knows which of its columns is the time."""
+    """Build a projection that tracks its time column."""
     column = Column(time_of(plan).column)
     carriers = [each.name for each in fields if each.expr == column and column.name in schema_of(plan).names]
     if carriers:
         return Project(plan, fields, column.name if column.name in carriers else carriers[0])
-    # The time was dropped: under this name no later column is taken for it.
+    # The time was dropped: no later column of this name may be used as the time.
     return Project(plan, fields, free_name(column.name, [each.name for each in fields]))
 
 
 def united(plans: Sequence[Plan]) -> Plan:
-    """Put the rows of several plans together."""
+    """Combine the rows of several plans."""
     first, *others = plans
     for other in others:
         here, there = schema_of(first), schema_of(other)
         _require_same_columns(here, there)
-        # Times before other types: a time column is not cast in a query, but where its data comes from.
+        # Check times before other types: a time column cannot be cast in a query, only in its source.
         _require_one_time(time_of(first), time_of(other))
         _require_same_types(here, there)
     _require_one_sequence(plans)
@@ -134,7 +134,7 @@ def _require_one_time(first: Time, other: Time) -> None:
 
 
 def _require_one_sequence(plans: Sequence[Plan]) -> None:
-    """Refuse rows of one time that cannot be put in order: numbers beside texts."""
+    """Reject sequences that cannot be ordered together: numbers and strings."""
     types = sorted({str(each) for plan in plans for each in sequences_of(plan)})
     if len(types) > 1:
         raise SchemaMismatchError(
@@ -180,7 +180,7 @@ def distinct(plan: Plan, subset: Sequence[str], keep: str, within: Duration | No
 
 
 def _require_alike_or_not(name: str, dtype: pa.DataType) -> None:
-    """Refuse values of which kernels cannot tell whether they are equal."""
+    """Reject types that kernels cannot compare for equality."""
     if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
         raise ExpressionTypeError(
             f"distinct cannot tell values of the column {name!r} apart, which are {dtype}; "
@@ -212,13 +212,13 @@ def top(plan: Plan, k: int, by: object, ties: str) -> Plan:
 
 
 def head_rows(n: object) -> int:
-    """Read how many rows are to be shown."""
+    """Check the number of rows to show."""
     if not is_whole(n) or not 0 <= int(n) < 1 << 63:
         raise ExpressionTypeError(f"head takes a number of rows, 0 or more, not {n!r:.40}")
     return int(n)
 
 
 def _top_by(plan: Plan, k: int, by: Expr, ties: str) -> Plan:
-    """Order by an expression: a column that is there no longer than it is needed."""
+    """Order by an expression, through a temporary column."""
     passing = free_name("by", schema_of(plan).names)
     return dropped(top(extended(plan, [], {passing: by}), k, passing, ties), [passing])

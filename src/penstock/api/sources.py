@@ -1,4 +1,4 @@
-"""Where streams come from: declared, files, or Arrow data."""
+"""Sources of streams: declarations, files, and Arrow data."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ def stream(
 ) -> Stream:
     """Declare a stream whose data is bound when the query runs.
 
-    In `run` and `open`, and in streams of Spark, rows that come too late go to `late_to=`: a folder, for Parquet files, or
-    a function that takes a RecordBatch. Rows without a time are counted and dropped, with a warning unless on_bad="drop" is given, or an error with on_bad="fail";
-    on_bad="quarantine" keeps them in the folder `quarantine_to=`. A stream that is silent for `idle_after=` holds up no others.
+    In `run` and `open`, and in Spark streams, late rows go to `late_to=`: a folder, for Parquet files, or a function that
+    takes a RecordBatch. Rows without a time are counted and dropped, with a warning unless on_bad="drop" is given; they
+    are an error with on_bad="fail", and go to the folder `quarantine_to=` with on_bad="quarantine". A stream idle for
+    `idle_after=` does not hold back the watermark of others.
 
     >>> import penstock as pk
     >>> events = pk.stream("events", {"ts": "timestamp[us]", "kind": "string"}, time="ts")
@@ -70,8 +71,8 @@ def from_arrow(
 ) -> Stream:
     """Make a stream of Arrow data: a pyarrow table, batch or reader, or any data frame that exports Arrow.
 
-    A pandas or Polars frame is converted once, here: later changes to it are not seen. Other objects that export Arrow,
-    such as a relation of DuckDB, are asked for their rows in each run.
+    A pandas or Polars frame is converted once, here: later changes to it have no effect. Other objects that export
+    Arrow, such as a DuckDB relation, are read again in each run.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 4, 5]}), time="t")
@@ -102,11 +103,12 @@ def scan(
 ) -> Stream:
     r"""Make a stream of files: a path, a folder, a glob or a list of them, read when the query runs.
 
-    The format (parquet, arrow, csv or json) follows from the names unless it is given; `schema=` gives
-    the types of text formats, which else follow from the first file. Folders named `column=value` give columns.
-    With format="delta" or "iceberg", the path is that of a table, as of a `version=` or a `snapshot=`.
-    Lines of CSV and JSON that are no rows of the schema are malformed, like rows without a time: counted and dropped (with a warning unless on_bad="drop" is given), an
-    error with on_bad="fail", or kept in `quarantine_to=` with on_bad="quarantine".
+    The format (parquet, arrow, csv or json) is inferred from the names unless given; `schema=` sets the types of text
+    formats, otherwise inferred from the first file. Folders named `column=value` become columns.
+    With format="delta" or "iceberg", the path is that of a table, optionally at a `version=` or a `snapshot=`.
+    Lines of CSV and JSON that do not match the schema are malformed, like rows without a time: counted and dropped
+    (with a warning unless on_bad="drop" is given), an error with on_bad="fail", or written to `quarantine_to=` with
+    on_bad="quarantine".
 
     >>> import pathlib, tempfile, penstock as pk
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -114,7 +116,7 @@ def scan(
     ...     pk.scan(folder + "/*.csv", time="t").filter(pk.col("v") > 3).collect().to_pydict()
     {'t': [2], 'v': [4]}
     """
-    from penstock.sources.open import open_data  # noqa: PLC0415 - file readers load when a file is read
+    from penstock.sources.open import open_data  # noqa: PLC0415 - loaded on first use
 
     data = open_data(paths, format, None if schema is None else as_schema(schema), version, snapshot)
     edges = edges_of(on_bad, late_to, quarantine_to, idle_after)
@@ -122,7 +124,7 @@ def scan(
 
 
 def table(data: Any, *, name: str | None = None) -> Stream:
-    """Make a static table: rows without time that streams can be joined with.
+    """Make a static table: rows without time, for joins with streams.
 
     >>> import pyarrow as pa, penstock as pk
     >>> ads = pk.table(pa.table({"ad": [1, 2], "campaign": ["x", "y"]}))
@@ -146,7 +148,7 @@ def stream_of(
     data: Bound | None,
     edges: Edges | None = None,
 ) -> Stream:
-    """Make the stream of a source, checking what was said about it."""
+    """Make the stream of a source, checking its options."""
     readable, clock = time_of_source(without_unions(schema), time, unit)
     if sequence is not None:
         if not isinstance(sequence, str):
@@ -164,7 +166,7 @@ def stream_of(
 
 
 def _require_order(sequence: str, dtype: pa.DataType) -> None:
-    """Refuse a sequence whose values come in no order."""
+    """Reject a sequence column whose type has no order."""
     if kind_of(dtype) in ("other", "null") and not pa.types.is_time(dtype):
         raise SchemaMismatchError(
             f"the sequence {sequence!r} is {dtype}, whose values have no order here; "

@@ -1,4 +1,4 @@
-"""The stream: what users hold, chain verbs on, and run."""
+"""The stream: the query that users build with verbs, and run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Stream(JoinVerbs):
-    """A query over events: a source, or what verbs made of one. Immutable; nothing runs until asked.
+    """A query over events: a source, or the result of verbs. Immutable; nothing runs until a method such as `collect` is called.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "k": ["a", "b", "a"], "v": [3, 4, 5]}), time="t")
@@ -53,15 +53,13 @@ class Stream(JoinVerbs):
         self._data = dict(data)
         self._metrics: Metrics | None = None
         self._compiled: Compiled | None = None
-        self.bound: dict[str, Bound] | None = (
-            None  # the data of all streams, once a run has found it in order
-        )
+        self.bound: dict[str, Bound] | None = None  # the data of all streams, once a run has checked it
 
-    # What it is
+    # Properties
 
     @property
     def plan(self) -> Plan:
-        """The logical plan, every stream in it having its name."""
+        """The logical plan, with all streams named."""
         return self.named.plan
 
     @property
@@ -73,17 +71,17 @@ class Stream(JoinVerbs):
 
     @property
     def raw_plan(self) -> Plan:
-        """The plan as it is built, in which unnamed streams still wait for their names."""
+        """The plan under construction, in which streams may still be unnamed."""
         return self._plan
 
     @property
     def raw_data(self) -> Mapping[str, Bound]:
-        """The data bound so far, unnamed streams still waiting for their names."""
+        """The bound data, under placeholder names for unnamed streams."""
         return self._data
 
     @property
     def data(self) -> dict[str, Bound]:
-        """The data bound so far, by name of stream."""
+        """The bound data, by name of stream."""
         names = self.named.names
         return {names[name]: bound for name, bound in self._data.items()}
 
@@ -99,7 +97,7 @@ class Stream(JoinVerbs):
 
     @property
     def name(self) -> str:
-        """The name of the one stream it reads."""
+        """The name of the only stream it reads."""
         if len(self.names) != 1:
             many = "several streams" if self.names else "no stream"
             raise BindingError(f"this query reads {many}; .names lists them: {', '.join(self.names)}")
@@ -107,25 +105,25 @@ class Stream(JoinVerbs):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What the last run of this query counted, or has counted so far; None before the first."""
+        """The metrics of the last or current run of this query; None before the first."""
         return self._metrics
 
     def compiled(self) -> Compiled:
-        """Compile the query, once: a second run finds its kernels ready."""
+        """Compile the query; later runs reuse the result."""
         if self._compiled is None:
-            from penstock.compile import compile_plan  # noqa: PLC0415 - the compiler loads when a query runs
+            from penstock.compile import compile_plan  # noqa: PLC0415 - loaded on first use
 
             self._compiled = compile_plan(self.plan)
         return self._compiled
 
     def derived(self, plan: Plan) -> Stream:
-        """Make the stream of another plan over the same data."""
+        """Return the stream of another plan over the same data."""
         return Stream(plan, self._data)
 
     # Rows
 
     def filter(self, /, *predicates: object, **values: object) -> Stream:
-        """Keep the rows for which every predicate is true (neither false nor null), and columns have these values.
+        """Keep the rows for which every predicate is true (neither false nor null) and columns equal these values.
 
         >>> import pyarrow as pa, penstock as pk
         >>> events = pk.from_arrow(pa.table({"t": [1, 2, 3], "k": ["a", "b", "a"]}), time="t")
@@ -135,7 +133,7 @@ class Stream(JoinVerbs):
         return self.derived(row_verbs.filtered(self._plan, predicates, values))
 
     def select(self, /, *exprs: object, **named_exprs: object) -> Stream:
-        """Choose and compute columns; the time column stays in front unless it is among them.
+        """Select and compute columns; the time column is kept in front unless it is among them.
 
         >>> import penstock as pk
         >>> events = pk.stream("events", {"ts": "timestamp[us]", "a": "int64", "b": "int64"}, time="ts")
@@ -149,17 +147,17 @@ class Stream(JoinVerbs):
         return self.derived(row_verbs.extended(self._plan, exprs, named_exprs))
 
     def drop(self, *names: object) -> Stream:
-        """Leave columns out."""
+        """Drop columns."""
         return self.derived(
             row_verbs.dropped(self._plan, [row_verbs.column_name(name, "drop") for name in flat(names)])
         )
 
     def rename(self, names: Mapping[str, str]) -> Stream:
-        """Give columns other names, old to new."""
+        """Rename columns, old to new."""
         return self.derived(row_verbs.renamed(self._plan, names))
 
     def union(self, *others: Stream) -> Stream:
-        """Put the rows of streams with the same columns together."""
+        """Combine the rows of streams with the same columns."""
         data = dict(self._data)
         for other in others:
             if not isinstance(other, Stream):
@@ -171,7 +169,7 @@ class Stream(JoinVerbs):
     def distinct(self, subset: object = None, within: Duration | None = None, keep: str = "first") -> Stream:
         """Keep the first (or last) row, in time order, for each value of the subset of columns.
 
-        With `within=`, a value counts anew when that much time has passed since the first row of its kind.
+        With `within=`, a value begins a new run when that much time has passed since the first row of its run.
 
         >>> import pyarrow as pa, penstock as pk
         >>> events = pk.from_arrow(pa.table({"t": [0, 3, 10, 12], "k": ["a"] * 4}), time="t")
@@ -182,7 +180,7 @@ class Stream(JoinVerbs):
         return self.derived(row_verbs.distinct(self._plan, names, keep, within))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
-        """Keep the k rows of each window that are largest by a column, or by an expression such as `-pk.col("x")`."""
+        """Keep the k largest rows of each window by a column, or by an expression such as `-pk.col("x")`."""
         return self.derived(row_verbs.top(self._plan, k, by, ties))
 
     # Windows
@@ -196,7 +194,7 @@ class Stream(JoinVerbs):
         tz: str | None = None,
         by: object = None,
     ) -> Windowed:
-        """Cut time into windows: `window("10s")`, `window("1h", every="5m")`, `window(pk.tumbling("10s"))`.
+        """Divide time into windows: `window("10s")`, `window("1h", every="5m")`, `window(pk.tumbling("10s"))`.
 
         `by=` groups each window by one column or several. Without a size, rows keep the window they already carry.
         """
@@ -205,10 +203,10 @@ class Stream(JoinVerbs):
     def rolling(
         self, size: object, by: object = None, closed: str = "right", delay: Duration | None = None
     ) -> LookingBack:
-        """Let every row look back on the rows of its key: a span of time, `pk.rows(n)`, or a list of spans.
+        """Aggregate, for every row, the rows of its key before it: a span of time, `pk.rows(n)`, or a list of spans.
 
-        A span covers `(t - size, t]` and every row of the same time; `closed="left"` leaves out the current
-        time, and `delay=` ends it so much earlier. Several spans are computed in one pass, their columns named
+        A span covers `(t - size, t]` and every row of the same time; `closed="left"` excludes the current time, and
+        `delay=` ends the span that much earlier. Several spans are computed in one pass; their columns are named
         `m_1h`, `m_24h`, `m_20rows`.
 
         >>> import pyarrow as pa, penstock as pk
@@ -227,10 +225,10 @@ class Stream(JoinVerbs):
         interval: str | Sequence[str] | None = None,
         resolve: str | None = None,
     ) -> Signal:
-        """Take the rows for samples of a value that varies over time: a column, an expression, or several columns.
+        """Use the rows as samples of a value that varies over time: a column, an expression, or several columns.
 
-        A sample holds until the key's next one; `lasting=` says for how long at most, `interval=` names two columns
-        between which it holds, or the one until which. Of several values at one time the last counts, or what `resolve=` says: "first",
+        A sample holds until the key's next one, at most for `lasting=`; or between the two columns of `interval=`, or
+        until the single column it names. Of several values at one time the last counts, or their `resolve=`: "first",
         "last", "sum", "mean", "min", "max".
 
         >>> import pyarrow as pa, penstock as pk
@@ -238,27 +236,27 @@ class Stream(JoinVerbs):
         >>> trades.signal("p").collect().to_pydict()
         {'start': [0, 4], 'end': [4, None], 'value': [3, 5]}
         """
-        from penstock.api.signals.source import signal  # noqa: PLC0415 - signals are made of streams
+        from penstock.api.signals.source import signal  # noqa: PLC0415 - import cycle
 
         return signal(self, values, by, lasting, interval, resolve)
 
     # Joins: see join_verbs.py
 
     def with_other(self, plan: Plan, other: Stream) -> Stream:
-        """Make the stream of a plan over the data of two streams."""
+        """Return the stream of a plan over the data of two streams."""
         return Stream(single_named(plan), together(self._data, other.raw_data))
 
     # Relations and streams
 
     def rstream(self) -> Stream:
-        """Give the rows of every window, each time: what a windowed result is anyway (CQL's RStream)."""
+        """Return the rows of every window, as a windowed result does anyway (CQL's RStream)."""
         require_windows(self._plan, "rstream")
         return self
 
     def istream(self) -> Stream:
-        """Give the rows of a window's result that the window before did not have (CQL's IStream).
+        """Return the rows of a window's result that the previous window did not have (CQL's IStream).
 
-        Rows are compared by all columns but the window's bounds. A window without rows has no result, so what follows it is new.
+        Rows are compared by all columns except the window bounds. After a window without rows, all rows are new.
 
         >>> import pyarrow as pa, penstock as pk
         >>> events = pk.from_arrow(pa.table({"t": [1, 2, 6, 11], "k": ["a", "b", "a", "a"]}), time="t")
@@ -278,9 +276,9 @@ class Stream(JoinVerbs):
         metrics: Metrics | None = None,
         **bindings: Any,
     ) -> pa.Table:
-        """Run over all data, bound by the stream's name, and give the result as a table: `collect(events=table)`.
+        """Run over all data, bound by stream name, and return the result as a table: `collect(events=table)`.
 
-        The sole stream's data, or a mapping of names to data, may also come first.
+        The data of the only stream, or a mapping of names to data, may also be passed by position.
         """
         table, self._metrics = collector()(self, data, bindings, engine, metrics)
         return table
@@ -295,43 +293,43 @@ class Stream(JoinVerbs):
         final: bool = True,
         **sources: Any,
     ) -> Run:
-        """Run incrementally: record batches in and out, as windows close; at the end those still open, unless `final=False`."""
-        from penstock.api.live import run  # noqa: PLC0415 - the compiler loads when a query runs
+        """Run incrementally: batches in, results out as windows close; open windows at the end unless `final=False`."""
+        from penstock.api.live import run  # noqa: PLC0415 - loaded on first use
 
         started = run(self, batches, sources, engine, state, flag(final, "final"))
         self._metrics = started.metrics
         return started
 
     def open(self, state: object = None, *, engine: Engine | None = None) -> Live:
-        """Open the query for pushing batches into it by hand."""
-        from penstock.api.live import open_live  # noqa: PLC0415 - the compiler loads when a query runs
+        """Open the query for pushing batches."""
+        from penstock.api.live import open_live  # noqa: PLC0415 - loaded on first use
 
         live = open_live(self, engine, state)
         self._metrics = live.metrics
         return live
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
-        """Run, and give the first rows of the result."""
+        """Run, and return the first rows of the result."""
         some = row_verbs.head_rows(n)
         return self.collect(data, **bindings).slice(0, some)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> pl.DataFrame:
-        """Run, and give the result as a Polars data frame."""
+        """Run, and return the result as a Polars data frame."""
         polars = optional_module("polars", "to_polars")
         frame: pl.DataFrame = polars.from_arrow(self.collect(data, **bindings))
         return frame
 
     def to_pandas(self, data: Any = None, /, **bindings: Any) -> pd.DataFrame:
-        """Run, and give the result as a pandas data frame."""
-        optional_module("pandas", "to_pandas")  # before the query runs
+        """Run, and return the result as a pandas data frame."""
+        optional_module("pandas", "to_pandas")  # fail before the query runs
         return self.collect(data, **bindings).to_pandas()
 
     def then(self, live: Stream, *, at: object) -> Stream:
-        """Make one stream of this history and a live source: one query, one state, from the first file on.
+        """Combine this history and a live source into one stream: one query, one state, from the first file on.
 
-        Rows before `at` are read from the history, all others from the live source: those of the history at or after
-        that time, and live ones before it, are left out, and counted as filtered. Both must have the live
-        source's columns. No row of history is late, in whatever order it lies; the stream is otherwise as `live` was declared.
+        Rows before `at` are read from the history, all others from the live source: history rows at or after that time,
+        and live rows before it, are dropped and counted as filtered. Both must have the live source's columns. History
+        rows are never late, in whatever order they are read; the stream has the other options of `live`.
 
         >>> import pyarrow as pa, penstock as pk
         >>> past = pk.from_arrow(pa.table({"t": [1, 12, 25], "v": [1, 2, 9]}), time="t")
@@ -339,7 +337,7 @@ class Stream(JoinVerbs):
         >>> [b["total"].to_pylist() for b in past.then(live, at=20).window(10).agg(total=pk.sum("v")).run()]
         [[1, 2], [3], [4]]
         """
-        from penstock.api.backfill import backfilled  # noqa: PLC0415 - loads when it is asked for
+        from penstock.api.backfill import backfilled  # noqa: PLC0415 - loaded on first use
 
         return backfilled(self, live, at)
 
@@ -354,39 +352,39 @@ class Stream(JoinVerbs):
         output_mode: str = "append",
         **bindings: Any,
     ) -> Any:
-        """Give the result as a Spark DataFrame, computed by Spark's executors where the data is.
+        """Return the result as a Spark DataFrame, computed by Spark's executors where the data is.
 
         Streams are bound to files (`pk.scan`), to DataFrames (`pk.from_spark`, or by name here), or to tables.
-        `strategy` forces how the work is divided ("slices", "fragments", "keys" or "one"; `explain("spark")`
-        says what is chosen and why), `tasks` into how many tasks.
+        `strategy` forces how the work is distributed ("slices", "fragments", "keys" or "one"; `explain("spark")`
+        shows the choice and its reason), `tasks` the number of tasks.
 
-        On streams that never end each window leaves once, when it is complete. With `output_mode="update"`, for a query that
-        is started with `writeStream.outputMode("update")`, windows that are still open leave whenever they have changed.
+        On unbounded streams each window is emitted once, when it is complete. With `output_mode="update"`, for a query
+        started with `writeStream.outputMode("update")`, open windows are emitted whenever they have changed.
 
         >>> views.to_spark(spark, events=spark.table("events")).show()     # doctest: +SKIP
         """
-        frame = import_module("penstock.spark.frame")  # Spark stands above us, and loads when it is asked for
+        frame = import_module("penstock.spark.frame")  # an upper layer, loaded on demand
         return frame.to_spark(self, spark, data, bindings, strategy, tasks, output_mode)
 
     def to_json(self) -> str:
-        """Write the query as text, for `spark.read.format("penstock").option("query", text)`.
+        """Serialise the query to text, for `spark.read.format("penstock").option("query", text)`.
 
         >>> import penstock as pk
         >>> pk.stream("events", {"t": "int64"}, time="t").to_json()[:20]
         '{"penstock-plan": 2,'
         """
-        from penstock.plan.codec import encode_alone  # noqa: PLC0415 - few queries are written as text
+        from penstock.plan.codec import encode_alone  # noqa: PLC0415 - loaded on first use
 
         return encode_alone(self.plan)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Run, and hand the result to any library that reads Arrow streams."""
+        """Run, and export the result as an Arrow stream."""
         return self.collect().__arrow_c_stream__(requested_schema)
 
-    # Looking
+    # Display
 
     def explain(self, stage: str | None = None) -> Explanation:
-        """Show what the query becomes: stage is plan, ir, passes, loop, llvm, asm or spark; an overview without."""
+        """Show a stage of compilation: plan, ir, passes, physical, loop, llvm, asm or spark; an overview without `stage`."""
         return explain(self, stage)
 
     def __repr__(self) -> str:

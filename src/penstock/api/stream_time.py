@@ -1,4 +1,4 @@
-"""How a stream tells time, from what the user says about it."""
+"""Resolve the time of a stream from the user's arguments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMPLIED = "time"
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Regular time that is implied by the position of a row: `start + i * period`."""
+    """Regular time implied by the position of a row: `start + i * period`."""
 
     period: Duration
     start: object = None
@@ -29,10 +29,10 @@ class Every:
 
 
 def every(period: Duration, start: object = None, unit: str | None = None) -> Every:
-    """Say that rows follow each other at a fixed period, so that no time column is stored.
+    """Declare that rows follow at a fixed period, so that no time column is stored.
 
     The stream gets a column `time`: timestamps if the period has a unit, integer ticks if it is a
-    bare number (`unit=` then says how long a tick is).
+    bare number (`unit=` then sets the length of a tick).
 
     >>> import pyarrow as pa, penstock as pk
     >>> ecg = pk.from_arrow(pa.table({"mv": [0.1, 0.2, 0.4]}), time=pk.every("4ms"))
@@ -53,7 +53,7 @@ def _check_unit(unit: str | None) -> None:
 
 
 def time_of_source(schema: pa.Schema, time: object, unit: str | None) -> tuple[pa.Schema, Time]:
-    """Find a stream's time, and the schema its data is read in."""
+    """Return the schema in which a stream's data is read, and its time."""
     match time:
         case Every():
             return schema, _implied(schema, _in_unit(time, unit))
@@ -68,7 +68,7 @@ def time_of_source(schema: pa.Schema, time: object, unit: str | None) -> tuple[p
 
 
 def _signed_time(schema: pa.Schema, name: str) -> pa.Schema:
-    """Read unsigned times as int64: a window may start before zero."""
+    """Convert unsigned times to int64: a window may start before zero."""
     if kind_of(column_type(name, schema)) != "uint":
         return schema
     return schema.set(schema.get_field_index(name), pa.field(name, pa.int64()))
@@ -93,7 +93,7 @@ def _explicit(schema: pa.Schema, name: str, unit: str | None) -> Time:
 
 
 def _in_unit(given: Every, unit: str | None) -> Every:
-    """Let the source say the unit as well as `pk.every`."""
+    """Apply the `unit=` of the source to `pk.every`."""
     _check_unit(unit)
     if unit not in (None, given.unit) and given.unit is not None:
         raise DurationError(
@@ -125,7 +125,7 @@ def _implied_type(given: Every) -> tuple[pa.DataType, str | None]:
 
 
 def instant(value: object, time: Time, what: str) -> int:
-    """Give a point in time as ticks of a stream's time."""
+    """Convert a point in time to ticks of a stream's time."""
     if is_whole(value):
         return _bare_instant(int(value), time, what)
     moment = _moment(value, what)

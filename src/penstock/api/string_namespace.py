@@ -15,7 +15,7 @@ from penstock.types.duration import is_whole
 
 
 class Texts:
-    """Functions of strings. Lengths and offsets count characters. Patterns are regular expressions, as RE2 reads them.
+    """String functions. Lengths and offsets count characters. Patterns are regular expressions in RE2 syntax.
 
     >>> import penstock as pk
     >>> pk.col("kind").str.starts_with("view")
@@ -36,15 +36,15 @@ class Texts:
         return call("str_len_bytes", self._expr)
 
     def to_lowercase(self) -> Expr:
-        """Write in lower case."""
+        """Convert to lower case."""
         return call("to_lower", self._expr)
 
     def to_uppercase(self) -> Expr:
-        """Write in upper case."""
+        """Convert to upper case."""
         return call("to_upper", self._expr)
 
     def to_titlecase(self) -> Expr:
-        """Begin each word in upper case, and go on in lower case; words are letters beside each other.
+        """Capitalise each word, with the rest in lower case; a word is a run of letters.
 
         >>> import pyarrow as pa, penstock as pk
         >>> names = pk.from_arrow(pa.table({"t": [0], "name": ["ADA o'neil"]}), time="t")
@@ -54,19 +54,19 @@ class Texts:
         return call("to_title", self._expr)
 
     def to_integer(self) -> Expr:
-        """Read as a whole number, in decimal."""
+        """Parse as a decimal integer."""
         return self._expr.cast("int64")
 
     def strip_chars(self, characters: str | None = None) -> Expr:
-        """Take characters off both ends; white space unless others are given."""
+        """Strip characters from both ends; white space by default."""
         return self._stripped("strip", characters)
 
     def strip_chars_start(self, characters: str | None = None) -> Expr:
-        """Take characters off the beginning; white space unless others are given."""
+        """Strip characters from the start; white space by default."""
         return self._stripped("strip_start", characters)
 
     def strip_chars_end(self, characters: str | None = None) -> Expr:
-        """Take characters off the end; white space unless others are given."""
+        """Strip characters from the end; white space by default."""
         return self._stripped("strip_end", characters)
 
     def _stripped(self, function: str, characters: str | None) -> Expr:
@@ -75,23 +75,23 @@ class Texts:
         return call(function, self._expr, characters=_text(characters, "characters"))
 
     def strip_prefix(self, prefix: str) -> Expr:
-        """Take a text off the beginning, where it stands there."""
+        """Remove a prefix, if present."""
         return call("strip_prefix", self._expr, pattern=_text(prefix, "prefix"))
 
     def strip_suffix(self, suffix: str) -> Expr:
-        """Take a text off the end, where it stands there."""
+        """Remove a suffix, if present."""
         return call("strip_suffix", self._expr, pattern=_text(suffix, "suffix"))
 
     def starts_with(self, prefix: str) -> Expr:
-        """Tell whether the string begins so."""
+        """Return whether the string starts with a prefix."""
         return call("starts_with", self._expr, pattern=_text(prefix, "prefix"))
 
     def ends_with(self, suffix: str) -> Expr:
-        """Tell whether the string ends so."""
+        """Return whether the string ends with a suffix."""
         return call("ends_with", self._expr, pattern=_text(suffix, "suffix"))
 
     def contains(self, pattern: str, *, literal: bool = False) -> Expr:
-        r"""Tell whether a regular expression matches somewhere, or with `literal=True` whether a text occurs.
+        r"""Return whether a regular expression matches anywhere, or with `literal=True` whether a text occurs.
 
         >>> import penstock as pk
         >>> pk.col("url").str.contains(r"^/cart/\d+$")
@@ -100,7 +100,7 @@ class Texts:
         return call(_way("contains", "matches", pattern, literal), self._expr, pattern=pattern)
 
     def contains_any(self, patterns: Iterable[str]) -> Expr:
-        """Tell whether any of some texts occurs."""
+        """Return whether any of several texts occurs."""
         if isinstance(patterns, str) or not isinstance(patterns, Iterable):
             raise ExpressionTypeError(
                 f"contains_any takes a list of texts, not a {type(patterns).__name__}; for one text there is contains"
@@ -109,12 +109,12 @@ class Texts:
         return reduce(lambda one, other: one | other, found, self._expr != self._expr)
 
     def find(self, pattern: str, *, literal: bool = False) -> Expr:
-        """Give the byte at which a regular expression first matches, or a text occurs; null where it does not."""
+        """Return the byte position of the first match of a regular expression or text; null without a match."""
         _way("", "", pattern, literal)
         return call("find", self._expr, pattern=regex.quoted(pattern) if literal else pattern)
 
     def extract(self, pattern: str, group_index: int = 1) -> Expr:
-        r"""Take what a group of a regular expression matches first, 0 being all of it; null where it does not match.
+        r"""Return a group of the first match of a regular expression, 0 being the whole match; null without a match.
 
         >>> import penstock as pk
         >>> pk.col("url").str.extract(r"^/cart/(\d+)")
@@ -129,15 +129,15 @@ class Texts:
         return call("extract", self._expr, group=group, pattern=pattern)
 
     def to_datetime(self, format: str | None = None, *, strict: bool = True) -> Expr:
-        """Read as a time, by a format as in `dt.strftime`, or as ISO 8601 writes it."""
+        """Parse as a timestamp, by a format as in `dt.strftime`, or as ISO 8601."""
         return self._parsed("timestamp", format, strict)
 
     def to_date(self, format: str | None = None, *, strict: bool = True) -> Expr:
-        """Read as a date, by a format as in `dt.strftime`, or as ISO 8601 writes it."""
+        """Parse as a date, by a format as in `dt.strftime`, or as ISO 8601."""
         return self._parsed("date", format, strict)
 
     def strptime(self, dtype: object, format: str | None = None, *, strict: bool = True) -> Expr:
-        """Read as a date or a timestamp, whichever type is given, as `to_date` and `to_datetime` do.
+        """Parse as a date or a timestamp, depending on `dtype`, as `to_date` and `to_datetime` do.
 
         >>> import pyarrow as pa, penstock as pk
         >>> texts = pk.from_arrow(pa.table({"t": [0], "day": ["31.01.2026"]}), time="t")
@@ -165,7 +165,7 @@ class Texts:
         )
 
     def count_matches(self, pattern: str, *, literal: bool = False) -> Expr:
-        """Count how often a regular expression, or a text, occurs."""
+        """Count the matches of a regular expression, or the occurrences of a text."""
         _way("", "", pattern, literal)
         wanted = regex.quoted(pattern) if literal else pattern
         return call("count_matches", self._expr, pattern=wanted)
@@ -188,7 +188,7 @@ class Texts:
         return call(way, self._expr, pattern=pattern, value=written, **most)
 
     def slice(self, offset: int, length: int | None = None) -> Expr:
-        """Take a part; a negative offset counts from the end."""
+        """Return a substring; a negative offset counts from the end."""
         start = _whole(offset, "offset")
         if length is None:
             return call("slice", self._expr, offset=start)
@@ -197,36 +197,36 @@ class Texts:
         return call("slice", self._expr, offset=start, length=length)
 
     def head(self, n: int) -> Expr:
-        """Take the first n characters; all but the last -n if n is negative."""
+        """Return the first n characters; all but the last -n if n is negative."""
         return call("head", self._expr, length=_whole(n, "n"))
 
     def tail(self, n: int) -> Expr:
-        """Take the last n characters; all but the first -n if n is negative."""
+        """Return the last n characters; all but the first -n if n is negative."""
         return call("tail", self._expr, length=_whole(n, "n"))
 
     def pad_start(self, length: int, fill_char: str = " ") -> Expr:
-        """Fill up to a length at the beginning."""
+        """Pad to a length at the start."""
         return call("pad_start", self._expr, length=_whole(length, "length"), fill=_character(fill_char))
 
     def pad_end(self, length: int, fill_char: str = " ") -> Expr:
-        """Fill up to a length at the end."""
+        """Pad to a length at the end."""
         return call("pad_end", self._expr, length=_whole(length, "length"), fill=_character(fill_char))
 
     def zfill(self, length: int) -> Expr:
-        """Fill up to a length with zeros, behind a sign."""
+        """Pad to a length with zeros after the sign."""
         return call("zfill", self._expr, length=_whole(length, "length"))
 
     def reverse(self) -> Expr:
-        """Turn round, character by character."""
+        """Reverse the characters."""
         return call("reverse", self._expr)
 
     def concat(self, *others: object) -> Expr:
-        """Append strings, as `+` does; null if any of them is."""
+        """Concatenate strings, as `+` does; null if any of them is null."""
         return call("concat", self._expr, *others)
 
 
 def _way(plain: str, by_pattern: str, pattern: object, literal: object) -> str:
-    """Choose between a text and a regular expression, which is checked."""
+    """Choose between the text function and the regular-expression function; check the expression."""
     text = _text(pattern, "pattern")
     if not isinstance(literal, bool):
         raise ExpressionTypeError(f"literal is True or False, not a {type(literal).__name__}")
@@ -254,4 +254,4 @@ def _character(given: object) -> str:
     return given
 
 
-MOST = 1 << 20  # of what strings are filled up to
+MOST = 1 << 20  # largest padded length

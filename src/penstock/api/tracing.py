@@ -1,8 +1,8 @@
-"""Running a user's function once, over symbols, to learn what it computes.
+"""Trace a user's function: run it once over symbols, to learn what it computes.
 
-A symbol is a `pk.Expr`, so whatever an expression can do, a function can do with it. What a function does
-with plain Python values happens now, once. What cannot be traced (`if`, `float()`, a loop over a value) is an
-error that names the line.
+A symbol is a `pk.Expr`, so a function can use all operations of expressions. Operations on plain Python values run
+once, during tracing. An operation that cannot be traced (`if`, `float()`, a loop over a value) is an error that names
+the line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INSTEAD = (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A user's function in the role it plays, which errors name together with its file and line."""
+    """A user's function and its role; errors name the role, the file and the line."""
 
     role: str
     call: Callable[..., Any]
@@ -39,12 +39,12 @@ class Function:
 
     @property
     def place(self) -> str:
-        """Where the function is written."""
+        """The source location of the function."""
         code = _code(self.call)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else f"a {type(self.call).__name__}"
 
     def parameters(self) -> int:
-        """Count the parameters that have to be given."""
+        """Count the required parameters."""
         try:
             given = inspect.signature(self.call).parameters.values()
         except (TypeError, ValueError) as error:
@@ -60,31 +60,31 @@ class Function:
         return len(needed)
 
     def require(self, count: int, what: str) -> None:
-        """Refuse a function of another number of parameters."""
+        """Reject a function with another number of parameters."""
         found = self.parameters()
         if found != count:
             raise self.error(f"it takes {found} parameters instead of {count}: {what}")
 
     def error(self, says: str, place: str | None = None) -> AggregateError:
-        """Make an error that tells what is wrong where."""
+        """Return an error about the function, with its location."""
         return AggregateError(f"{self.role} ({place or self.place}): {says}")
 
     def trace(self, *args: object) -> object:
-        """Call the function; what it raises is told as its own error, with its own line."""
+        """Call the function; convert an exception to an error with the line that raised it."""
         try:
             return self.call(*args)
         except Exception as error:
             raise self.error(_explained(error), self._line_of(error)) from error
 
     def _line_of(self, error: Exception) -> str:
-        """Find the last line that ran in the function's file: a helper there may be to blame."""
+        """Return the last executed line in the function's file, which may be in a helper."""
         code = _code(self.call)
         frames = [] if code is None else list(walk_tb(error.__traceback__))
         lines = [line for frame, line in frames if code and frame.f_code.co_filename == code.co_filename]
         return f"{code.co_filename}:{lines[-1]}" if code and lines else self.place
 
     def node(self, value: object, own: Iterable[nodes.Column]) -> nodes.Expr:
-        """Read a value that the function returned: an expression of its own symbols, or a constant."""
+        """Convert a returned value to a node: an expression over the function's symbols, or a constant."""
         try:
             node = node_of(value)
         except ExpressionTypeError as error:
@@ -99,7 +99,7 @@ class Function:
         return node
 
     def _refuse_foreign(self, node: nodes.Expr, own: set[int]) -> None:
-        """Refuse columns that are not symbols, even of the same name, and other aggregates."""
+        """Reject columns that are not symbols, even of the same name, and other aggregates."""
         for each in nodes.walk(node):
             if isinstance(each, nodes.Column) and id(each) not in own:
                 raise self.error(
@@ -113,12 +113,12 @@ class Function:
 
 
 def symbols(columns: Sequence[nodes.Column]) -> tuple[Expr, ...]:
-    """Make the values that a function is traced with."""
+    """Return the symbols to trace a function with."""
     return tuple(Expr(each) for each in columns)
 
 
 def _code(function: Any) -> Any:
-    """Find the code of a function, a method, a partial or an object that can be called."""
+    """Return the code object of a function, a method, a partial or a callable object."""
     for attribute in ("func", "__func__", "__wrapped__"):
         function = getattr(function, attribute, function)
     return getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
@@ -128,7 +128,7 @@ def _explained(error: Exception) -> str:
     match error:
         case ExpressionTypeError():
             return f"{error}; {_INSTEAD}"
-        case PenstockError():  # says itself what to do
+        case PenstockError():  # the message already says what to do
             return str(error)
         case TypeError() | AttributeError():
             return f"{type(error).__name__}: {error}; values here are symbols: expressions, like pk.col"
@@ -139,7 +139,7 @@ def _explained(error: Exception) -> str:
 
 
 def _size(node: nodes.Expr, known: dict[int, int]) -> int:
-    """Count the nodes of an expression written out; parts may be shared, so that counting must not be."""
+    """Count the nodes of an expression as a tree, visiting shared parts once."""
     if id(node) not in known:
         known[id(node)] = 1 + sum(_size(child, known) for child in nodes.children(node))
     return known[id(node)]

@@ -1,4 +1,4 @@
-"""Bounds of windows among the keys of results that carry windows: they meet in equal ones, and are grouped by them, anyway."""
+"""Window bounds among join or group keys of windowed results; these match and group by window anyway."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOUNDS = (WINDOW_START, WINDOW_END)
 def without_bounds(
     first: Plan, second: Plan, left_on: object, right_on: object
 ) -> tuple[tuple[object, object], list[str]]:
-    """Tell other keys from the bounds of windows, which must be those of equal windows."""
+    """Separate the window bounds from the other keys; reject bounds that do not identify equal windows."""
     pairs = [keys_of(left_on), keys_of(right_on)]
     if len(pairs[0]) != len(pairs[1]):
         return (left_on, right_on), []
@@ -40,7 +40,7 @@ def without_bounds(
 
 
 def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
-    """Keys are in a result once: leave out the right's bounds that were named as such."""
+    """Drop the right side's window bounds that were named as keys: a result has each key once."""
     if not isinstance(plan, Join) or plan.how in LEFT_ROW_KINDS:
         return plan
     copies = {right_column(name) for name in bounds}
@@ -49,30 +49,30 @@ def without_copies(plan: Plan, bounds: Sequence[str]) -> Plan:
 
 
 def other_keys(by: object) -> list[object]:
-    """Leave out the bounds of windows."""
+    """Return the keys without window bounds."""
     return [each for each in keys_of(by) if not one_of(_name(each), _BOUNDS)]
 
 
 def keys_of(given: object) -> list[object]:
-    """Read keys as a list."""
+    """Return keys as a list."""
     return [] if given is None else list(flat([given]))
 
 
 def _name(given: object) -> object:
-    """Name a key that is a column as it stands."""
+    """Return the name of a key that is a plain column."""
     if not isinstance(given, Expr):
         return given
     return given.node.name if isinstance(given.node, Column) and given.name == given.node.name else None
 
 
 def _of_one_size(first: Plan, second: Plan) -> bool:
-    """Whether windows that end together also begin together."""
+    """Return whether windows that end at the same time also begin at the same time."""
     one, other = _carried(first), _carried(second)
     return isinstance(one, TimeWindow) and isinstance(other, TimeWindow) and one.size == other.size
 
 
 def _carried(plan: Plan) -> Window | None:
-    """Find the window whose bounds rows carry, where that is plain to see."""
+    """Return the window whose bounds rows carry, if it can be determined."""
     match plan:
         case Aggregate(window=CarriedWindow(), input=below) | Attach(window=CarriedWindow(), input=below):
             return _carried(below)

@@ -1,4 +1,4 @@
-"""A stream cut into windows, waiting for what to compute in them."""
+"""A stream divided into windows, and the verbs that compute over them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 BOUNDS = (WINDOW_START, WINDOW_END)
 
 
-MOST_KEYS = 60  # a key's nulls are bits of one word, and a window carried along takes two more
+MOST_KEYS = 60  # key nulls are bits of one word, and a carried window takes two more
 
 
 class Windowed(Unfinished):
-    """A stream cut into windows and groups: `agg` reduces them, `with_columns` keeps every row.
+    """A stream divided into windows and groups: `agg` reduces them, `with_columns` keeps every row.
 
     >>> import penstock as pk
     >>> events = pk.stream("events", {"t": "int64", "k": "string", "v": "int64"}, time="t")
@@ -55,7 +55,7 @@ class Windowed(Unfinished):
         self._by = by
 
     def agg(self, /, *exprs: object, **named: object) -> Stream:
-        """Reduce each window and key to one row: its bounds, the keys, and these aggregates."""
+        """Reduce each window and key to one row: the window bounds, the keys, and these aggregates."""
         plan = self._stream.raw_plan
         made = Aggregate(plan, self._window, self._by, ())
         fields = window_fields(exprs, named, scope_of(made), time_of(plan), "agg")
@@ -66,7 +66,7 @@ class Windowed(Unfinished):
         return self._stream.derived(Aggregate(plan, self._window, self._by, fields))
 
     def with_columns(self, /, *exprs: object, **named: object) -> Stream:
-        """Keep every row, once for each window it is in, and add the window's bounds and aggregates."""
+        """Keep every row, once for each window it is in, and add the window bounds and aggregates."""
         plan = self._stream.raw_plan
         schema = schema_of(plan)
         if not isinstance(self._window, CarriedWindow) and set(BOUNDS) & set(schema.names):
@@ -79,7 +79,7 @@ class Windowed(Unfinished):
         return self._stream.derived(Attach(plan, self._window, self._by, fields))
 
     def top_k(self, k: int, by: object, ties: str = "first") -> Stream:
-        """Keep the `k` rows of each window that are largest by a column, with the window's bounds.
+        """Keep the `k` largest rows of each window by a column, with the window bounds.
 
         >>> import pyarrow as pa, penstock as pk
         >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 5, 4]}), time="t")
@@ -93,10 +93,10 @@ class Windowed(Unfinished):
         return self.with_columns().top_k(k, by, ties)
 
     def apply(self, function: Callable[[pa.Table], Any], schema: object) -> Stream:
-        """Hand each window's rows to a Python function as a table, and take the rows it gives.
+        """Call a Python function with each window's rows as a table, and return the rows of its result.
 
-        The result has the window's bounds, the keys, and the columns of `schema`, which the function's table
-        must have. One call for each window and key, in Python: slow beside aggregates, which are compiled.
+        The result has the window bounds, the keys, and the columns of `schema`, which the function's table
+        must have. The function is called once per window and key, in Python: slow compared with compiled aggregates.
 
         >>> import pyarrow as pa, penstock as pk
         >>> events = pk.from_arrow(pa.table({"t": [1, 2, 12], "v": [3, 5, 4]}), time="t")
@@ -136,7 +136,7 @@ def windowed(
     tz: str | None,
     by: object,
 ) -> Windowed:
-    """Cut a stream into windows, checking them against its time."""
+    """Divide a stream into windows, checking them against its time."""
     plan, keys = keyed(stream.raw_plan, other_keys(by) if window is None else by)
     if len(keys) > MOST_KEYS:
         raise UnsupportedError(
@@ -174,13 +174,13 @@ def _carried(plan: Plan, *options: object) -> CarriedWindow:
 
 
 def window_spec(window: object) -> AnyWindow:
-    """Read a window, or the size of a tumbling one."""
+    """Return a window specification; a duration is the size of a tumbling window."""
     return _spec(window, None, None, None)
 
 
 def _spec(window: object, every: Duration | None, offset: Duration | None, tz: str | None) -> AnyWindow:
     if not isinstance(window, AnyWindow):
-        size: Duration = window  # type: ignore[assignment]  # what it is instead, its reader says
+        size: Duration = window  # type: ignore[assignment]  # the duration parser checks it
         return tumbling(size, offset, tz) if every is None else sliding(size, every, offset, tz)
     if (every, offset, tz) != (None, None, None):
         raise WindowError(
@@ -192,9 +192,9 @@ def _spec(window: object, every: Duration | None, offset: Duration | None, tz: s
 def keyed(
     plan: Plan, by: object, what: str = "by=", taken: Sequence[str] = BOUNDS
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Read by= as names of columns, adding a column for each key that is computed.
+    """Resolve by= to column names, adding a column for each computed key.
 
-    `what` is what it is called, and `taken` are the names that the result has anyway.
+    `what` names the argument in errors; `taken` are the names of other result columns.
     """
     given = [] if by is None else flat([by])
     computed = [each for each in given if isinstance(each, Expr) and not isinstance(each.node, Column)]

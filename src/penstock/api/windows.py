@@ -1,4 +1,4 @@
-"""Windows as users describe them, before they meet a stream and its unit of time."""
+"""Window specifications, before they are resolved for a stream and its unit of time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.types.duration import Duration, calendar_step, is_whole, nanosecon
 from penstock.types.time import Time
 from penstock.types.windows import Calendar, CalendarStep, Count, Session, TimeWindow, Unbounded, Window
 
-# A row alone in its windows has a result for each. Windows that count rows have one for every few rows, however
-# many overlap: more are let through, as many as have been measured.
+# A single row can produce a result in each of its windows. Count windows produce one result every few rows, however
+# many overlap, so their limit is higher: the largest number measured.
 MOST_WINDOWS_PER_ROW = 1_000_000
 MOST_COUNTED_WINDOWS_PER_ROW = 1 << 22
 _SIZE, _STEP, _OFFSET = (
@@ -27,7 +27,7 @@ _SIZE, _STEP, _OFFSET = (
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """Windows of `size`, one starting every `every`, shifted by `offset`, on the clock of a time zone."""
+    """Windows of `size`, one starting every `every`, shifted by `offset`, in the local time of a zone."""
 
     size: Duration
     every: Duration
@@ -35,7 +35,7 @@ class WindowSpec:
     tz: str | None = None
 
     def resolve(self, time: Time) -> Window:
-        """Count the window in ticks of a stream's time, refusing plans with far too many windows."""
+        """Convert the window to ticks of a stream's time; reject far too many windows per row."""
         if self.tz is not None:
             return _calendar(self, self.tz, time)
         size, every = to_ticks(self.size, time, _SIZE), to_ticks(self.every, time, _STEP)
@@ -46,7 +46,7 @@ class WindowSpec:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """Rows that follow each other within a gap."""
+    """Rows at most a gap apart."""
 
     gap: Duration
 
@@ -56,7 +56,7 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True)
 class RowsSpec:
-    """So many rows, one window starting every so many."""
+    """Windows of `size` rows, one starting every `every` rows."""
 
     size: int
     every: int | None = None
@@ -80,10 +80,10 @@ AnyWindow = WindowSpec | SessionSpec | RowsSpec | UnboundedSpec
 
 
 def tumbling(size: Duration, offset: Duration | None = None, tz: str | ZoneInfo | None = None) -> WindowSpec:
-    """Cut time into windows that follow each other without gap or overlap.
+    """Divide time into windows without gap or overlap.
 
-    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset, those of so many "w" to a
-    Monday; with `tz=`, to midnight there, days being as long as they are on that day, months beginning on the first.
+    They are half-open, `[start, end)`, and aligned to 1970-01-01 UTC plus the offset; windows of whole weeks ("w") begin
+    on a Monday. With `tz=`, they are aligned to local midnight: days have their local length, months begin on the first.
 
     >>> import penstock as pk
     >>> pk.tumbling("10s")
@@ -97,7 +97,7 @@ def tumbling(size: Duration, offset: Duration | None = None, tz: str | ZoneInfo 
 def sliding(
     size: Duration, every: Duration, offset: Duration | None = None, tz: str | ZoneInfo | None = None
 ) -> WindowSpec:
-    """Cut time into windows that overlap: one of `size` starts every `every`.
+    """Divide time into overlapping windows: one of `size` starts every `every`.
 
     >>> import penstock as pk
     >>> pk.sliding("1h", every="5m").every
@@ -114,9 +114,9 @@ def sliding(
 
 
 def session(gap: Duration) -> SessionSpec:
-    """Group the rows of a key that follow each other within a gap: a session is `[first, last + gap)`.
+    """Group the rows of a key that are at most a gap apart: a session is `[first, last + gap)`.
 
-    A row exactly `gap` after another still joins its session; one that comes out of order may join two.
+    A row exactly `gap` after another still joins its session; an out-of-order row may merge two sessions.
 
     >>> import pyarrow as pa, penstock as pk
     >>> clicks = pk.from_arrow(pa.table({"t": [0, 5, 30], "user": ["a", "a", "a"]}), time="t")
@@ -128,10 +128,10 @@ def session(gap: Duration) -> SessionSpec:
 
 
 def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec:
-    """Group rows by their number: windows of `size` rows of a key, one starting every `every` rows.
+    """Group rows by count: windows of `size` rows of a key, one starting every `every` rows.
 
-    A window is given when it is full, from its first row's time to its last row's and one tick more;
-    `partial=True` gives the tail too, when input ends. After `rolling`, the last `size` rows of each key.
+    A window is emitted when it is full; it spans from its first row's time to one tick after its last row's.
+    `partial=True` also emits the incomplete last windows when input ends. In `rolling`, the last `size` rows of each key.
 
     >>> import pyarrow as pa, penstock as pk
     >>> ticks = pk.from_arrow(pa.table({"t": [1, 2, 3, 4, 5], "v": [1, 2, 3, 4, 5]}), time="t")
@@ -151,7 +151,7 @@ def rows(size: int, every: int | None = None, partial: bool = False) -> RowsSpec
 
 
 def unbounded() -> UnboundedSpec:
-    """Put all rows into one window, given when input ends: from the first row's time to the last's + 1 tick.
+    """Put all rows into one window, emitted when input ends: from the first row's time to the last's + 1 tick.
 
     >>> import pyarrow as pa, penstock as pk
     >>> events = pk.from_arrow(pa.table({"t": [3, 9], "v": [1, 2]}), time="t")
@@ -162,7 +162,7 @@ def unbounded() -> UnboundedSpec:
 
 
 def require_positive(duration: Any, what: str) -> None:
-    """Refuse a length that is not longer than zero."""
+    """Reject a length that is not positive."""
     length = nanoseconds(duration, what) if isinstance(duration, (str, timedelta)) else duration
     if not isinstance(length, Fraction) and not is_whole(length):
         length = nanoseconds(duration, what)

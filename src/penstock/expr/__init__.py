@@ -1,1 +1,1 @@
-"""The language of expressions, shared by plan and IR: `nodes.py` is its grammar, `typing.py` its types, `evaluate.py` its meaning."""
+"""The expression language, shared by plan and IR: grammar (`nodes.py`), types (`typing.py`), semantics (`evaluate.py`)."""

@@ -1,4 +1,4 @@
-"""Numbers in plain Python, with the results native code must give.
+"""Arithmetic in plain Python: the reference results for native code.
 
 Every function takes non-null physical values and the `Setting` of the call: the operand types, the
 result type and the options.
@@ -20,7 +20,7 @@ from penstock.types.time import NANOSECONDS
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a definition may know about the call it defines."""
+    """The types and options of a call, passed to its definition."""
 
     types: tuple[pa.DataType, ...]
     result: pa.DataType
@@ -28,13 +28,13 @@ class Setting:
 
 
 def bounds(dtype: pa.DataType) -> tuple[int, int]:
-    """Give the smallest and largest value of an integer (or tick) type."""
+    """Return the smallest and largest value of an integer (or tick) type."""
     width = dtype.bit_width
     return (0, 2**width - 1) if kind_of(dtype) == "uint" else (-(2 ** (width - 1)), 2 ** (width - 1) - 1)
 
 
 def fit(value: int, dtype: pa.DataType, what: str) -> int:
-    """Pass an exact integer on if its type can hold it."""
+    """Return an exact integer if the type can hold it, else raise an error."""
     low, high = bounds(dtype)
     if low <= value <= high:
         return value
@@ -44,7 +44,7 @@ def fit(value: int, dtype: pa.DataType, what: str) -> int:
 
 
 def _in_result_unit(value: Any, dtype: pa.DataType, setting: Setting) -> Any:
-    """Bring an operand into the unit or number type the operation is done in."""
+    """Convert an operand to the unit or number type of the operation."""
     unit, target = tick_unit(dtype), tick_unit(setting.result)
     if unit is not None and target is not None:
         return value * (NANOSECONDS[unit] // NANOSECONDS[target])
@@ -85,7 +85,7 @@ def divide(a: float, b: float) -> float:
 
 
 def _same_unit(a: Any, b: Any, setting: Setting) -> tuple[Any, Any]:
-    """Bring two durations to nanoseconds; leave numbers alone."""
+    """Convert two durations to nanoseconds; return numbers unchanged."""
     units = [tick_unit(dtype) for dtype in setting.types]
     if None in units:
         return a, b
@@ -98,7 +98,7 @@ def div(setting: Setting, a: Any, b: Any) -> float:
 
 
 def floor(value: float) -> float:
-    """Round down, keeping what is not finite and the sign of zero."""
+    """Round down, keeping non-finite values and the sign of zero."""
     return value if value == 0 or not math.isfinite(value) else float(math.floor(value))
 
 
@@ -124,7 +124,7 @@ def mod(setting: Setting, a: Any, b: Any) -> Any:
 
 
 def quotient(setting: Setting, a: Any, b: Any) -> int | None:
-    """Divide and leave the fraction away, as C and SQL do."""
+    """Divide and truncate the fraction, as C and SQL do."""
     x, y = int(a), int(b)
     return None if y == 0 else fit(_truncated(x, y), setting.result, "the quotient of two values")
 
@@ -134,7 +134,7 @@ def _truncated(x: int, y: int) -> int:
 
 
 def remainder(setting: Setting, a: Any, b: Any) -> Any:
-    """Give what such a division leaves, with the sign of the dividend."""
+    """Return the remainder of a truncating division, with the sign of the dividend."""
     x, y = _both(a, b, setting)
     if isinstance(x, float):
         return math.nan if y == 0 or math.isinf(x) else math.fmod(x, y)
@@ -178,13 +178,13 @@ def sign(setting: Setting, a: Any) -> Any:
 
 
 def as_in_c(function: Callable[[float], float]) -> Callable[[Setting, Any], float]:
-    """Make a function of `math` give nan or inf where it raises."""
+    """Wrap a function of `math` to return nan or inf where it raises."""
 
     def define(setting: Setting, a: Any) -> float:
         try:
             return function(float(a))
         except ValueError:
-            return -math.inf if a == 0 else math.nan  # of these functions only logarithms have a pole, at 0
+            return -math.inf if a == 0 else math.nan  # only logarithms have a pole, at 0
         except OverflowError:
             return math.inf
 
@@ -208,7 +208,7 @@ def half_away(value: float) -> float:
 
 
 def round_half(setting: Setting, a: Any) -> Any:
-    """Round to `decimals` places; a value of 52 bits and more at that scale has no digit to lose."""
+    """Round to `decimals` places; a value of 52 or more bits at that scale is already rounded."""
     if not isinstance(a, float):
         return a
     decimals = setting.options.get("decimals", 0)

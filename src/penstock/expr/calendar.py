@@ -1,4 +1,4 @@
-"""Parts of instants by integer arithmetic, proleptic Gregorian, for any number of ticks."""
+"""Calendar fields of instants by integer arithmetic, proleptic Gregorian, for any number of ticks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UTC_NAMES = frozenset({"UTC", "Etc/UTC", "Z", "+00:00", "GMT", "Etc/GMT"})
 
 
 def civil(days: int) -> tuple[int, int, int]:
-    """Turn days since 1970-01-01 into year, month and day (H. Hinnant, "chrono-compatible dates").
+    """Convert days since 1970-01-01 to year, month and day (H. Hinnant, "chrono-compatible dates").
 
     >>> civil(-1)
     (1969, 12, 31)
@@ -37,7 +37,7 @@ def civil(days: int) -> tuple[int, int, int]:
 
 
 def days_from_civil(year: int, month: int, day: int) -> int:
-    """Turn year, month and day into days since 1970-01-01, the inverse of `civil`."""
+    """Convert year, month and day to days since 1970-01-01, the inverse of `civil`."""
     shifted = year - (month <= 2)
     era, year_of_era = divmod(shifted, 400)
     of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
@@ -45,14 +45,14 @@ def days_from_civil(year: int, month: int, day: int) -> int:
 
 
 def local_nanoseconds(ticks: int, dtype: pa.DataType) -> int:
-    """Give nanoseconds since the epoch on the wall clock of the column's zone."""
+    """Return nanoseconds since the epoch in the local time of the column's zone."""
     instant = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
     zone = zone_of(dtype)
     return instant if zone is None or zone in UTC_NAMES else instant + offset_at(instant, dtype)
 
 
 def clock_of(dtype: pa.DataType) -> tzinfo:
-    """Find the clock of a column's zone; that of UTC if it has none."""
+    """Return the column's time zone; UTC if it has none."""
     zone = zone_of(dtype)
     try:
         return UTC if zone is None or zone in UTC_NAMES else time_zone(zone)
@@ -61,7 +61,7 @@ def clock_of(dtype: pa.DataType) -> tzinfo:
 
 
 def offset_at(instant: int, dtype: pa.DataType) -> int:
-    """Tell how far a column's clock is ahead of UTC at an instant, all in nanoseconds."""
+    """Return the offset of a column's zone from UTC at an instant, both in nanoseconds."""
     try:
         utc = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=instant // _SECOND)
         shift = utc.astimezone(clock_of(dtype)).utcoffset() or timedelta()
@@ -73,19 +73,19 @@ def offset_at(instant: int, dtype: pa.DataType) -> int:
 
 
 def _iso(days: int) -> tuple[int, int]:
-    """Give the ISO year and week: those of the Thursday of the same week."""
+    """Return the ISO year and week: those of the Thursday of the same week."""
     thursday = days - (days + 3) % 7 + 3
     year = civil(thursday)[0]
     return year, (thursday - days_from_civil(year, 1, 1)) // 7 + 1
 
 
 def of_date(part: Callable[[int], int]) -> Callable[[Setting, Any], int]:
-    """Define a part that depends on the day alone."""
+    """Define a field that depends on the date only."""
     return lambda setting, ticks: part(local_nanoseconds(ticks, setting.types[0]) // _DAY)
 
 
 def of_day(unit: int, cycle: int) -> Callable[[Setting, Any], int]:
-    """Define a part of the day: whole units, counted anew in each cycle."""
+    """Define a field of the time of day: whole units modulo `cycle`."""
     return lambda setting, ticks: local_nanoseconds(ticks, setting.types[0]) // unit % cycle
 
 

@@ -1,4 +1,4 @@
-"""Times on the wall clock of their zone: rounded down to calendar units, and written out."""
+"""Times in the local time of their zone: truncation to calendar units, offsets, formatting and parsing."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ _LENGTHS = {
     "day": NANOSECONDS["d"],
     "week": 7 * NANOSECONDS["d"],
 }
-_ISO = {"iso": " ", "iso:strict": "T"}  # what stands between day and time
+_ISO = {"iso": " ", "iso:strict": "T"}  # separator between date and time
 _FRACTIONS = {"s": "", "ms": "%.3f", "us": "%.6f", "ns": "%.9f"}
 _OWN = re.compile(r"%[%sYFGC]|%(?P<point>\.?)(?P<digits>[369]?)f")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def floor_time(times: pa.Array, options: Options) -> pa.Array:
-    """Round down to a multiple of some months, weeks, days … on the clock of the column's zone; weeks begin on Monday.
+    """Truncate to a multiple of months, weeks, days … in the local time of the column's zone; weeks begin on Monday.
 
-    Where the clock shows that time twice it is the last up to the time itself, as in Polars; where it jumps over it, the jump.
+    An ambiguous local time maps to its last occurrence not after the input, as in Polars; a skipped one to the jump.
     """
     if len(times) == times.null_count:
         return times
@@ -53,12 +53,12 @@ def floor_time(times: pa.Array, options: Options) -> pa.Array:
 
 
 def replace_zone(times: pa.Array, options: Options) -> pa.Array:
-    """Read what the clock shows by the clock of another zone; "" is none. Twice shown it is the first, jumped over the jump."""
+    """Reinterpret local times in another zone; "" is none. An ambiguous time maps to its first occurrence, a skipped one to the jump."""
     return _moved(times, pa.timestamp(times.type.unit, options["zone"] or None), lambda local, _: local)
 
 
 def offset(times: pa.Array, options: Options) -> pa.Array:
-    """Move times by months and days on the clock of their zone; where a month is too short, to its last day."""
+    """Add months and days in the local time of the zone; a day beyond the end of a month becomes its last day."""
 
     def moved(local: Ticks, day: int) -> Ticks:
         date, rest = np.divmod(local, day)
@@ -70,14 +70,14 @@ def offset(times: pa.Array, options: Options) -> pa.Array:
 
 
 def month_start(times: pa.Array, options: Options) -> pa.Array:
-    """Move times to the first day of their month; the time of day stays."""
+    """Move times to the first day of their month; keep the time of day."""
     return _moved(
         times, times.type, lambda local, day: _at(first_of(month_of(local // day)), local % day, day)
     )
 
 
 def month_end(times: pa.Array, options: Options) -> pa.Array:
-    """Move times to the last day of their month; the time of day stays."""
+    """Move times to the last day of their month; keep the time of day."""
     return _moved(
         times,
         times.type,
@@ -86,7 +86,7 @@ def month_end(times: pa.Array, options: Options) -> pa.Array:
 
 
 def _moved(times: pa.Array, goal: pa.DataType, move: Callable[[Ticks, int], Ticks]) -> pa.Array:
-    """Move what the clock of a column's zone shows, and find when that of another type's zone shows it."""
+    """Apply `move` to local times, and convert them to instants in the zone of the `goal` type."""
     if len(times) == times.null_count:
         return pa.nulls(len(times), goal)
     unit = tick_unit(times.type) or "s"
@@ -98,7 +98,7 @@ def _moved(times: pa.Array, goal: pa.DataType, move: Callable[[Ticks, int], Tick
 
 
 def _at(date: Ticks, rest: Ticks | int, day: int) -> Ticks:
-    """Put dates and times of day together; nothing wraps."""
+    """Combine dates and times of day; raise an error on overflow."""
     most = (1 << 63) // day - 1
     if int(date.min()) < -most or int(date.max()) > most:
         raise _too_far("64 bits")
@@ -119,14 +119,14 @@ def _too_far(holder: str) -> PenstockOverflow:
 
 
 def _spread(values: pa.Array, known: pa.Array) -> pa.Array:
-    """Put values where they are known, and nulls elsewhere."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    """Scatter values to the valid positions, with nulls elsewhere."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     return pc.replace_with_mask(pa.nulls(len(known), values.type), known, values)
 
 
 def _clock(dtype: pa.DataType, first: int, last: int) -> WallClock:
-    """Read the clock of a column's zone around its times, none of which is so far away that a few days overflow."""
+    """Return the clock of a column's zone around its times; raise an error if adding a few days could overflow."""
     zone, unit = zone_of(dtype), tick_unit(dtype) or "s"
     if max(-first, last) > (1 << 63) - 4 * NANOSECONDS["d"] // NANOSECONDS[unit]:
         raise _too_far("64 bits")
@@ -158,17 +158,17 @@ def _floored(local: Ticks, options: Options, unit: str) -> Ticks:
 
 
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, int], Any]:
-    """Define a function of one time by that of many."""
+    """Define a function of one time by the function of an array."""
     return lambda setting, ticks: physical_values(
         function(from_physical([ticks], setting.types[0]), setting.options)
     )[0]
 
 
 def strftime(setting: Setting, ticks: Any) -> str:
-    """Write a time on the clock of its zone, as C's strftime does; years have four digits.
+    """Format a time in the local time of its zone, as C's strftime does; years have four digits.
 
-    Fractions of a second are those of Polars: `%f` has nine digits, `%3f` three, and `%.3f` a point before them;
-    and so are the formats "iso" and "iso:strict".
+    Fractions of a second are those of Polars: `%f` has nine digits, `%3f` three, and `%.3f` a point before them.
+    The formats "iso" and "iso:strict" are those of Polars too.
     """
     dtype, text = setting.types[0], str(setting.options["format"])
     passed = ticks * NANOSECONDS[tick_unit(dtype) or "s"]
@@ -183,7 +183,7 @@ def strftime(setting: Setting, ticks: Any) -> str:
 
 
 def _iso(dtype: pa.DataType, between: str, moment: datetime) -> str:
-    """The format of ISO 8601, to the digits of the type; the offset of a zone is written as it is at that moment."""
+    """Return the ISO 8601 format with the digits of the type, and the zone's offset at that moment."""
     if not pa.types.is_timestamp(dtype):
         return "%Y-%m-%d"
     offset = moment.utcoffset() or timedelta()
@@ -193,7 +193,7 @@ def _iso(dtype: pa.DataType, between: str, moment: datetime) -> str:
 
 
 def _written(found: re.Match[str], passed: int, moment: datetime) -> str:
-    """Write what C's strftime does not, or not right: seconds since 1970, their fractions, and years before 1000."""
+    """Format the codes that C's strftime lacks or gets wrong: epoch seconds, fractions, and years before 1000."""
     seconds, nanoseconds = divmod(passed, NANOSECONDS["s"])
     match found[0]:
         case "%%":
@@ -213,9 +213,9 @@ def _written(found: re.Match[str], passed: int, moment: datetime) -> str:
 
 
 def parse_time(setting: Setting, text: str) -> int | None:
-    """Read a time as it is written by a format; null where it is not, unless that is an error (`strict`)."""
+    """Parse a time by a format; return null for other text, or raise an error if `strict`."""
     try:
-        moment = datetime.strptime(text, str(setting.options["format"]))  # noqa: DTZ007 - it may have a zone, or none
+        moment = datetime.strptime(text, str(setting.options["format"]))  # noqa: DTZ007 - the zone is optional
     except ValueError:
         if setting.options["strict"]:
             raise ExpressionTypeError(

@@ -1,4 +1,4 @@
-"""Conversions between types: which exist, and what they give."""
+"""Conversions between types: which casts exist, and their results."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _ALLOWED = {
 
 
 def castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Tell whether a cast from one type to the other exists."""
+    """Return whether a cast from one type to the other exists."""
     if value_type(source) == value_type(target) or kind_of(source) == "null":
         return True
     return kind_of(target) in _ALLOWED.get(kind_of(source), ())
 
 
 def convert(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
-    """Convert one physical value, checking that it fits.
+    """Convert one physical value; raise an error if it does not fit.
 
     >>> convert(-1_500, pa.timestamp("ms"), pa.timestamp("s"))
     -2
@@ -74,7 +74,7 @@ def _whole(value: Any, target: pa.DataType) -> int:
 
 
 def _rescaled(ticks: int, source: pa.DataType, target: pa.DataType) -> int:
-    """Change the unit; a coarser one takes the floor."""
+    """Change the unit; a coarser unit rounds down."""
     old, new = NANOSECONDS[tick_unit(source) or "s"], NANOSECONDS[tick_unit(target) or "s"]
     instant = ticks * old
     if pa.types.is_date64(target):  # whole days, counted in milliseconds
@@ -83,8 +83,8 @@ def _rescaled(ticks: int, source: pa.DataType, target: pa.DataType) -> int:
 
 
 def _on_its_clock(ticks: int, source: pa.DataType) -> str:
-    """Print a time of a zone as Arrow does, but by Python's clocks: for Arrow's, it is winter from 2038 on."""
-    from penstock.expr.calendar import UTC_NAMES, offset_at  # noqa: PLC0415 - clocks load when one is read
+    """Print a zoned time as Arrow does, but with Python's time zones: Arrow ignores daylight saving from 2038 on."""
+    from penstock.expr.calendar import UTC_NAMES, offset_at  # noqa: PLC0415 - loaded on first use
 
     if source.tz in UTC_NAMES:
         return str(_through_arrow(ticks, source, pa.string()))
@@ -96,7 +96,7 @@ def _on_its_clock(ticks: int, source: pa.DataType) -> str:
 
 
 def _through_arrow(value: Any, source: pa.DataType, target: pa.DataType) -> Any:
-    """Read or print text as Arrow does, which is what runs outside the interpreter too."""
+    """Parse or print text by Arrow, as execution outside the interpreter does."""
     try:
         array = (
             pa.array([value], physical_type(source)).view(source) if source != physical_type(source) else None

@@ -1,15 +1,14 @@
-"""Custom aggregates as data: a state, and expressions that change it.
+"""Custom aggregates as data: a state, and expressions that update it.
 
     definition ::= init                  one literal for each component of the state
                    add(state, args)      the components after one more row
-                   result(state)         the value of a window whose rows made that state
+                   result(state)         the value of a window, from the state of its rows
                    merge(state, other)   the components of both states' rows; None: rows cannot be split
-                   remove(state, args)   the components without the oldest row; None: it cannot be taken out
+                   remove(state, args)   the components without the oldest row; None: rows cannot be removed
 
 Expressions read the components as columns `state0, state1, …`, those of the other state as `other0, …` and
-a row's arguments as `arg0, …`; nothing else is in their scope, so no column of a user's is ever meant. A
-definition is generic until `typed` gives it the types of the arguments at hand; `Plain` then runs it in plain
-Python.
+a row's arguments as `arg0, …`; nothing else is in scope, so they never read a user's column. A definition is
+generic until `typed` binds it to argument types; `Plain` then runs it in plain Python.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ Row = tuple[Any, ...]
 
 
 def state_column(place: int) -> Column:
-    """Name a component of the state."""
+    """Return the column of a component of the state."""
     return Column(f"state{place}")
 
 
 def other_column(place: int) -> Column:
-    """Name a component of the state that is merged into the first."""
+    """Return the column of a component of the other state in a merge."""
     return Column(f"other{place}")
 
 
 def argument_column(place: int) -> Column:
-    """Name an argument of the row at hand."""
+    """Return the column of an argument of the current row."""
     return Column(f"arg{place}")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Definition:
-    """An aggregate that a user defined. Equal ones are the same aggregate, wherever they are written.
+    """A user-defined aggregate. Equal definitions are the same aggregate, wherever they are written.
 
-    `commutative` says that the order of rows makes no difference, `place` where the functions are written.
-    The types of `args`, `state` and `value` are known once it is `typed`.
+    `commutative` means that the order of rows does not matter; `place` is the source location of the functions.
+    `typed` sets the types of `args`, `state` and `value`.
     """
 
     arity: int
@@ -76,35 +75,35 @@ class Definition:
 
     @property
     def steps(self) -> dict[str, tuple[Expr, ...]]:
-        """The functions that make a new state, by name."""
+        """The functions that return a new state, by name."""
         given = {"add": self.add, "merge": self.merge, "remove": self.remove}
         return {name: exprs for name, exprs in given.items() if exprs is not None}
 
     @property
     def scope(self) -> pa.Schema:
-        """The columns that expressions can name."""
+        """The columns that expressions may reference."""
         return _scope(self.state, self.args)
 
     @property
     def undoes(self) -> bool:
-        """Whether `remove` takes a row out without a trace: floats keep its rounding, and a null stays null."""
+        """Whether `remove` is exact: floats keep rounding errors, and a null component stays null."""
         nodes = [node for exprs in self.steps.values() for expr in exprs for node in walk(expr)]
         floats = any(kind_of(each) == "float" for each in self.state)
         return self.remove is not None and not floats and not any(map(_may_make_null, (*nodes, *self.init)))
 
     def typed(self, args: Iterable[pa.DataType]) -> Definition:
-        """Give types to everything, from those of the arguments."""
+        """Return the definition with all types derived from those of the arguments."""
         return _typed(self, tuple(map(value_type, args)))
 
     def reduce(self, rows: Iterable[Row], args: Iterable[pa.DataType]) -> Any:
-        """Reduce a window's rows in their order: what the aggregate means."""
+        """Reduce a window's rows in order: the reference semantics."""
         plain = Plain(self.typed(args))
         return plain.result(plain.fold(rows))
 
 
 @lru_cache(maxsize=256)
 def _typed(definition: Definition, args: Types) -> Definition:
-    """Find the types of state and result: those of `init`, widened until `add`, `merge` and `remove` fit."""
+    """Infer the types of state and result: those of `init`, widened until `add`, `merge` and `remove` fit."""
     try:
         return _with_types(definition, args)
     except ExpressionTypeError as error:
@@ -134,7 +133,7 @@ def _expressions(definition: Definition) -> Iterator[Expr]:
 
 
 def _require_number(expr: Expr, dtype: pa.DataType) -> None:
-    """Refuse what kernels cannot compute with beside a state: texts, times, and nulls of no type."""
+    """Reject types that aggregate kernels do not support: strings, times, and untyped nulls."""
     if kind_of(dtype) not in NUMBERS:
         raise ExpressionTypeError(
             f"custom aggregates compute with numbers and booleans, but {show(expr)} is {dtype}; pass a text "
@@ -145,7 +144,7 @@ def _require_number(expr: Expr, dtype: pa.DataType) -> None:
 
 
 def _may_make_null(node: Expr) -> bool:
-    """Find what can be null though its operands are not: a null itself, and a division of integers by zero."""
+    """Return whether a node can be null though its operands are not: a null literal, or an integer division by zero."""
     match node:
         case Literal(value=None) | Call(function="floordiv" | "mod" | "quotient" | "remainder"):
             return True
@@ -153,11 +152,11 @@ def _may_make_null(node: Expr) -> bool:
             return False
 
 
-# --- the types of the state -------------------------------------------------------------------------------
+# --- state types ------------------------------------------------------------------------------------------
 
 
 def _state_types(definition: Definition, args: Types) -> Types:
-    """Widen until nothing changes: null < bool and integers < float64, so this ends."""
+    """Widen the state types to a fixpoint: null < bool and integers < float64, so this terminates."""
     types = tuple(_widest(each.type) for each in definition.init)
     while (wider := _widened(definition, types, _scope(types, args))) != types:
         types = wider
@@ -186,7 +185,7 @@ def _widened(definition: Definition, types: Types, scope: pa.Schema) -> Types:
 
 
 def _joined(definition: Definition, place: int, own: pa.DataType, scope: pa.Schema) -> pa.DataType:
-    """Give the type that holds a component before and after every step."""
+    """Return the type that holds a component before and after every step."""
     joined = own
     for name, exprs in definition.steps.items():
         new = type_of(exprs[place], scope)
@@ -201,7 +200,7 @@ def _joined(definition: Definition, place: int, own: pa.DataType, scope: pa.Sche
 
 
 def _resolved(definition: Definition, state: Types, scope: pa.Schema) -> Definition:
-    """Give every untyped null the type it has where it stands."""
+    """Give every untyped null the type of its context."""
 
     def resolve(expr: Expr) -> Expr:
         return rewrite(expr, lambda node: typed_nulls(node, scope))
@@ -225,11 +224,11 @@ def _converted(literal: Literal, dtype: pa.DataType) -> Literal:
     return Literal(convert(literal.value, literal.type, dtype), dtype)
 
 
-# --- in plain Python --------------------------------------------------------------------------------------
+# --- reference implementation -----------------------------------------------------------------------------
 
 
 class Plain:
-    """A typed definition as functions of Python values: slow, obvious, and what compiled code must equal."""
+    """A typed definition as functions of Python values: the reference for compiled code."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -246,23 +245,23 @@ class Plain:
         return lambda row: tuple(convert(value(row, ()), source, goal) for value, source, goal in parts)
 
     def add(self, state: State, row: Row) -> State:
-        """Add a row that has all its arguments."""
+        """Add a row without null arguments."""
         return self._steps["add"](_named(state_column, state) | _named(argument_column, row))
 
     def remove(self, state: State, row: Row) -> State:
-        """Take the oldest row out again."""
+        """Remove the oldest row."""
         return self._steps["remove"](_named(state_column, state) | _named(argument_column, row))
 
     def merge(self, state: State, other: State) -> State:
-        """Join the states of two runs of rows."""
+        """Merge the states of two runs of rows."""
         return self._steps["merge"](_named(state_column, state) | _named(other_column, other))
 
     def result(self, state: State) -> Any:
-        """Read the value of the rows that made a state."""
+        """Return the value of a state."""
         return self._result(_named(state_column, state), ())
 
     def fold(self, rows: Iterable[Row], state: State | None = None) -> State:
-        """Add rows in order; one of whose arguments is null changes nothing."""
+        """Add rows in order; skip rows with a null argument."""
         folded = self.init if state is None else state
         for row in rows:
             folded = folded if None in row else self.add(folded, row)

@@ -1,7 +1,7 @@
-"""Evaluating expressions in plain Python: slow, obvious, and the definition.
+"""Evaluate expressions in plain Python: the reference semantics.
 
-Values are physical: None is null, times are integer ticks, strings are `str`. Everything compiled is
-tested against this.
+Values are physical: None is null, times are integer ticks, strings are `str`. All compiled code is tested
+against this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def evaluate(
     reduced: Sequence[Any] = (),
     reduced_types: Sequence[pa.DataType] = (),
 ) -> Any:
-    """Give the value of an expression for one row.
+    """Return the value of an expression for one row.
 
     >>> evaluate(Call("add", (Column("a"), Literal(1, pa.int64()))), {"a": 2}, pa.schema({"a": pa.int8()}))
     3
@@ -40,7 +40,7 @@ def evaluate(
 
 
 def evaluator(expr: Expr, schema: pa.Schema, reduced_types: Sequence[pa.DataType] = ()) -> Evaluator:
-    """Resolve types once and give a function of (row, reduced values)."""
+    """Resolve types once and return a function of (row, reduced values)."""
     match expr:
         case Column(name=name):
             return lambda row, _reduced: row[name]

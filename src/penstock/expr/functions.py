@@ -1,7 +1,7 @@
-"""The catalogue of scalar functions: for each its arity, its type rule and its plain definition.
+"""The catalogue of scalar functions: for each its arity, its type rule and its reference definition.
 
 `rules.py` has the type rules, `arithmetic.py`, `order.py`, `calendar.py` and `text.py` the
-definitions. Nothing else in Penstock knows what a function means; compilers must agree with these.
+definitions. These are the only definitions; compilers must agree with them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.expr.order import comparison
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A scalar function. A `strict` one is null as soon as one argument is, and then not called."""
+    """A scalar function. A `strict` one is not called and returns null if an argument is null."""
 
     name: str
     least: int

@@ -1,4 +1,4 @@
-"""Truth and absence: Kleene logic, and functions that look at nulls themselves."""
+"""Kleene logic, and functions that handle nulls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_nan(setting: Setting, a: Any) -> bool:
 
 
 def _known(values: tuple[Any, ...], setting: Setting) -> list[Any]:
-    """Keep what is not null, brought to the result's type."""
+    """Return the non-null values, converted to the result's type."""
     return [
         convert(value, dtype, setting.result)
         for value, dtype in zip(values, setting.types, strict=True)

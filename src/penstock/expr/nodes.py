@@ -1,16 +1,16 @@
 """The scalar expression language shared by the logical plan and the time-centric IR.
 
-    expr ::= Column(name)                    a column of the row at hand
+    expr ::= Column(name)                    a column of the current row
            | Literal(value, type)            a constant; value None is a typed null
            | Call(function, args, options)   a scalar function of the catalogue in `functions.py`
            | Cast(arg, type)                 an explicit, checked conversion
            | Case(branches, otherwise)       first branch whose condition is true
            | IsIn(arg, values)               membership in a list of literals
            | Aggregate(function, args, where, options)   a reduction over a window's rows
-           | Reduced(index)                  inside the IR: the value of a reduction already named
+           | Reduced(index)                  inside the IR: the value of a numbered reduction
 
 Nodes are immutable and compare by structure, so equal subexpressions are found with `==`. They carry
-no types: `typing.type_of(expr, schema)` is the one place that knows them.
+no types: only `typing.type_of(expr, schema)` computes them.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Field:
     expr: Expr
 
     def __post_init__(self) -> None:
-        """Refuse a name that Arrow cannot store."""
+        """Reject a name that Arrow cannot store."""
         require_name(self.name)
 
 
@@ -114,7 +114,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def with_children(expr: Expr, new: tuple[Expr, ...]) -> Expr:
-    """Rebuild `expr` over other subexpressions, in the order `children` lists them."""
+    """Rebuild `expr` with other subexpressions, in the order of `children`."""
     match expr:
         case Call(function=function, options=options):
             return Call(function, new, options)
@@ -140,7 +140,7 @@ def rewrite(expr: Expr, rule: Callable[[Expr], Expr]) -> Expr:
 
 
 def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
-    """Replace columns by the expressions that define them."""
+    """Replace columns by their defining expressions."""
 
     def rule(node: Expr) -> Expr:
         return columns.get(node.name, node) if isinstance(node, Column) else node
@@ -156,10 +156,10 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def columns_of(expr: Expr) -> frozenset[str]:
-    """Name the columns an expression reads."""
+    """Return the columns an expression reads."""
     return frozenset(node.name for node in walk(expr) if isinstance(node, Column))
 
 
 def has_aggregate(expr: Expr) -> bool:
-    """Tell whether a reduction occurs anywhere inside."""
+    """Return whether the expression contains an aggregate."""
     return any(isinstance(node, Aggregate) for node in walk(expr))

@@ -1,4 +1,4 @@
-"""Nulls without a type take one from where they stand."""
+"""Infer the types of untyped nulls from their context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.types.arrow import kind_of
 
 
 def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
-    """Give every untyped null directly beside other values the type it takes from them."""
+    """Give the untyped nulls among a node's operands the type of the other operands."""
     match node:
         case Call(args=args) if any(is_untyped(arg, schema) for arg in args):
             known = known_operands([operand_of(arg, type_of(arg, schema)) for arg in args])
@@ -21,7 +21,7 @@ def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
             pairs = tuple((condition, null_as(value, dtype, schema)) for condition, value in branches)
             return Case(pairs, null_as(otherwise, dtype, schema))
         case Aggregate(args=args, where=where) if any(is_untyped(each, schema) for each in children(node)):
-            type_of(node, schema)  # most take no null without a type; to those that count, any type will do
+            type_of(node, schema)  # most aggregates reject untyped nulls; counts take any type
             counted = tuple(null_as(arg, pa.int64(), schema) for arg in args)
             condition = () if where is None else (null_as(where, pa.bool_(), schema),)
             return with_children(node, (*counted, *condition))
@@ -30,10 +30,10 @@ def typed_nulls(node: Expr, schema: pa.Schema) -> Expr:
 
 
 def is_untyped(expr: Expr, schema: pa.Schema) -> bool:
-    """Find nulls without a type: literals, and columns that hold nothing else."""
+    """Return whether an expression is an untyped null: a literal, or a column of type null."""
     return isinstance(expr, Literal | Column) and kind_of(type_of(expr, schema)) == "null"
 
 
 def null_as(expr: Expr, dtype: pa.DataType, schema: pa.Schema) -> Expr:
-    """Give an expression the type if it is an untyped null."""
+    """Return a null of the given type for an untyped null; other expressions unchanged."""
     return Literal(None, dtype) if is_untyped(expr, schema) else expr

@@ -1,4 +1,4 @@
-"""The order of values: numbers mathematically, NaN last and equal to itself, instants by instant."""
+"""The order of values: numbers mathematically, NaN last and equal to itself, timestamps by instant."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.types.time import NANOSECONDS
 
 
 def order_key(value: Any) -> Any:
-    """Give a key that sorts values of one type, NaN after every other number."""
+    """Return a key that sorts values of one type, NaN after every other number."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value
 
 
 def equality_key(value: Any) -> Any:
-    """Give a key that is equal for values that are one, inside lists and structs too.
+    """Return a key that is the same for equal values, also inside lists and structs.
 
     >>> equality_key([0.0, math.nan]) == equality_key([-0.0, -math.nan])
     True
@@ -36,7 +36,7 @@ def equality_key(value: Any) -> Any:
 
 
 def _aligned(a: Any, b: Any, types: Sequence[pa.DataType]) -> tuple[Any, Any]:
-    """Bring both sides to one scale: float64 beside floats, nanoseconds for times."""
+    """Convert both sides to one scale: float64 if either is a float, nanoseconds for times."""
     if "float" in (kind_of(types[0]), kind_of(types[1])):
         return float(a), float(b)
     units = tick_unit(types[0]), tick_unit(types[1])
@@ -46,11 +46,11 @@ def _aligned(a: Any, b: Any, types: Sequence[pa.DataType]) -> tuple[Any, Any]:
 
 
 def compare(a: Any, b: Any, types: Sequence[pa.DataType]) -> int:
-    """Give -1, 0 or 1 as `a` is below, equal to or above `b`."""
+    """Return -1, 0 or 1 if `a` is below, equal to or above `b`."""
     x, y = (order_key(side) for side in _aligned(a, b, types))
     return int(x > y) - int(x < y)
 
 
 def comparison(holds: Callable[[int], bool]) -> Callable[[Setting, Any, Any], bool]:
-    """Define a comparison by what it says of the order of its operands."""
+    """Define a comparison by a predicate on the result of `compare`."""
     return lambda setting, a, b: holds(compare(a, b, setting.types))

@@ -1,6 +1,6 @@
-"""Regular expressions, by Arrow's RE2: they run in time that grows with the text alone, whatever is written.
+"""Regular expressions by Arrow's RE2: run time is linear in the text for every pattern.
 
-One value or a whole column, it is the same function: `compute` and the definitions share it.
+Scalar definitions and columns use the same functions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GROUP = re.compile(r"\$(?:\$|(\d+)|\{(\d+)\})")
 
 
 def is_literal(pattern: str) -> bool:
-    """Tell whether a pattern has no sign that means something but itself.
+    """Return whether a pattern has no special characters.
 
     >>> is_literal("view"), is_literal("^view")
     (True, False)
@@ -31,7 +31,7 @@ def is_literal(pattern: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    r"""Write a text so that a pattern matches just that.
+    r"""Escape a text so that a pattern matches it literally.
 
     >>> quoted("a.b")
     'a\\.b'
@@ -40,8 +40,8 @@ def quoted(text: str) -> str:
 
 
 def check(pattern: str) -> None:
-    """Refuse what is no regular expression, before any row is read."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when a pattern is written
+    """Reject an invalid regular expression before any row is read."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     try:
         pc.match_substring_regex(from_physical([""], pa.string()), pattern=pattern)
@@ -53,7 +53,7 @@ def check(pattern: str) -> None:
 
 
 def rewritten(value: str) -> str:
-    r"""Write a replacement as RE2 does: groups are `$1` and `${1}` for users, a dollar is `$$`.
+    r"""Convert a replacement to RE2 syntax: users write groups as `$1` and `${1}`, a dollar as `$$`.
 
     >>> rewritten("${2}-$1"), rewritten("$$")
     ('\\2-\\1', '$')
@@ -63,19 +63,19 @@ def rewritten(value: str) -> str:
 
 
 def matches(texts: pa.Array, options: Options) -> pa.Array:
-    """Tell whether the pattern occurs."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    """Return whether the pattern occurs."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     return pc.match_substring_regex(texts, pattern=options["pattern"])
 
 
 def count_matches(texts: pa.Array, options: Options) -> pa.Array:
-    """Count how often the pattern occurs, one place behind the other.
+    """Count the non-overlapping matches of the pattern.
 
-    Arrow's own count looks at the rest behind a match as at a text of its own, where `^` matches again. So all are replaced,
-    by one byte and by none: the lengths differ by their number.
+    Arrow's count treats the rest after a match as a new text, in which `^` matches again. So this replaces all matches
+    by one byte and by nothing: the lengths differ by the number of matches.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     pattern = options["pattern"]
     marked, without = (
@@ -86,8 +86,8 @@ def count_matches(texts: pa.Array, options: Options) -> pa.Array:
 
 
 def replace_matches(texts: pa.Array, options: Options) -> pa.Array:
-    """Replace what the pattern matches: everywhere, or at so many places at most."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    """Replace all matches of the pattern, or at most `most` of them."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     most = options.get("most", -1)
     if most > 1:
@@ -98,11 +98,11 @@ def replace_matches(texts: pa.Array, options: Options) -> pa.Array:
 
 
 def _replace_some(texts: pa.Array, pattern: str, value: str, most: int) -> pa.Array:
-    """Replace the first matches alone: all are written down, old and new, and the old ones of the rest are taken.
+    """Replace the first `most` matches: mark every match with its old and new text, then restore the old text of the rest.
 
-    Arrow's own way looks at the rest behind a match as at a text of its own, where `^` matches again.
+    Arrow's `max_replacements` treats the rest after a match as a new text, in which `^` matches again.
     """
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     new, old, end = _signs_outside([value, *texts.drop_null().to_pylist()])
     marked = pc.replace_substring_regex(
@@ -117,22 +117,22 @@ def _replace_some(texts: pa.Array, pattern: str, value: str, most: int) -> pa.Ar
 
 
 def _signs_outside(texts: list[str]) -> list[str]:
-    """Find three signs, of those that Unicode leaves to private use, that no text has."""
+    """Return three private-use characters of Unicode that occur in no text."""
     seen = set().union(*texts)
     return list(islice((sign for sign in map(chr, range(0xF0000, 0x10FFFE)) if sign not in seen), 3))
 
 
 def find(texts: pa.Array, options: Options) -> pa.Array:
-    """Give the byte at which the pattern first matches; null where it does not."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    """Return the byte position of the first match; null without a match."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     found = pc.find_substring_regex(texts, pattern=options["pattern"]).cast(pa.int64())
     return pc.if_else(pc.greater_equal(found, 0), found, pa.nulls(1, pa.int64())[0])
 
 
 def extract(texts: pa.Array, options: Options) -> pa.Array:
-    """Take what a group of the first match holds, 0 being all of it; null where nothing matches."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when rows are there
+    """Return a group of the first match, 0 being the whole match; null without a match."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     begin, end, _ = _signs_outside(texts.drop_null().to_pylist())
     marked = pc.replace_substring_regex(
@@ -148,8 +148,8 @@ def extract(texts: pa.Array, options: Options) -> pa.Array:
 
 
 def groups_of(pattern: str) -> int:
-    """Count the groups of a pattern: the largest number that a replacement may name."""
-    import pyarrow.compute as pc  # noqa: PLC0415 - loads when a pattern is written
+    """Count the groups of a pattern: the largest group number a replacement may use."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - loaded on first use
 
     for group in range(1, 10):
         try:
@@ -162,5 +162,5 @@ def groups_of(pattern: str) -> int:
 
 
 def of_one(function: Callable[[pa.Array, Options], pa.Array]) -> Callable[[Setting, str], Any]:
-    """Define a function of one text by that of many."""
+    """Define a function of one text by the function of an array."""
     return lambda setting, a: function(from_physical([a], pa.string()), setting.options)[0].as_py()

@@ -16,7 +16,7 @@ INSTANTS = frozenset({"timestamp", "date"})
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An operand as type rules see it: its type without dictionary, and whether it is a literal >= 0."""
+    """An operand of a type rule: its type without dictionary, and whether it is a literal >= 0."""
 
     type: pa.DataType
     natural: bool = False
@@ -30,7 +30,7 @@ Rule = Callable[[Sequence[Operand], Mapping[str, object]], pa.DataType | None]
 
 
 def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
-    """Give the 64-bit type arithmetic on these numbers is done in."""
+    """Return the 64-bit type of arithmetic on these numbers."""
     kinds = {each.kind for each in operands}
     if not kinds <= NUMBERS:
         return None
@@ -42,7 +42,7 @@ def number_type(operands: Sequence[Operand]) -> pa.DataType | None:
 
 
 def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
-    """Give the type that can hold any of these values, as the branches of a `Case` need.
+    """Return the type that can hold any of these values, as the branches of a `Case` need.
 
     >>> common_type([Operand(pa.int8()), Operand(pa.float32())])
     DataType(double)
@@ -63,7 +63,7 @@ def common_type(operands: Sequence[Operand]) -> pa.DataType | None:
 
 
 def type_of_both(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
-    """Give the type of a column that holds the values of two, dictionaries being read as what they hold."""
+    """Return the type of a column that holds the values of two columns, with dictionaries decoded."""
     return first if first == second else common_type([Operand(value_type(each)) for each in (first, second)])
 
 
@@ -82,12 +82,12 @@ def _finest(operands: Sequence[Operand]) -> pa.DataType | None:
 
 
 def zone_of(dtype: pa.DataType) -> str | None:
-    """Give the zone of a timestamp; other types have none."""
+    """Return the zone of a timestamp; None for other types."""
     return dtype.tz if pa.types.is_timestamp(dtype) else None
 
 
 def comparable(first: pa.DataType, second: pa.DataType) -> bool:
-    """Tell whether two types can be compared with each other."""
+    """Return whether two types can be compared."""
     a, b = kind_of(first), kind_of(second)
     if a == "bool" or b == "bool":
         return a == b
@@ -251,13 +251,13 @@ def written(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.Da
 
 
 def on_clock_of(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    """Give the type of a timestamp that is read by the clock of another zone; "" is none."""
+    """Return the type of a timestamp reinterpreted in another zone; "" is none."""
     (a,) = operands
     return pa.timestamp(a.type.unit, options["zone"] or None) if a.kind == "timestamp" else None
 
 
 def parsed(operands: Sequence[Operand], options: Mapping[str, object]) -> pa.DataType | None:
-    """Give the type of a text that is read as a time: with a zone where the format has one."""
+    """Return the type of a text parsed as a time: with a zone if the format has one."""
     if operands[0].kind != "string":
         return None
     zone = "UTC" if "%z" in str(options["format"]) else None

@@ -1,4 +1,4 @@
-"""Printing expressions for people. The text is for reading only: nothing parses or runs it."""
+"""Print expressions for people. The text is never parsed or executed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PREFIX = {"neg": "-", "not": "not "}
 
 
 def quoted(text: str, mark: str = '"') -> str:
-    r"""Quote a user's text on one line, with what cannot be seen, or turns the line around, escaped.
+    r"""Quote a user's text on one line; escape invisible and bidirectional control characters.
 
     >>> quoted("two\\nlines")
     '"two\\\\nlines"'
@@ -80,7 +80,7 @@ def _aggregate(node: Aggregate) -> str:
 
 
 def _unusual(node: Aggregate) -> Iterator[str]:
-    """Print the options that differ from the default; one that has none stands without its name."""
+    """Print the options that differ from the default; a required option is printed without its name."""
     known = AGGREGATES.get(node.function)
     usual = {each.name: each.default for each in known.options} if known else {}
     for name, value in node.options:
@@ -100,7 +100,7 @@ def _option(value: object) -> str:
 
 
 def _inner(expr: Expr) -> str:
-    """Put brackets around what would otherwise read ambiguously."""
+    """Parenthesise an operand that would otherwise be ambiguous."""
     match expr:
         case Call(function=function) if function in _INFIX or function in _PREFIX:
             return f"({show(expr)})"

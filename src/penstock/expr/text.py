@@ -1,4 +1,4 @@
-"""Functions of strings. Lengths and positions count characters unless the name says bytes."""
+"""String functions. Lengths and positions count characters unless the name says bytes."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def to_upper(setting: Setting, a: str) -> str:
 
 
 def to_title(setting: Setting, a: str) -> str:
-    """Begin each word in upper case, a word being letters beside each other."""
+    """Capitalise each word; a word is a run of letters."""
     return a.title()
 
 
 def strip(setting: Setting, a: str) -> str:
-    """Take the given characters off both ends; white space if none are given."""
+    """Strip the given characters from both ends; white space if none are given."""
     characters = setting.options.get("characters")
     return a.strip(characters if isinstance(characters, str) else None)
 
@@ -63,7 +63,7 @@ def strip_suffix(setting: Setting, a: str) -> str:
 
 
 def slice_of(setting: Setting, a: str) -> str:
-    """Take `length` characters from `offset`; a negative offset counts from the end, and may lie before it."""
+    """Return `length` characters from `offset`; a negative offset counts from the end and may precede the text."""
     offset, length = setting.options.get("offset", 0), setting.options.get("length")
     assert isinstance(offset, int)
     start = len(a) + offset if offset < 0 else offset
@@ -72,12 +72,12 @@ def slice_of(setting: Setting, a: str) -> str:
 
 
 def head(setting: Setting, a: str) -> str:
-    """Take the first `length` characters; all but so many at the end if it is negative."""
+    """Return the first `length` characters; if negative, all but the last `-length`."""
     return a[: _number(setting, "length")]
 
 
 def tail(setting: Setting, a: str) -> str:
-    """Take the last `length` characters; all but so many at the beginning if it is negative."""
+    """Return the last `length` characters; if negative, all but the first `-length`."""
     length = _number(setting, "length")
     return a[-length:] if length else ""
 
@@ -91,7 +91,7 @@ def pad_end(setting: Setting, a: str) -> str:
 
 
 def zfill(setting: Setting, a: str) -> str:
-    """Pad with zeros behind a sign."""
+    """Pad with zeros after the sign."""
     return a.zfill(_number(setting, "length"))
 
 

@@ -1,4 +1,4 @@
-"""The types of expressions: the one place that knows them."""
+"""Type inference of expressions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from penstock.types.arrow import kind_of, value_type
 
 
 def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> pa.DataType:
-    """Give the type of an expression over the columns of `schema`, checking every part of it.
+    """Return the type of an expression over the columns of `schema`; check all subexpressions.
 
-    `reduced` gives the types of the reductions that `Reduced` nodes stand for.
+    `reduced` has the types of the reductions that `Reduced` nodes reference.
 
     >>> type_of(Call("add", (Column("a"), Column("b"))), pa.schema({"a": pa.int8(), "b": pa.float32()}))
     DataType(double)
@@ -56,10 +56,10 @@ def type_of(expr: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) 
 
 
 def column_type(name: str, schema: pa.Schema) -> pa.DataType:
-    """Find a column's type, suggesting similar names if there is no such column."""
+    """Return a column's type; suggest similar names if there is no such column."""
     if not isinstance(name, str):
         raise ExpressionTypeError(f"a column is named by a string, not by a {type(name).__name__}")
-    if name in schema.names:  # asked for in Python: Arrow has no word for half a character
+    if name in schema.names:  # checked in Python: Arrow cannot encode a lone surrogate
         return schema.field(name).type
     near = get_close_matches(name, schema.names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -67,13 +67,13 @@ def column_type(name: str, schema: pa.Schema) -> pa.DataType:
 
 
 def listed(names: Sequence[str], most: int = 20) -> str:
-    """Write out names for an error message, not too many of them."""
+    """Join names for an error message, at most `most` of them."""
     rest = len(names) - most
     return ", ".join(map(repr, names[:most])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def operand_of(expr: Expr, dtype: pa.DataType) -> Operand:
-    """Describe an argument to the type rules."""
+    """Describe an argument for the type rules."""
     natural = isinstance(expr, Literal) and isinstance(expr.value, int) and not isinstance(expr.value, bool)
     return Operand(value_type(dtype), natural and expr.value >= 0)  # type: ignore[union-attr, operator]
 
@@ -124,7 +124,7 @@ _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "floordiv", "mod"})
 
 
 def _of_spans(name: str, kinds: set[str]) -> str:
-    """Say how lengths of time are written and computed with; nothing where that is not the matter."""
+    """Return advice on how to write and compute with durations; empty if they are not the problem."""
     if name in ("add", "sub") and kinds & {"string", *NUMBERS}:
         time = " and a time as a datetime" if name == "sub" else ""
         return f"; write a length of time as a timedelta, such as timedelta(days=1),{time} or use .dt.offset_by('1d')"
@@ -153,7 +153,7 @@ def _case_type(case: Case, schema: pa.Schema, reduced: Sequence[pa.DataType]) ->
 
 
 def require_bool(expr: Expr, dtype: pa.DataType, what: str) -> None:
-    """Refuse a predicate that is not boolean."""
+    """Reject a predicate that is not boolean."""
     if kind_of(dtype) not in ("bool", "null"):
         raise ExpressionTypeError(f"{what} must be a boolean, but this is {dtype}: {show(expr)}")
 

@@ -1,4 +1,4 @@
-"""The time-centric IR: `nodes.py` is its grammar, `interpret.py` its meaning, `verify.py` and `show.py` what they say.
+"""The time-centric IR: grammar (`nodes.py`), semantics (`interpret.py`), checks (`verify.py`), printer (`show.py`).
 
-The files `join_*.py` are the same for objects that join two others.
+The files `join_*.py` hold the same parts for joins.
 """

@@ -1,12 +1,11 @@
-"""Run a time-centric program the slow and obvious way: the living definition of the IR.
+"""Interpret a time-centric program row by row: the reference semantics of the IR.
 
-Everything fast is tested against this. Nothing here is incremental, shared or clever: a window is the
-list of the samples in it, found by looking at all of them.
+Every optimised operator is tested against this file. Nothing here is incremental or shared: a window is the
+list of its samples, found by a scan over all samples.
 
-Rows are dicts of physical Python values (`rows.py`): times are integer ticks, None is null. A row
-whose time is null is malformed and takes no part. Samples are ordered by (time, sequence, position);
-results of one window share a time and are ordered by their keys, so that no answer depends on the
-order of arrival.
+Rows are dicts of physical Python values (`rows.py`): times are integer ticks, None is null. A row whose time
+is null is malformed and is skipped. Samples are ordered by (time, sequence, position). Results of one window
+share a time and are ordered by their keys, so no result depends on the order of arrival.
 """
 
 from __future__ import annotations
@@ -90,11 +89,11 @@ def _value(
             ]
 
 
-# --- samples one by one -----------------------------------------------------------------------------
+# --- single samples ---------------------------------------------------------------------------------
 
 
 def _input(this: Object, body: Input, inputs: Inputs) -> list[Sample]:
-    """Take the declared columns of each row that has a time."""
+    """Select the declared columns of each row that has a time."""
     if body.stream not in inputs:
         raise BindingError(f"no rows are bound to the stream {body.stream!r}")
     rows = [_with_time(row, this.time, position) for position, row in enumerate(inputs[body.stream])]
@@ -113,7 +112,7 @@ def _table(this: Object, body: Table, inputs: Inputs) -> list[Sample]:
 
 
 def _with_time(row: Mapping[str, Any], time: Time, position: int) -> Mapping[str, Any]:
-    """Add the time where it is implied by the position."""
+    """Add the time column where the position implies it."""
     return row if time.period is None else {**row, time.column: time.start + position * time.period}
 
 
@@ -123,7 +122,7 @@ def _rank(row: Mapping[str, Any], body: Input, position: int) -> Rank:
 
 def _merge(branches: Sequence[Sequence[Sample]]) -> list[Sample]:
     return [
-        Sample(sample.row, (sample.rank[0], branch, *sample.rank[1:]))  # a sequence speaks before the branch
+        Sample(sample.row, (sample.rank[0], branch, *sample.rank[1:]))  # the sequence sorts before the branch
         for branch, samples in enumerate(branches)
         for sample in samples
     ]
@@ -138,7 +137,7 @@ def _samples(body: Samples, source: Iterable[Sample], schema: pa.Schema) -> list
 
 
 def _reduce(body: Reduce, source: list[Sample], origin: Object) -> list[Sample]:
-    """Give one sample per window and key, ordered by the window's end, its start, and the key."""
+    """Return one sample per window and key, ordered by window end, window start and key."""
     scope, types = result_scope(body, origin), result_types(body, origin)
     keys, fill = record(body.keys, origin.schema), record(body.fields, scope, types)
     holds = None if body.having is None else evaluator(body.having, scope, types)
@@ -152,9 +151,9 @@ def _reduce(body: Reduce, source: list[Sample], origin: Object) -> list[Sample]:
 
 
 def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
-    """Repeat every sample once per window that covers it, beside the reductions of its key.
+    """Repeat each sample once per window that covers it, with the reductions of its key.
 
-    Results are ordered by window, then as the samples came; so are those of one time.
+    Results are ordered by window, then by the order of the samples; so are results of equal time.
     """
     fill = record(body.fields, result_scope(body, origin), result_types(body, origin))
     arrived = {id(sample): position for position, sample in enumerate(source)}
@@ -170,7 +169,7 @@ def _attach(body: Attach, source: list[Sample], origin: Object) -> list[Sample]:
 
 
 def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Sample]:
-    """Give every sample in order of time, beside reductions over those it looks back on."""
+    """Return all samples in order of time, each with the reductions over its look-back spans."""
     fill = record(body.fields, origin.schema, result_types(body, origin))
     found: list[tuple[int, Sample]] = []
     for rows in _lanes(body, source, origin).values():
@@ -182,7 +181,7 @@ def _lookback(body: Lookback, source: list[Sample], origin: Object) -> list[Samp
 
 
 def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> list[Sample]:
-    """Hand each window's samples to the function as a table; its rows follow the window's bounds and keys."""
+    """Call the function with each window's samples as a table; prefix its rows with window bounds and keys."""
     keys = record(body.keys, origin.schema)
     given = this.schema.names[2 + len(body.keys) :]
     results = []
@@ -199,7 +198,7 @@ def _apply(body: Apply, source: list[Sample], this: Object, origin: Object) -> l
 def _windows(
     body: Reduce | Attach | Apply, source: list[Sample], origin: Object
 ) -> list[tuple[WindowBounds, Rank, list[Sample]]]:
-    """List windows and keys by the window's end and start, then the key, each with its samples in order."""
+    """List windows and keys by window end, window start and key, each with its samples in order."""
     found = windows_of(body.domain, _lanes(body, source, origin))
     several = [(window, key, rows) for key, members in found.items() for window, rows in members]
     several.sort(key=lambda each: (each[0][1], each[0][0], each[1]))
@@ -209,7 +208,7 @@ def _windows(
 def _lanes(
     body: Reduce | Attach | Lookback | Apply, source: list[Sample], origin: Object
 ) -> dict[Rank, list[tuple[int, Sample]]]:
-    """Group the samples that count by key, each group in order of time; those without a time count nowhere."""
+    """Group the samples that pass `where` by key, each group in order of time; drop samples without a time."""
     keys = record(body.keys, origin.schema)
     counting = kept(body.where, source, origin.schema)
     timed = [(at, each) for each in counting if (at := _moment(each.row, body, origin.time)) is not None]
@@ -220,7 +219,7 @@ def _lanes(
 
 
 def _moment(row: Row, body: Reduce | Attach | Lookback | Apply, time: Time) -> int | None:
-    """Read a sample's time; where it belongs to the window it carries, its own may be missing."""
+    """Return a sample's time; in a carried window the time may be missing and defaults to 0."""
     carried = not isinstance(body, Lookback) and isinstance(body.domain, CarriedWindow)
     if carried and row.get(time.column) is None:
         return 0
@@ -235,7 +234,7 @@ def _key(values: Row) -> Rank:
     return tuple(ordering(value) for value in values.values())
 
 
-# --- samples chosen among others --------------------------------------------------------------------
+# --- selection of samples ---------------------------------------------------------------------------
 
 
 def _in_order(samples: Iterable[Sample], time: Time) -> list[Sample]:
@@ -243,9 +242,9 @@ def _in_order(samples: Iterable[Sample], time: Time) -> list[Sample]:
 
 
 def _distinct(body: Distinct, source: list[Sample], time: Time) -> list[Sample]:
-    """Keep one sample of each run of equal ones; those kept stay in the order they came.
+    """Keep one sample of each run of equal samples, in the order of the source.
 
-    A run is all samples of a value; with `within`, those less than that after the run's first.
+    A run is all samples of one value; with `within`, those less than `within` after the run's first sample.
     """
     runs: dict[Rank, list[list[Sample]]] = {}
     for sample in _in_order(source, time):
@@ -264,7 +263,7 @@ def _apart(first: Sample, second: Sample, time: Time) -> int:
 
 
 def _top(body: Top, source: list[Sample], time: Time) -> list[Sample]:
-    """Keep the k largest samples of each window, the largest first; NaN is largest, nulls come last."""
+    """Keep the k largest samples of each window, largest first; NaN is largest, nulls are last."""
     windows = windows_of(CarriedWindow(), {(): [(0, each) for each in _in_order(source, time)]})
     return [
         each
@@ -275,7 +274,7 @@ def _top(body: Top, source: list[Sample], time: Time) -> list[Sample]:
 
 
 def _largest(body: Top, members: list[Sample]) -> list[Sample]:
-    """Choose among samples in order: sorting is stable, so of equal ones the earlier wins."""
+    """Select the k largest samples; the sort is stable, so the earlier of two equal samples wins."""
     ranked = sorted(members, key=lambda each: ordering(each.row[body.by]), reverse=True)
     if body.ties == "first" or len(ranked) <= body.k:
         return ranked[: body.k]

@@ -1,4 +1,4 @@
-"""Joins the slow and obvious way: every pair of samples is looked at. This is their definition."""
+"""Interpret joins by comparing every pair of samples: the reference semantics of joins."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JoinSide:
 
 @dataclass(frozen=True)
 class Timed:
-    """A sample, its time, and its place among all of its side."""
+    """A sample, its time, and its position among the timed samples of its side."""
 
     place: int
     time: int
@@ -55,7 +55,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Found:
-    """A result: one or two samples, and what orders it among the others."""
+    """One result: one or two samples, and its sort key among the results."""
 
     order: Rank
     left: Timed | None
@@ -64,7 +64,7 @@ class Found:
 
 
 def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[Sample]:
-    """Give the samples of a join, in order."""
+    """Return the samples of a join, in order."""
     match body:
         case Join(pairing=Lookup(table=table)):
             return _looked_up(this, body, left, right, table)
@@ -77,17 +77,17 @@ def joined(this: Object, body: Joined, left: JoinSide, right: JoinSide) -> list[
             return _rolling(body, left, right)
 
 
-# --- which samples meet -----------------------------------------------------------------------------
+# --- matching samples -------------------------------------------------------------------------------
 
 
 def _key(row: Row, names: Iterable[str]) -> Rank | None:
-    """Give what makes two keys equal; None where one is null, which equals nothing."""
+    """Return a key that compares equal for equal values; None if a value is null, because null equals nothing."""
     values = [row[name] for name in names]
     return None if any(value is None for value in values) else tuple(ordering(value) for value in values)
 
 
 def _matching(this: Object, body: Join, left: JoinSide, right: JoinSide) -> Callable[[Row, Row], bool]:
-    """Prepare the question whether two samples have equal keys and satisfy the condition."""
+    """Return a predicate: two samples have equal keys and satisfy the join condition."""
     first, second = [one for one, _ in body.on], [other for _, other in body.on]
     scope = pair_scope(this, left.object, right.object)
     holds = None if body.where is None else evaluator(body.where, scope)
@@ -124,7 +124,7 @@ def _found(this: Object, body: Join, left: JoinSide, right: JoinSide) -> list[Fo
 
 @dataclass(frozen=True)
 class _Meeting:
-    """Samples that share a window, or all of them."""
+    """The left and right samples of one window, or of the whole stream."""
 
     window: WindowBounds | None
     left: list[Timed]
@@ -148,7 +148,7 @@ def _near(pairing: object, left: int, right: int) -> bool:
 
 
 def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
-    """List windows with their samples of both sides; sessions are those of a key."""
+    """List windows with their samples of both sides; sessions are per key."""
     if pairing.left != pairing.right:
         yield from _with_common_ends(pairing, left, right)
         return
@@ -167,7 +167,7 @@ def _in_windows(body: Join, pairing: InWindow, left: JoinSide, right: JoinSide) 
 
 @dataclass(frozen=True)
 class _Tagged:
-    """A sample and its side; a carried window is read from its row."""
+    """A sample and its side; `row` supplies the bounds of a carried window."""
 
     side: int
     timed: Timed
@@ -182,7 +182,7 @@ def _both(left: JoinSide, right: JoinSide, on: Keys) -> Iterator[tuple[int, Time
 
 
 def _with_common_ends(pairing: InWindow, left: JoinSide, right: JoinSide) -> Iterator[_Meeting]:
-    """Pair windows of different grids that end at the same time; the earlier start counts."""
+    """Pair windows of different grids that end at the same time; the result takes the earlier start."""
     one, other = pairing.left, pairing.right
     assert isinstance(one, TimeWindow) and isinstance(other, TimeWindow)
     ends: dict[int, tuple[list[Timed], list[Timed]]] = {}
@@ -206,7 +206,7 @@ def _pair(body: Join, window: WindowBounds | None, one: Timed, other: Timed) -> 
 
 
 def _alone(body: Join, met: Iterable[_Met]) -> Iterator[Found]:
-    """List the samples without a partner, once for each window where they have none."""
+    """List the unmatched samples, once per window without a match."""
     for window, left, right, pairs in met:
         partners = {id(each) for pair in pairs for each in pair}
         for side, rows in ((0, left), (1, right)):
@@ -224,9 +224,9 @@ def _single(body: Join, window: WindowBounds | None, side: int, each: Timed) -> 
 
 
 def _chosen(body: Join, met: list[_Met]) -> list[Found]:
-    """Give left samples that have a partner anywhere, or those that lie in a window and have none.
+    """Return the left samples with a match anywhere (semi), or those in a window without any match (anti).
 
-    They come when the last window that holds them is complete.
+    A sample is emitted when the last window that holds it is complete.
     """
     last: dict[int, tuple[WindowBounds, Timed]] = {}
     for window, left, _, _ in met:
@@ -253,7 +253,7 @@ def _results(
 
 
 def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
-    """Put a pair together: nulls for the one that is missing, but for keys, which are those of the other."""
+    """Combine a pair into one row: a missing side is null, but a missing left side takes the right side's keys."""
     one = found.left.sample.row if found.left else dict.fromkeys(left.schema.names)
     other = found.right.sample.row if found.right else dict.fromkeys(right.schema.names)
     if found.left is None:
@@ -264,11 +264,11 @@ def _row(on: Keys, left: Object, right: Object, found: Found) -> Row:
     return own | _sided(one, other)
 
 
-# --- tables, the nearest, and those around ----------------------------------------------------------
+# --- lookup, as-of and rolling joins ----------------------------------------------------------------
 
 
 def _looked_up(this: Object, body: Join, left: JoinSide, right: JoinSide, table: int) -> list[Sample]:
-    """Let each sample of the stream, as it comes, meet all rows of the table."""
+    """Match each sample of the stream, in order of arrival, against all rows of the table."""
     match = _matching(this, body, left, right)
     fields = record(body.fields, pair_scope(this, left.object, right.object))
     stream, rows = (left, right) if table else (right, left)
@@ -291,7 +291,7 @@ def _timed(sample: Sample | None) -> Timed | None:
 
 
 def _nearest(body: Asof, one: Timed, right: JoinSide) -> Timed | None:
-    """Choose the right sample nearest in time, the last in order of several."""
+    """Return the right sample nearest in time; of several, the last in order."""
     key = _key(one.sample.row, [name for name, _ in body.on])
     best: Timed | None = None
     for each in right.timed:

@@ -1,4 +1,4 @@
-"""Tell what the fields and conditions of joins can name, and the types of their reductions."""
+"""The columns that fields and conditions of joins may reference, and the types of their reductions."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ def pair_scope(this: Object, left: Object, right: Object) -> pa.Schema:
 
 
 def rolling_types(body: RollingJoin, right: Object) -> tuple[pa.DataType, ...]:
-    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the fields of a rolling join."""
+    """Return the types of `Reduced(0)`, `Reduced(1)`, … in the fields of a rolling join."""
     return tuple(result_type(each, right.schema) for each in body.reductions)

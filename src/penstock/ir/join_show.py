@@ -1,4 +1,4 @@
-"""Print objects that join two others."""
+"""Print joins of the IR."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def join_text(
     ticks: Callable[[int], str],
     reduction: Callable[[Reduction, str], str],
 ) -> str:
-    """Print a join on some lines; the arguments print its parts."""
+    """Print a join on several lines; the callables print windows, durations and reductions."""
     lines: list[str] = []
     match body:
         case Join():

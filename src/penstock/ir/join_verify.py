@@ -1,4 +1,4 @@
-"""Check objects that join two others."""
+"""Check joins of the IR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.types.windows import CarriedWindow, Count, TimeWindow
 
 
 def complaints(this: Object, body: Joined, sources: Sequence[Object]) -> Iterator[str]:
-    """Say everything that is wrong with a join."""
+    """Yield every violation found in a join."""
     left, right = sources
     yield from _keys(body, left.schema, right.schema)
     match body:

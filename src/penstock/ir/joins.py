@@ -1,8 +1,8 @@
-"""The part of the IR's grammar that joins two objects; `nodes.py` has the rest.
+"""The joins of the IR's grammar; `nodes.py` has the rest.
 
-    body    ::= Table(name)                               samples without time, all there from the beginning
+    body    ::= Table(name)                               rows without time, complete before the stream begins
               | Join(left, right, on, pairing, how, where, fields)
-                                                          pairs of samples that meet, and those without a partner
+                                                          matching pairs of samples, and unmatched samples
               | Asof(left, right, on, direction, tolerance, exact, fields)
                                                           each left sample with the nearest right one
               | RollingJoin(left, right, on, within, reductions, fields)
@@ -10,15 +10,15 @@
                                                           samples of its key in [t + lo, t + hi]
     pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
 
-The fields of Join and Asof are columns of a pair: left.x, right.y, join_time and the window's bounds. Keys of
-`on` are those of the sample that is there: in left.k, where the left one is missing, stands the right one's.
-`where` is over left.x and right.y of two samples. In a RollingJoin, reductions are over columns of the right,
-fields over columns of the left. Null keys never meet.
+The fields of Join and Asof are columns of a pair: left.x, right.y, join_time and the window's bounds. Where the
+left sample is missing, the key column left.k holds the right sample's key. `where` is a predicate over left.x and
+right.y. In a RollingJoin, reductions read columns of the right side and fields read columns of the left side.
+Null keys never match.
 
-Order: results of windows come by the window's end and start, then in the order of the left samples, then of the
-right ones; right samples without a partner follow. Of Within, in the order of the later sample, the left one
-being earlier where times are equal, then of the other; samples without a partner stand where it is known that
-none will come. Asof and RollingJoin keep the order of the left samples, and Lookup that of the stream's.
+Order: InWindow orders results by window end and start, then by left sample, then by right sample; unmatched right
+samples follow. Within orders pairs by the later sample (at equal times the left one counts as earlier), then by the
+other; an unmatched sample is placed at the time when no match can arrive any more. Asof and RollingJoin keep the
+order of the left samples, Lookup that of the stream.
 """
 
 from __future__ import annotations

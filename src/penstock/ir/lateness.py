@@ -1,7 +1,7 @@
-"""Which rows of a run are late: the slow and obvious definition for every domain.
+"""The reference definition of late rows, for every window domain.
 
-An arrival is (time, key, watermark): the watermark is that of the rows which arrived before the row.
-Arrivals come in the order of arrival; batches do not matter.
+An arrival is (time, key, watermark): the watermark is computed from the rows that arrived before the row.
+Arrivals are given in order of arrival; batch boundaries do not matter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ ON_TIME, PARTLY_LATE, LATE = "on time", "partly late", "late"
 
 
 def fates(domain: Window, arrivals: Iterable[Arrival], begin_earlier: bool = True) -> list[str]:
-    """Say of each row whether it is on time, partly late or late.
+    """Classify each row as on time, partly late or late.
 
-    Without `begin_earlier` no row behind the watermark moves the beginning of a session: the rows of sessions are
-    read on by their own times.
-
+    Without `begin_earlier`, no row behind the watermark extends a session to an earlier start. This applies where
+    a later stage reads the rows of the sessions by their own times.
     >>> fates(TimeWindow(10, 5), [(22, "a", 0), (17, "a", 22), (9, "a", 22)])
     ['on time', 'partly late', 'late']
     >>> fates(Session(10), [(0, "a", 0), (9, "a", 0), (5, "a", 9), (-20, "a", 9)])
@@ -54,9 +53,9 @@ def _placed(domain: TimeWindow | Calendar, time: int, watermark: int) -> str:
 
 @dataclass
 class _Sessions:
-    """For each key, the times of the open sessions and the end of the last emitted one, while it is remembered.
+    """Per key: the times of the open sessions, and the end of the last emitted session until it expires.
 
-    A row behind the watermark may lie up to `before` ahead of the session that it joins.
+    A row behind the watermark may precede the session that it joins by at most `before`.
     """
 
     gap: int
@@ -77,14 +76,14 @@ class _Sessions:
         return sessions_of(sorted(self.times.get(key, [])), self.gap)
 
     def _emit(self, key: Hashable, watermark: int) -> None:
-        """A row at `last + gap` still joins: a session is complete when the watermark is after that."""
+        """Close the sessions that no row can join: one at `last + gap` still joins, so the watermark must be later."""
         for _, last in self._open(key):
             if last + self.gap < watermark:
                 self.ended[key] = last + self.gap
                 self.times[key] = [time for time in self.times[key] if time > last]
 
     def _forget(self, key: Hashable, watermark: int) -> None:
-        """Remember an end while an open session begins within two gaps of it, or may begin at the watermark."""
+        """Drop a session end once every open or future session begins more than two gaps after it."""
         if key in self.ended:
             begins = [first for first, _ in self._open(key)]
             if min([watermark, *begins]) > self.ended[key] + 2 * self.gap:

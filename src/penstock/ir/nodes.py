@@ -2,39 +2,39 @@
 
     program    ::= object* "out" name
     object     ::= "~"name = body                     each name is defined once, before its uses
-    body       ::= Input(stream)                      samples that arrive from outside
+    body       ::= Input(stream)                      samples of an input stream
                  | Samples(source, where, fields)     at every sample of source: a tuple of expressions,
                                                       φ (no sample) where the predicate is not true
                  | Reduce(source, domain, keys, reductions, where, fields, having)
                                                       for t in domain and each key:
                                                       ⊕(f, ~source[t - size : t)), then fields over them
                  | Attach(source, domain, keys, reductions, where, fields)
-                                                      the same reductions beside each sample they cover
+                                                      each sample with the same reductions of its window
                  | Lookback(source, spans, keys, reductions, fields, where)
                                                       at every sample: each reduction over the samples of its
-                                                      key that its span, spans[reduction.span], looks back on
+                                                      key within spans[reduction.span]
                  | Apply(source, domain, keys, function, where)
-                                                      what a Python function makes of each window's samples
+                                                      the rows a Python function returns for each window
                  | Merge(sources)                     the samples of all sources, which have the same columns
                  | Distinct(source, subset, keep, within)
                                                       the first or last sample of each value; with `within`,
-                                                      of each run of equal ones that begins so close before
-                 | Top(source, k, by, ties)           the k largest samples that share a window
-                 | Signals(sources, program)          the intervals on which a signal has one value; the program,
+                                                      of each run of equal samples less than `within` long
+                 | Top(source, k, by, ties)           the k largest samples of each window
+                 | Signals(sources, program)          the intervals on which a signal is constant; the program,
                                                       in the language of `ir/signals/nodes.py`, samples sources "0", "1", …
-                                                      The column of ends is left out where nothing reads it
-                 | Table | Join | Asof | RollingJoin  samples of two objects that meet (`join_nodes.py`)
+                                                      The column of ends is omitted where no object reads it
+                 | Table | Join | Asof | RollingJoin  pairs of samples of two objects (`joins.py`)
     reduction  ::= function(args) [where predicate]   over one window's samples
     domain     ::= a window type of `types/windows.py`; sessions and counts are by key
     span       ::= LookBack(size, rows, closed, delay)
 
-Every object has a schema and a time (`Object`). `fields` lists every column of the result, in order, the
-window bounds and keys among them. In the `fields` and `having` of a Reduce, `Reduced(i)` is the i-th
-reduction and `Column` a key or window bound; in the `fields` of an Attach, `Column` is a column of the
-source or, first, a bound of a Grid's window. `where` drops samples before anything else is evaluated on
-them: keys, arguments and fields are never evaluated (and never fail) where it is not true; likewise
-`fields` where `having` is not true. A `strict` Reduce stands for a join's: a sample before the watermark is late
-there, even if its window is open. Sizes are ticks of the source's time.
+Every object has a schema and a time (`Object`). `fields` lists every column of the result, in order, including
+window bounds and keys. In the `fields` and `having` of a Reduce, `Reduced(i)` is the i-th reduction and `Column`
+a key or window bound. In the `fields` of an Attach, `Column` is a window bound or a column of the source; window
+bounds take precedence. `where` drops samples first: keys, arguments and fields are never evaluated (and never
+fail) on samples where it is not true; likewise `fields` where `having` is not true. A `strict` Reduce
+pre-aggregates one side of a join: as in the join, a sample before the watermark is late, even if its window is open.
+Sizes are ticks of the source's time.
 
 Samples are ordered by (time, sequence, position); `Input.sequence` names the column that breaks ties.
 """
@@ -110,7 +110,7 @@ class Lookback:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """The result's columns are the window's bounds, the keys, and those the function gives."""
+    """The result's columns are the window's bounds, the keys, and the columns the function returns."""
 
     source: str
     domain: Window
@@ -167,7 +167,7 @@ Body = (
 
 @dataclass(frozen=True, slots=True)
 class Object:
-    """A temporal object: its definition, the columns of its samples, and their time."""
+    """A temporal object: its definition, the schema of its samples, and their time."""
 
     name: str
     body: Body
@@ -185,7 +185,7 @@ class Program:
 
 
 def sources_of(body: Body) -> tuple[str, ...]:
-    """Name the objects a definition reads."""
+    """Return the names of the objects that a definition reads."""
     match body:
         case Input() | Table():
             return ()

@@ -1,4 +1,4 @@
-"""Say when two values are one key, and which of two comes first."""
+"""Equality and order of values as keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Rank = tuple[Any, ...]
 
 
 def ordering(value: Any) -> Rank:
-    """Map a value to something that sorts and hashes as the value does: null first, NaN last and one key.
+    """Map a value to a tuple that sorts and hashes as the value does: null first, NaN last and a single key.
 
-    Strings need nothing special: Python orders them by code point, which is the order of their UTF-8 bytes.
+    Strings are kept: Python orders them by code point, which is the order of their UTF-8 bytes.
     """
     if value is None:
         return (0, 0)
@@ -21,5 +21,5 @@ def ordering(value: Any) -> Rank:
 
 
 def canonical(value: Any) -> Any:
-    """Choose the value that stands for a key: 0.0 for -0.0, which is equal to it."""
+    """Return the canonical value of a key: 0.0 for -0.0, which compares equal."""
     return 0.0 if isinstance(value, float) and value == 0 else value

@@ -1,8 +1,8 @@
 """Convert between Arrow tables and the interpreter's rows: dicts of physical Python values.
 
 Times, dates and durations are integer ticks of their type's unit, dictionaries are decoded, and null
-is None. Columns of types a query cannot compute with (decimal, list, struct, binary) are kept as the
-Python values Arrow makes of them.
+is None. Columns of types that expressions do not support (decimal, list, struct, binary) keep Arrow's
+Python values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Row = dict[str, Any]
 
 
 def to_rows(table: pa.Table) -> list[Row]:
-    """List a table's rows, as `{"ts": 1_000_000, "k": "a", "v": None}`."""
+    """Convert a table to rows, as `{"ts": 1_000_000, "k": "a", "v": None}`."""
     columns = [physical_values(column) for column in table.columns]
     if not columns:
         return [{} for _ in range(table.num_rows)]
@@ -27,19 +27,19 @@ def to_rows(table: pa.Table) -> list[Row]:
 
 
 def to_table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Build a table of the given schema from rows that hold at least its columns."""
+    """Build a table of the given schema from rows that have at least its columns."""
     columns = [from_physical([row[each.name] for row in rows], each.type) for each in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def as_table(made: Any, schema: pa.Schema, names: Sequence[str]) -> pa.Table:
-    """Read what a user's function gave for a window as a table of the declared columns."""
+    """Convert the return value of a user's window function to a table of the declared columns."""
     wanted = pa.schema([schema.field(name) for name in names])
     try:
         table = pa.table(made) if not isinstance(made, pa.RecordBatch) else pa.Table.from_batches([made])
         return table.select(list(names)).cast(wanted)
     except (TypeError, ValueError, KeyError, pa.ArrowException):
-        raise SchemaMismatchError(  # Arrow's own words would quote a value
+        raise SchemaMismatchError(  # Arrow's message would quote a value
             f"the function given to apply must return a table with the columns {_listed(wanted)}; "
             f"it gave {_described(made)}"
         ) from None

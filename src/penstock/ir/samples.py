@@ -1,4 +1,4 @@
-"""What the interpreter knows about samples: their order, their time, and reductions over some of them."""
+"""Samples of the interpreter: their order, their time, and reductions over them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from penstock.types.time import Time
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A row, and its rank among those of the same time: first by its sequence, which results have none of."""
+    """A row and its rank among rows of equal time. The rank begins with the sequence, which is empty for results."""
 
     row: Row
     rank: Rank
 
 
 def time_at(row: Mapping[str, Any], time: Time) -> int | None:
-    """Read a sample's time in ticks."""
+    """Return a sample's time in ticks."""
     at: int | None = row[time.column]
     return None if at is None else at + time.shift
 
@@ -35,13 +35,13 @@ def time_at(row: Mapping[str, Any], time: Time) -> int | None:
 def record(
     fields: Iterable[Field], schema: pa.Schema, types: Sequence[pa.DataType] = ()
 ) -> Callable[..., Row]:
-    """Prepare the fields of a result: a function of the row and the values of the reductions."""
+    """Compile the fields of a result to a function of the row and the values of the reductions."""
     values = {each.name: evaluator(each.expr, schema, types) for each in fields}
     return lambda row, reduced=(): {name: value(row, reduced) for name, value in values.items()}
 
 
 def kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> list[Sample]:
-    """Keep the samples for which the predicate is true: neither false nor null."""
+    """Keep the samples for which the predicate is true, neither false nor null."""
     if where is None:
         return list(source)
     holds = evaluator(where, schema)
@@ -51,7 +51,7 @@ def kept(where: Expr | None, source: Iterable[Sample], schema: pa.Schema) -> lis
 def reduced_over(
     reductions: Iterable[Reduction], spans: Sequence[list[Sample]], schema: pa.Schema
 ) -> tuple[Any, ...]:
-    """Compute every ⊕(function, args), each over the samples for which its own predicate is true."""
+    """Compute every ⊕(function, args) over the samples for which the reduction's predicate is true."""
     return tuple(_reduction(each, kept(each.where, spans[each.span], schema), schema) for each in reductions)
 
 

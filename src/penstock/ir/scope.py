@@ -1,4 +1,4 @@
-"""Tell what the expressions of a windowed object can name, and the types of its reductions."""
+"""The columns that expressions of a windowed object may reference, and the types of its reductions."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow
 
 
 def result_type(reduction: Reduction, schema: pa.Schema) -> pa.DataType:
-    """Give the type of a reduction over samples of the schema."""
+    """Return the type of a reduction over samples of the schema."""
     aggregate = Aggregate(reduction.function, reduction.args, reduction.where, reduction.options)
     return type_of(aggregate, schema)
 
 
 def result_types(body: Windowed, source: Object) -> tuple[pa.DataType, ...]:
-    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the object's fields."""
+    """Return the types of `Reduced(0)`, `Reduced(1)`, … in the object's fields."""
     return tuple(result_type(each, source.schema) for each in body.reductions)
 
 
 def result_scope(body: Reduce | Attach, source: Object) -> pa.Schema:
-    """List the columns that `fields` and `having` can name: window bounds, then keys or source columns."""
+    """List the columns that `fields` and `having` may reference: window bounds, then keys or source columns."""
     bounds = [pa.field(name, _bound_type(name, body, source)) for name in (WINDOW_START, WINDOW_END)]
     if isinstance(body, Reduce):
         others = [pa.field(key.name, type_of(key.expr, source.schema)) for key in body.keys]

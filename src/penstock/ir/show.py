@@ -7,7 +7,7 @@
     }
     out ~w1
 
-A field that only repeats a column is its name; a `where` drops samples before anything else is computed.
+A field that is a plain column is printed as its name; `where` drops samples before anything else is computed.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _behind(body: Lookback, source: Object) -> str:
 
 
 def look_text(span: LookBack, unit: str | None) -> str:
-    """Print what a look-back covers."""
+    """Print the span of a look-back."""
     now = "t" if not span.delay else f"t - {length_of(span.delay, unit)}"
     closed = "" if span.closed == "right" else f", closed {span.closed}"
     if span.rows is not None:
@@ -146,7 +146,7 @@ def _braced(head: str, lines: Iterable[str]) -> str:
 
 
 def domain_text(domain: Window, unit: str | None) -> str:
-    """Print which windows there are."""
+    """Print a window domain."""
     match domain:
         case TimeWindow(size=size, every=every, offset=offset):
             shifted = f" offset {length_of(offset, unit)}" if offset else ""

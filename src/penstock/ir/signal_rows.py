@@ -1,4 +1,4 @@
-"""Signals inside a program: sample the sources by key, and list the intervals of each key."""
+"""Interpret signals inside a program: sample the sources by key, and list the intervals of each key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.ir.samples import time_at
 from penstock.ir.signals import nodes as temporal
 from penstock.ir.signals.interpret import Sample, intervals
 
-# The samples of one key, by the object that takes them.
+# The samples of one key, by the name of the Sampled object.
 Taken = dict[str, list[Sample]]
 
 
@@ -25,7 +25,7 @@ class Timed(Protocol):
 
 
 def signal_rows(program: temporal.Program, sources: Sequence[tuple[Sequence[Timed], Object]]) -> list[Row]:
-    """List the intervals of all keys by their start, then their key; rows come in order of time."""
+    """List the intervals of all keys by start, then key; `sources` are in order of time."""
     keys: dict[Rank, Row] = {}
     taken: dict[Rank, Taken] = {}
     takers = [each for each in program.objects if isinstance(each.body, temporal.Sampled)]
@@ -52,7 +52,7 @@ def _samples(body: temporal.Sampled, rows: Sequence[Timed], origin: Object) -> l
         if at is not None:
             until = None if body.hold.until is None else each.row[body.hold.until]
             if until is not None and until <= at:
-                continue  # it never holds
+                continue  # an empty interval
             value = {name: compute(each.row, ()) for name, compute in values.items()}
             found.append((Sample(at, until, value), {name: canonical(each.row[name]) for name in body.keys}))
     return found

@@ -1,8 +1,8 @@
-r"""Tell queries apart: what a program is made of, named so that a difference can be pointed at.
+r"""Identify a program by its parts, so that two programs can be compared and differences reported.
 
-State that one query saved is of use only to a query with the same signature. Each object has one entry that identifies
-it, and further ones, `name + "\n" + part`, that describe its parts for people. Neither holds a user's constants, which may
-be secrets: descriptions have `?` in their place, identities a digest.
+State saved by one query is valid only for a query with the same signature. Each object has one entry that identifies
+it, and further entries, `name + "\n" + part`, with readable descriptions of its parts. Neither contains a user's
+constants, which may be secrets: descriptions replace them by `?`, identities by a digest.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CONSTANT = ex.Column("?")
 
 
 def signature(program: Program) -> dict[str, str]:
-    """Give the identity of each object of a program, by its name, and what it is made of.
+    """Return the identity of each object of a program, by name, and the descriptions of its parts.
 
-    Equal programs have equal signatures, in any process; the code of a Python function is not looked into.
+    Equal programs have equal signatures in every process; the code of Python functions is not part of them.
     """
     found = {_name(each): _identity(each) for each in program.objects} | {"the output": program.output}
     parts = (
@@ -52,7 +52,7 @@ def _identity(this: Object) -> str:
 
 
 def _text(node: object) -> str:
-    """Write a node as nested lists; equal nodes, and no others, are written alike."""
+    """Serialise a node as nested lists; equal nodes, and no others, have equal texts."""
     match node:
         case tuple():
             return f"[{','.join(map(_text, node))}]"
@@ -71,7 +71,7 @@ def _text(node: object) -> str:
 
 
 def _described(this: Object, program: Program) -> Iterator[tuple[str, str]]:
-    """Name the parts of an object, and print each."""
+    """Yield the name and the text of each part of an object."""
     body = this.body
     if isinstance(body, Input):
         yield "columns", "; ".join(f"{each.name}: {each.type}" for each in this.schema)
@@ -140,7 +140,7 @@ def _aggregate(reduction: ir.Reduction | temporal.WindowReduction) -> ex.Aggrega
 
 
 def _expression(expr: ex.Expr, reductions: tuple[ex.Aggregate, ...]) -> str:
-    """Print an expression with aggregates in place of their numbers, and `?` in place of constants."""
+    """Print an expression with aggregates in place of their indexes, and `?` in place of constants."""
     whole = ex.rewrite(
         expr, lambda node: reductions[node.index] if isinstance(node, ex.Reduced) and reductions else node
     )

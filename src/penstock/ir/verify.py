@@ -1,4 +1,4 @@
-"""Check that a program obeys the grammar: what a pass breaks is found at the pass, not in the answer."""
+"""Check that a program obeys the grammar, so that a broken pass fails at the pass."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _verify_body(this: Object, sources: Sequence[Object]) -> None:
         case Signals() as body:
             verify_signals(body.program, [(each.schema, each.time) for each in sources])
             whole = body.program.schema
-            schemas = [whole, whole.remove(whole.get_field_index(END))]  # ends may be left out
+            schemas = [whole, whole.remove(whole.get_field_index(END))]  # the column of ends is optional
             _require(any(map(this.schema.equals, schemas)), this, "has other columns than its signal")
         case Distinct() as body:
             _verify_chosen(this, sources[0], body.subset)
@@ -132,7 +132,7 @@ def _same_columns(first: pa.Schema, second: pa.Schema) -> bool:
 
 
 def _verify_chosen(this: Object, source: Object, needed: Iterable[str]) -> None:
-    """Check an object whose samples are chosen among those of its source and pass as they are."""
+    """Check an object that passes a subset of its source's samples unchanged."""
     _require(_same_columns(this.schema, source.schema), this, f"has other columns than ~{source.name}")
     _has_columns(this, source.schema, needed)
 

@@ -1,6 +1,6 @@
-"""Which samples lie in which window: the slow and obvious definition of every domain.
+"""The reference definition of every window domain: which samples lie in which window.
 
-A sample here is a pair (time, anything): only times and the order of samples decide.
+A sample is a pair (time, payload); only times and the order of samples matter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Members = list[tuple[WindowBounds, list[Timed]]]
 
 
 def windows_of(domain: Window, groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
-    """List the windows of each key that hold a sample, with those samples, which come in order.
+    """List the non-empty windows of each key with their samples; the samples of each key are in order.
 
     >>> windows_of(Session(5), {"a": [(1, "x"), (6, "y"), (20, "z")]})
     {'a': [((1, 11), [(1, 'x'), (6, 'y')]), ((20, 25), [(20, 'z')])]}
@@ -53,7 +53,7 @@ def _each(
 
 
 def _placed(rows: Sequence[Timed], domain: Window) -> Members:
-    """Windows that a sample's time, or the window it carries, tells by itself."""
+    """Assign samples to windows that depend on the sample's time, or on its carried window, alone."""
     found: dict[WindowBounds, list[Timed]] = {}
     for time, each in rows:
         for window in _covering(domain, time, each):
@@ -86,7 +86,7 @@ def _sessions(rows: Sequence[Timed], gap: int) -> Members:
 
 
 def sessions_of(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
-    """List the first and the last time of each session, of times in order.
+    """List the first and the last time of each session; `times` are sorted.
 
     >>> sessions_of([0, 9, 30], 10)
     [(0, 9), (30, 30)]
@@ -95,7 +95,7 @@ def sessions_of(times: Sequence[int], gap: int) -> list[tuple[int, int]]:
 
 
 def placed_windows(domain: TimeWindow | Calendar, time: int) -> list[WindowBounds]:
-    """List the windows that hold a time, where the time alone decides.
+    """List the windows of a grid or calendar that hold a time.
 
     >>> sorted(placed_windows(TimeWindow(10, 5), 7))
     [(0, 10), (5, 15)]
@@ -118,7 +118,7 @@ def _whole(groups: Mapping[_Key, Sequence[Timed]]) -> dict[_Key, Members]:
 
 
 def behind(span: LookBack, rows: Sequence[Timed], place: int) -> list[Timed]:
-    """List what the sample at a place looks back on, among the samples of its key in order."""
+    """List the samples in the look-back span of the sample at `place`; `rows` are those of its key, in order."""
     now = rows[place][0] - span.delay
     if span.rows is not None:
         own = span.closed != "left"

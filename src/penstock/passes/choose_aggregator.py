@@ -1,22 +1,21 @@
-"""Choose how each reduction of overlapping windows is computed, and say why (Hammer Slide, section 2).
+"""Choose the algorithm of each reduction over overlapping windows, with a reason (Hammer Slide, section 2).
 
     ~w1[t] @ size 10s every 1s: ⊕(sum, int), ⊕(max, float)  →  {"w1": (subtract-on-evict, two-stacks)}
 
-The *way* is decided for all reductions of an object together: in "panes", where states of a fixed size can be
-merged whatever order rows come in, else in "lanes", over rows in order. The *algorithm* is each reduction's
-own:
+The *way* is chosen once per object, for all its reductions: "panes" if all states have a fixed size and merge in any
+order, else "lanes", over sorted rows. The *algorithm* is chosen per reduction:
 
-* `one pane`: a window is one pane, there is nothing to merge;
-* `recompute`: every window from its own panes or rows, where they overlap little or not at all, and for what
-  can be made of rows in order only;
-* `subtract-on-evict`: one running state, for what can be taken out again without loss;
-* `prefix-sums`: what all rows before a frame's ends add up to, subtracted: for sums of floats over rows;
-* `two-stacks`: for everything else that can be merged;
-* `count-slide`: windows of rows without keys lie at regular places: vectors over neighbouring windows;
-* `order-statistics`: the values of a window in order, for what has no state of a fixed size;
-* `frame ends`: nothing but the positions of a frame's first and last row.
+* `one pane`: a window is one pane, so nothing is merged;
+* `recompute`: compute every window from its panes or rows; for windows with little or no overlap, and for
+  aggregates that only fold rows in order;
+* `subtract-on-evict`: one running state, for aggregates that remove rows without loss;
+* `prefix-sums`: the difference of two running totals at the frame's ends; for sums of floats over rows;
+* `two-stacks`: for all other aggregates that merge;
+* `count-slide`: windows of rows without keys begin at regular positions, so neighbouring windows are vectorised;
+* `order-statistics`: the sorted values of a window, for aggregates without a state of fixed size;
+* `frame ends`: only the positions of a frame's first and last row.
 
-This is an analysis: the program stays as it is, and its choices are kept beside it.
+This analysis does not change the program.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from penstock.types.windows import Calendar, CarriedWindow, Count, TimeWindow, W
 ONE_PANE, FRAME_ENDS, ORDER_STATISTICS = "one pane", "frame ends", "order-statistics"
 PREFIX_SUMS, COUNT_SLIDE = "prefix-sums", "count-slide"
 RECOMPUTE, SUBTRACT, TWO_STACKS = "recompute", "subtract-on-evict", "two-stacks"
-# Merging so many panes anew is cheaper than keeping track of what enters and leaves (measured: equal at 5).
+# Up to this many panes, merging anew is cheaper than incremental maintenance (measured: equal at 5).
 FEW_PANES = 4
 
 PLAIN = frozenset({"bool", "int", "uint", "float", "timestamp", "date", "duration"})
@@ -47,7 +46,7 @@ PLAIN = frozenset({"bool", "int", "uint", "float", "timestamp", "date", "duratio
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How one reduction runs: its algorithm, the way its object takes, and the reason in words."""
+    """The algorithm of one reduction, the way of its object, and the reason as text."""
 
     algorithm: str
     way: str
@@ -55,9 +54,9 @@ class Choice:
 
 
 def choices(program: Program, force: str | None = None) -> dict[str, tuple[Choice, ...]]:
-    """Choose for every reduction of every windowed object, by the object's name.
+    """Choose the algorithm of every reduction of every windowed object, by the object's name.
 
-    `force` names an algorithm to use wherever it can be.
+    `force` names an algorithm to use wherever it is applicable.
     """
     found: dict[str, tuple[Choice, ...]] = {}
     for each in program.objects:
@@ -82,18 +81,18 @@ def _chosen(body: Windowed, program: Program, force: str | None) -> tuple[Choice
 
 
 def in_panes(body: Reduce, program: Program) -> bool:
-    """Tell whether rows can be folded into panes: windows lie on a grid, and states of a fixed size merge."""
+    """Return whether rows can be folded into panes: windows lie on a grid, and states of fixed size merge."""
     return pane_obstacle(body, program) is None
 
 
 def pane_obstacle(body: Reduce, program: Program) -> str | None:
-    """Say why rows cannot be folded into panes; None if they can."""
+    """Return why rows cannot be folded into panes; None if they can."""
     if not isinstance(body.domain, TimeWindow | CarriedWindow):
         return f"{type(body.domain).__name__.lower()} windows do not lie on one grid of time"
     if order_of_keys_is_seen(body, program):
         return "a later operator depends on the order of keys in a window, which panes do not keep"
     schema = program[body.source].schema
-    # In a window they carry, samples are folded by its end: their own times are not looked at.
+    # Samples of a carried window are folded by the window's end; their times are not read.
     by_place = isinstance(body.domain, TimeWindow) and _ordered_by_place(body.source, program)
     facts = (_Facts(each, schema) for each in body.reductions)
     return next(
@@ -102,7 +101,7 @@ def pane_obstacle(body: Reduce, program: Program) -> str | None:
 
 
 def _ordered_by_place(name: str, program: Program) -> bool:
-    """Tell whether only their time and their place in one stream order the samples of an object."""
+    """Return whether time and position in one stream alone order the samples of an object."""
     match program[name].body:
         case Input(sequence=sequence):
             return sequence is None
@@ -113,7 +112,7 @@ def _ordered_by_place(name: str, program: Program) -> bool:
 
 
 def panes_per_window(domain: Window) -> int:
-    """Count the panes of a window: its stretches between the bounds of all windows."""
+    """Count the panes of a window: its segments between the bounds of all windows."""
     if not isinstance(domain, TimeWindow):
         return 1
     whole, rest = divmod(domain.size, domain.every)
@@ -121,7 +120,7 @@ def panes_per_window(domain: Window) -> int:
 
 
 def overlaps(body: Windowed | RollingJoin) -> bool:
-    """Tell whether a sample can be in several windows of an object."""
+    """Return whether a sample can be in several windows of an object."""
     if isinstance(body, Lookback | RollingJoin):
         return True
     match body.domain:
@@ -134,7 +133,7 @@ def overlaps(body: Windowed | RollingJoin) -> bool:
 
 
 def regular(body: Windowed | RollingJoin) -> bool:
-    """Tell whether windows begin at every so many-th sample of all: windows of rows, not by key."""
+    """Return whether windows begin at fixed row intervals over all rows: count windows without keys."""
     return isinstance(body, Reduce | Attach) and isinstance(body.domain, Count) and not body.keys
 
 
@@ -143,7 +142,7 @@ def regular(body: Windowed | RollingJoin) -> bool:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the choice depends on: a reduction's algebra and the types of its arguments."""
+    """The inputs of the choice: a reduction's algebra and the types of its arguments."""
 
     reduction: Reduction
     schema: pa.Schema
@@ -162,10 +161,10 @@ class _Facts:
         return found.typed(self.types) if isinstance(found, Definition) else None
 
     def fits_panes(self, by_place: bool) -> bool:
-        """Tell whether a state of a fixed size can be merged in any order.
+        """Return whether the reduction has a state of fixed size that merges in any order.
 
-        What keeps the value of one row (and so does not skip nulls) keeps machine values only, and finds the
-        row by its time and place.
+        An aggregate that keeps the value of one row, and so does not skip nulls, keeps machine values only and
+        identifies the row by its time and position.
         """
         algebra = self.algebra
         if algebra.holistic or not algebra.associative:
@@ -177,7 +176,7 @@ class _Facts:
 
     @property
     def why_not_merged(self) -> str:
-        """Say why states of panes cannot be merged into the answer, if they cannot."""
+        """Return why states of panes cannot be merged, if they cannot."""
         if self.algebra.holistic:
             return "needs all values of a window"
         if not self.algebra.associative:
@@ -186,19 +185,19 @@ class _Facts:
 
     @property
     def is_ends(self) -> bool:
-        """Tell whether a frame's bounds are the answer, or lead to it."""
+        """Return whether the frame's bounds determine the result."""
         counts_rows = self.algebra.invertible and not self.reduction.args and self.reduction.where is None
         keeps_one = not (self.algebra.skips_nulls or self.algebra.commutative or self.algebra.holistic)
         return (counts_rows and self.definition is None) or keeps_one
 
     @property
     def has_prefixes(self) -> bool:
-        """Tell whether it is a sum, or follows from sums, that only rounding keeps from being subtracted."""
+        """Return whether the reduction is a sum, or derived from sums, that is not invertible only due to rounding."""
         return self.definition is None and self.algebra.invertible and self.inexact
 
     @property
     def inexact(self) -> bool:
-        """Tell whether taking values out again would leave rounding behind: never so where values are counted."""
+        """Return whether removing values would leave rounding errors; never for counts."""
         if self.definition is not None:
             return not self.definition.undoes
         return _any_float(self.types) and _any_float([result_type(self.reduction, self.schema)])
@@ -209,7 +208,7 @@ def _any_float(types: Iterable[pa.DataType]) -> bool:
 
 
 def preferred(domain: Window, force: str | None = None) -> str:
-    """Name how panes of these windows are merged, where an aggregate does not forbid it."""
+    """Return how panes of these windows are merged if the aggregate permits it."""
     panes = panes_per_window(domain)
     if panes == 1:
         return ONE_PANE
@@ -267,7 +266,7 @@ def _slid(facts: _Facts, force: str | None) -> Choice:
 
 
 def _subtracted(facts: _Facts, way: str, obstacle: str | None, force: str | None) -> Choice:
-    """Subtract, or merge where something is in the way."""
+    """Choose subtract-on-evict, or two-stacks if there is an obstacle."""
     if obstacle is None:
         reason = "asked for" if force == SUBTRACT else f"{_name(facts)} takes out again exactly what left"
         return Choice(SUBTRACT, way, reason)
@@ -275,7 +274,7 @@ def _subtracted(facts: _Facts, way: str, obstacle: str | None, force: str | None
 
 
 def _obstacle(facts: _Facts) -> str | None:
-    """Say why what left cannot be subtracted; None if it can."""
+    """Return why evicted rows cannot be subtracted; None if they can."""
     if not facts.algebra.invertible:
         return f"nothing can be taken out of {_name(facts)} again"
     if facts.inexact:

@@ -1,12 +1,12 @@
-"""Choose how a query is divided among the tasks of a Spark job, and say why.
+"""Choose how a query is distributed over the tasks of a Spark job, with a reason.
 
-* `slices`: each task runs the whole query over a stretch of time and what windows reach beyond it (its halo);
-  nothing is shuffled. Queries over single rows are the simplest case: any cut will do.
-* `fragments`: each task folds its rows into panes; what panes hold, a few rows, is shuffled and assembled.
-* `keys`: rows are shuffled by key, each task runs the whole query over its keys.
-* `one`: one task does it all; correct, and as slow as that.
+* `slices`: each task runs the whole query over a time slice plus a halo for windows that reach beyond it; nothing
+  is shuffled. Queries over single rows are the simplest case: any cut is valid.
+* `fragments`: each task folds its rows into panes; the states of the panes, a few rows, are shuffled and merged.
+* `keys`: rows are shuffled by key, and each task runs the whole query over its keys.
+* `one`: one task runs the query; correct, but not parallel.
 
-This is a pure function of the optimised program and of what is known about the data. Which strategies a query
+The choice is a pure function of the optimised program and of statistics of the data. Which strategies a query
 allows does not depend on the data (`possible`); which of them is best does (`choose`).
 """
 
@@ -30,9 +30,9 @@ from penstock.types.time import describe_reach
 from penstock.types.windows import TimeWindow
 
 SLICES, FRAGMENTS, KEYS, ONE = STRATEGIES = "slices", "fragments", "keys", "one"
-# How much more than there is slices may read before a shuffle is preferred: a guess, not measured yet.
+# Largest ratio of rows read by slices to rows present before a shuffle is preferred: a guess, not measured yet.
 MOST_READ_AGAIN = 1.25
-# How many times its even share the longest slice may read before a shuffle is preferred.
+# Largest ratio of the longest slice to an even share before a shuffle is preferred.
 MOST_UNEVEN = 1.5
 
 
@@ -40,10 +40,10 @@ MOST_UNEVEN = 1.5
 class Halo:
     """How far, in ticks, results reach into each stream before and after their own time.
 
-    Where all results are windows of one grid, `border` is a time at which one ends and `step` the time to the next:
-    cut at such times, results reach `step - 1` ticks less far back. Tumbling windows then need no halo at all.
-    `carry` tells of an as-of join that needs the last row of each key from before that as well. `unit` is how long
-    a tick is, for who reads it.
+    If all results are windows of one grid, `border` is the end of a window and `step` the distance to the next end:
+    in slices cut at such times, results reach `step - 1` ticks less far back. Tumbling windows then need no halo.
+    `carry` describes an as-of join that also needs the last row of each key before the halo. `unit` is the length
+    of a tick, for printing.
     """
 
     past: int
@@ -64,7 +64,7 @@ class Halo:
 
 @dataclass(frozen=True, slots=True)
 class Possible:
-    """What a program allows: for each strategy what it needs, or in words why it cannot be."""
+    """The strategies a program allows: for each its requirements, or the reason why it is not applicable."""
 
     rows: bool
     slices: Halo | Sessions | Counts | str
@@ -73,17 +73,17 @@ class Possible:
     ordered: bool
 
     def obstacle(self, strategy: str) -> str | None:
-        """Say why a strategy cannot be; None if it can."""
+        """Return why a strategy is not applicable; None if it is."""
         found = {SLICES: self.slices, FRAGMENTS: self.fragments, KEYS: self.keys}.get(strategy)
         return found if isinstance(found, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known about the data: whether all of it lies in files, and how much slices would read.
+    """Statistics of the data: whether all of it is in files, and how many rows slices would read.
 
-    `read_again` is the ratio of rows that slices read to rows there are; None if times are not known. `uneven` is the
-    ratio of what the longest of them reads to what it would read if files were cut anywhere.
+    `read_again` is the ratio of rows read by slices to rows present; None if times are not known. `uneven` is the
+    ratio of the rows the longest slice reads to those it would read if files could be cut anywhere.
     """
 
     files: bool
@@ -99,7 +99,7 @@ class Choice:
 
 
 def possible(program: ir.Program) -> Possible:
-    """Find what a program allows."""
+    """Return the strategies a program allows."""
     keys = partition_keys(program)
     return Possible(
         rows=not any(_gathers(each.body) for each in program.objects),
@@ -111,7 +111,7 @@ def possible(program: ir.Program) -> Possible:
 
 
 def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
-    """Choose the strategy, or check that the one asked for can be."""
+    """Choose the strategy, or check that the forced one is applicable."""
     if force is not None:
         return _forced(found, facts, force)
     if found.rows:
@@ -126,7 +126,7 @@ def choose(found: Possible, facts: Facts, force: str | None = None) -> Choice:
 
 
 def pane_obstacle(found: Possible) -> str | None:
-    """Say why, on a stream without end, rows must travel to their shards; None where what panes hold will do."""
+    """Return why rows of an unbounded stream must be shuffled to their shards; None if states of panes suffice."""
     if isinstance(found.fragments, str):
         return found.fragments
     if found.ordered:
@@ -135,14 +135,14 @@ def pane_obstacle(found: Possible) -> str | None:
 
 
 def described(found: Possible) -> list[str]:
-    """Say in a line for each strategy whether a query allows it; the data decides which is taken."""
+    """Describe, one line per strategy, whether a query allows it; statistics decide which one is used."""
     if found.rows:
         return ["slices: rows are looked at one by one, any cut will do"]
     return [*_ways(found), f"on a stream without end: {sent(pane_obstacle(found))}"]
 
 
 def sent(obstacle: str | None) -> str:
-    """Say what crosses the shuffle on a stream without end."""
+    """Describe what an unbounded stream shuffles."""
     if obstacle is None:
         return "what panes hold is sent to shards, a pane being late as a whole or not at all"
     return f"rows are sent to shards, since {obstacle}"
@@ -176,7 +176,7 @@ def _forced(found: Possible, facts: Facts, force: str) -> Choice:
 
 
 def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
-    """Say why a strategy is not chosen: it cannot be, or would not pay."""
+    """Return why a strategy is not chosen: not applicable, or too expensive."""
     obstacle = found.obstacle(strategy) or _unfit(found, facts, strategy)
     if obstacle is not None or strategy != SLICES:
         return obstacle
@@ -189,7 +189,7 @@ def _obstacle(found: Possible, facts: Facts, strategy: str) -> str | None:
 
 
 def _unfit(found: Possible, facts: Facts, strategy: str) -> str | None:
-    """Say what the data lacks for a strategy."""
+    """Return what the data lacks for a strategy."""
     if strategy == SLICES and not facts.files:
         return "a DataFrame does not tell where times lie"
     if strategy == SLICES and facts.read_again is None:
@@ -210,7 +210,7 @@ def _reason(found: Possible, facts: Facts, strategy: str, why_not: Mapping[str, 
             return f"rows of one key meet in one task (no fragments: {why_not[FRAGMENTS]})"
 
 
-# --- what a program allows ----------------------------------------------------------------------------------
+# --- applicable strategies ----------------------------------------------------------------------------------
 
 
 def _gathers(body: ir.Body) -> bool:
@@ -233,7 +233,7 @@ def _halo(program: ir.Program) -> Halo | str:
 
 
 def _grid(program: ir.Program) -> tuple[int, int]:
-    """Give the step of the windows that are all a program gathers, and a time at which one ends; (1, 0) if there are others."""
+    """Return the step and an end of a program's windows; (1, 0) if it combines samples in any other way."""
     match [each.body for each in program.objects if _gathers(each.body)]:
         case [ir.Reduce(domain=TimeWindow(size=size, every=every, offset=offset))]:
             return every, (offset + size) % every
@@ -242,7 +242,7 @@ def _grid(program: ir.Program) -> tuple[int, int]:
 
 
 def _first_windows(program: ir.Program) -> tuple[str, ...] | str:
-    """Name the windows that rows meet first, if all of them are made of panes."""
+    """Return the windows that input rows reach first, if all of them are computed in panes, else the reason."""
     if any(isinstance(each.body, Table) for each in program.objects):
         return "a table is joined, which would have to travel with every state"
     first = [each for each in program.objects if _gathers(each.body) and not _behind(each, program)]
@@ -259,7 +259,7 @@ def _gives_table(body: ir.Body) -> bool:
 
 
 def _plain(program: ir.Program) -> frozenset[str]:
-    """Name the objects that some rows reach without passing a window."""
+    """Return the objects that some rows reach without passing a window."""
     found: set[str] = set()
     for each in program.objects:
         sources: Sequence[str] = ir.sources_of(each.body)
@@ -269,5 +269,5 @@ def _plain(program: ir.Program) -> frozenset[str]:
 
 
 def _behind(this: ir.Object, program: ir.Program) -> bool:
-    """Tell whether every row of an object has passed a window before."""
+    """Return whether every row of an object has passed a window before."""
     return not _plain(program).intersection(ir.sources_of(this.body))

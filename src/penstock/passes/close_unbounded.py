@@ -1,12 +1,12 @@
-"""Give the window of all rows bounds that every row carries, so that states are kept instead of rows.
+"""Replace the window of all rows by a carried window with fixed bounds, so that states are kept instead of rows.
 
     ~w1[t] @ all time by k = {          →  ~w1.rows[t]  = ~in0[t] { …; window_start: least; window_end: most }
       #0 = ⊕(sum, ~in0[window].v)          ~w1.parts[t] @ its window by k = { #0 = ⊕(sum, …)  #1 = ⊕(min, ts)  … }
       window_start; window_end; k; s: #0   ~w1.whole[t] @ each sample, its window = { … first: ⊕(min, #1) … }
     }                                      ~w1[t] = ~w1.whole[t] { window_start: first; window_end: last + 1; … }
 
-The window's bounds are the times of the first and last row of any key, which are known at the end: two more
-reductions find them. Only where states have a fixed size; what holds rows anyway stays as it is.
+The window's bounds are the times of the first and last row of any key, known only at the end of the input: two more
+reductions compute them. Applies only to aggregates with states of fixed size; others keep rows anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BOUNDS = (WINDOW_START, WINDOW_END)
 
 
 def close_unbounded(program: Program) -> Program:
-    """Spell out every window of all rows that can keep states."""
+    """Rewrite every unbounded window whose states have a fixed size."""
     for each in program.objects:
         if isinstance(each.body, Reduce) and _closes(each.body, program):
             source = program[each.body.source]
@@ -37,7 +37,7 @@ def close_unbounded(program: Program) -> Program:
 
 
 def _closes(body: Reduce, program: Program) -> bool:
-    """Tell whether the window is of all rows, states do, and the bounds can be computed in the time's type."""
+    """Return whether the window is unbounded, can run on states, and has bounds computable in the time's type."""
     source = program[body.source]
     plain = pa.types.is_timestamp(source.time.type) or source.time.type == pa.int64()
     carries = set(_BOUNDS) & set(source.schema.names)
@@ -53,7 +53,7 @@ def _closes(body: Reduce, program: Program) -> bool:
 
 @dataclass(frozen=True)
 class _Closing:
-    """The objects that stand for one window of all rows."""
+    """Builds the objects that replace one unbounded window."""
 
     this: Object
     body: Reduce
@@ -66,7 +66,7 @@ class _Closing:
         return f"{self.this.name}.{part}"
 
     def _rows(self) -> Object:
-        """Every row, with bounds that no row's time can pass."""
+        """All rows, with window bounds outside the range of row times."""
         dtype = self.source.time.type
         limits = zip(_BOUNDS, (-(1 << 62), (1 << 63) - 1), strict=True)
         bounds = [Field(name, Literal(limit, dtype)) for name, limit in limits]
@@ -91,7 +91,7 @@ class _Closing:
         return Object(self._named("parts"), body, schema, self.this.time)
 
     def _whole(self) -> Object:
-        """The same, beside the first and last time of any key."""
+        """The same, with the first and last time of any key."""
         parts, count = self._parts(), len(self.body.reductions)
         spans = (Reduction("min", (Column(f"part{count}"),)), Reduction("max", (Column(f"part{count + 1}"),)))
         fields = [Field(name, Column(name)) for name in parts.schema.names]

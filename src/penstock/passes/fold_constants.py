@@ -1,12 +1,12 @@
-"""Compute what does not depend on the row, and drop what cannot change a truth value.
+"""Evaluate constant subexpressions, and drop operands that cannot change a truth value.
 
     v > 2 * 3                    →  v > 6
     true and k == 1              →  k == 1
     not (not (k == 1))           →  k == 1
     where true                   →  (no filter)
-    9223372036854775807 + 1      →  itself: the error belongs to the row that would meet it
+    9223372036854775807 + 1      →  unchanged: the error must occur at the row that evaluates it
 
-A fold keeps the type of every expression around it: a sum of literals is no literal to the type rules.
+A fold keeps the type of every enclosing expression: type rules do not treat a sum of literals as a literal.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _fields(fields: tuple[Field, ...], fold: Fold) -> tuple[Field, ...]:
 
 
 def _predicate(where: Expr | None, fold: Fold) -> Expr | None:
-    """Fold a filter; one that is always true is none."""
+    """Fold a filter; remove one that is always true."""
     folded = None if where is None else fold(where)
     return None if _is(folded, value=True) else folded
 
@@ -109,7 +109,7 @@ def _folding(schema: pa.Schema, reduced: Sequence[pa.DataType] = ()) -> Fold:
 
 
 def _retyped(expr: Expr, candidate: Expr, schema: pa.Schema, reduced: Sequence[pa.DataType]) -> Expr:
-    """Take the candidate only if it has the type of the expression."""
+    """Return the candidate if it has the type of the expression, else the expression."""
     if candidate is expr:
         return expr
     same = type_of(candidate, schema, reduced) == type_of(expr, schema, reduced)
@@ -143,7 +143,7 @@ def _simplified(expr: Expr) -> Expr:
 
 
 def _absorbed(first: Expr, second: Expr, whole: Expr, *, neutral: bool) -> Expr:
-    """Leave out the neutral side of `and` (true) or `or` (false); the opposite constant decides the whole."""
+    """Remove the neutral side of `and` (true) or `or` (false); the opposite constant is the result."""
     for side, other in ((first, second), (second, first)):
         if _is(side, value=neutral):
             return other
@@ -153,7 +153,7 @@ def _absorbed(first: Expr, second: Expr, whole: Expr, *, neutral: bool) -> Expr:
 
 
 def _decided(case: Case) -> Expr:
-    """Drop branches that are never taken, and those behind one that always is."""
+    """Drop branches that are never taken, and those after a branch that is always taken."""
     branches: list[tuple[Expr, Expr]] = []
     otherwise = case.otherwise
     for condition, value in case.branches:

@@ -1,4 +1,4 @@
-"""Aggregate a join without making its pairs: counts and sums of both sides' rows multiply.
+"""Aggregate a join without materialising its pairs: pre-aggregate both sides and multiply.
 
     ~j2[t] = inner join of ~a, ~b on k = k, size 10 every 10 { …; k: `left.k`; x: `left.x`; join_time }
     ~w3[t] @ its window by k = { #0 = ⊕(count, ~j2[window])  #1 = ⊕(max, ~j2[window].x)  …; n: #0; m: #1 }
@@ -8,10 +8,10 @@
     ~w3.met[t]   = inner join of ~w3.left, ~w3.right on key0 = key0, its window { … }
     ~w3[t]       = ~w3.met[t] { …; n: left0 * right0; m: left1 }
 
-The left rows of a key in a window meet all right rows of it, so each left row counts as often as there are right ones
-(Yan and Larson's eager aggregation). Where groups are not the keys, a second reduction adds up the products.
-Only for inner joins on equal keys in windows that do not overlap, without a condition on pairs, and aggregates that
-each read one side. A whole number is summed in two halves: a sum of rows that meet nobody may not fail.
+The left rows of a key in a window pair with all right rows of it, so each left row counts once per right row (Yan and
+Larson's eager aggregation). Where the groups are not the join keys, a second reduction sums the products. Applies only
+to inner joins on equal keys in windows that do not overlap, without a condition on pairs, and to aggregates that each
+read one side. A 64-bit integer is summed in two halves: a sum over rows without a match must not overflow.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Time
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
 _HALF = 1 << 32
-_PASSED = ("min", "max", "any", "all")  # the same over rows as over pairs of them
+_PASSED = ("min", "max", "any", "all")  # equal over rows and over pairs
 _INT64 = pa.int64()
 
 
 def fuse_joins(program: ir.Program) -> ir.Program:
-    """Replace every reduction over a join that does not need its pairs."""
+    """Replace every reduction over a join that does not need the pairs."""
     read = readers(program)
     for each in program.objects:
         if not isinstance(each.body, ir.Reduce) or read[each.body.source] != 1:
@@ -76,7 +76,7 @@ def _keeps_states(this: ir.Object, program: ir.Program, made: list[ir.Object]) -
 
 @dataclass
 class _Side:
-    """What is computed of one side's rows: its keys, and reductions by window and key."""
+    """The pre-aggregation of one side: its keys, and reductions by window and key."""
 
     name: str
     rows: ir.Object
@@ -119,7 +119,7 @@ class _Side:
 
 @dataclass
 class _Fusion:
-    """One reduction over a join, while it is taken apart."""
+    """The rewrite of one reduction over a join."""
 
     this: ir.Object
     body: ir.Reduce
@@ -137,7 +137,7 @@ class _Fusion:
         return _Fusion(this, body, join, sides, columns)
 
     def objects(self, join: ir.Object) -> list[ir.Object] | None:
-        """The objects in place of the reduction; None where it needs pairs."""
+        """Return the objects that replace the reduction; None if it needs the pairs."""
         if not (self._filter() and self._group()):
             return None
         whole = self._groups_are_keys()
@@ -155,7 +155,7 @@ class _Fusion:
     # -- rows and groups -------------------------------------------------------------------------------
 
     def _own(self, expr: Expr, side: int | None = None) -> tuple[int, Expr] | None:
-        """An expression over columns of one side, and which; None where it reads both, or a time of pairs."""
+        """Rewrite an expression over one side, and return the side; None if it reads both sides or the join time."""
         partners = {left_column(one): right_column(other) for one, other in self.join.on}
         read = {self.columns.get(name, JOIN_TIME) for name in ex.columns_of(expr)}
         for place, prefix in ((0, left_column("")), (1, right_column(""))):
@@ -171,7 +171,7 @@ class _Fusion:
         return None
 
     def _filter(self) -> bool:
-        """Let each side's rows be filtered by what is asked of them alone."""
+        """Move each conjunct of the filter to the side it reads; return False if one reads both."""
         for part in () if self.body.where is None else conjuncts(self.body.where):
             found = self._own(part)
             if found is None:
@@ -180,7 +180,7 @@ class _Fusion:
         return True
 
     def _group(self) -> bool:
-        """Make the columns of groups keys of their side."""
+        """Add the grouping columns to the keys of their sides; return False if one is computed."""
         for key in self.body.keys:
             found = self._own(key.expr)
             if found is None or not isinstance(found[1], Column):
@@ -189,7 +189,7 @@ class _Fusion:
         return True
 
     def _groups_are_keys(self) -> bool:
-        """Whether each group is one row of either side at most."""
+        """Return whether each group has at most one pre-aggregated row per side."""
         named = {each.expr.name for each in self.groups if isinstance(each.expr, Column)}
         own = [{side.key(name) for name in side.keys} for side in self.sides]
         mine, its = ([side.key(name) for name in side.keys[: len(self.join.on)]] for side in self.sides)
@@ -200,7 +200,7 @@ class _Fusion:
     # -- reductions --------------------------------------------------------------------------------------
 
     def _value(self, reduction: ir.Reduction, whole: bool) -> Expr | None:
-        """A reduction over pairs as an expression over `met`, or over reductions of it."""
+        """Rewrite a reduction over pairs as an expression over `met`, or over reductions of it."""
         found = self._placed(reduction)
         if found is None:
             return None
@@ -219,7 +219,7 @@ class _Fusion:
                 return None
 
     def _placed(self, reduction: ir.Reduction) -> tuple[int, ir.Reduction] | None:
-        """A reduction over rows of one side, and which."""
+        """Rewrite a reduction over the rows of one side, and return the side."""
         if reduction.options or len(reduction.args) > 1:
             return None
         exprs = [*reduction.args, *(() if reduction.where is None else (reduction.where,))]
@@ -256,7 +256,7 @@ class _Fusion:
     # -- objects -------------------------------------------------------------------------------------------
 
     def _met(self, left: ir.Object, right: ir.Object, join: ir.Object) -> ir.Object:
-        """The states of both sides that share key and window, beside each other."""
+        """Join the states of both sides by key and window."""
         keys = len(self.join.on)
         on = tuple(
             (self.sides[0].key(one), self.sides[1].key(other))
@@ -287,7 +287,7 @@ class _Fusion:
         return ir.Object(f"{self.this.name}.met", body, schema, join.time)
 
     def _result(self, met: ir.Object, values: list[Expr]) -> ir.Object:
-        """Fields over the states that met."""
+        """Compute the fields over the joined states."""
         fields = tuple(
             Field(each.name, self._typed(each, self._over(each.expr, values), met))
             for each in self.body.fields
@@ -314,7 +314,7 @@ class _Fusion:
         return ex.rewrite(expr, rule)
 
     def _regrouped(self, met: ir.Object, values: list[Expr]) -> ir.Object:
-        """Add up the products of a group's keys."""
+        """Sum the products over the keys of a group."""
 
         def rule(node: Expr) -> Expr:
             return values[node.index] if isinstance(node, Reduced) else node
@@ -327,14 +327,14 @@ class _Fusion:
 
 
 def _put_together(high: Expr, low: Expr) -> Expr:
-    """high * 2^32 + low. What `low` has above 32 bits is carried first: then this fails just where it does not fit."""
+    """Compute high * 2^32 + low. Bits of `low` above 32 are carried first, so this fails only if the result overflows."""
     half = Literal(_HALF, _INT64)
     carried = Call("add", (high, Call("floordiv", (low, half))))
     return Call("add", (Call("mul", (carried, half)), Call("mod", (low, half))))
 
 
 def _halves(arg: Expr) -> tuple[Expr, Expr]:
-    """A whole number as high * 2^32 + low, `low` being nearest to zero: small numbers have no high half."""
+    """Split an integer into high * 2^32 + low with `low` nearest to zero, so that small numbers have high 0."""
     half = Literal(_HALF, _INT64)
     low, high = Call("mod", (arg, half)), Call("floordiv", (arg, half))
     above = Call("ge", (low, Literal(_HALF >> 1, _INT64)))

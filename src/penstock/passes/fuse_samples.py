@@ -1,4 +1,4 @@
-"""Fuse expressions over the same samples into one (TiLT, section 5.2), across windows too.
+"""Fuse expressions over the same samples into one (TiLT, section 5.2), also across windows.
 
     ~s1[t] = ~in0[t] where kind == "view" { ts; k; x: v + 1 }     →  ~w3[t] @ size 10s every 10s by k = {
     ~w2[t] @ size 10s every 10s by k = {                               where kind == "view"
@@ -7,9 +7,9 @@
     }                                                                  having #0 > 3
     ~w3[t] = ~w2[t] where total > 3 { … }                            }
 
-Every column a reader names is replaced by the expression that defines it. Rows a filter drops never
-reach the expressions behind it, so nothing fails that did not fail before. Fusion stops where it would
-write an expression down so often that the program grows by more than `GROWTH` nodes.
+Every column reference is replaced by its defining expression. Rows that a filter drops never reach the
+expressions after it, so no new errors occur. Fusion stops where duplicated expressions would grow the
+program by more than `GROWTH` nodes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GROWTH = 32
 
 
 def fuse_samples(program: Program) -> Program:
-    """Fuse until nothing is left to fuse."""
+    """Fuse until no fusion applies."""
     while (fused := _step(program)) is not None:
         program = fused
     return program
@@ -53,7 +53,7 @@ def _step(program: Program) -> Program | None:
 
 
 def _fused(this: Object, program: Program) -> tuple[Object, ...] | None:
-    """Redefine an object without the one it reads; None where there is nothing to gain or it is not sound."""
+    """Redefine an object without its source; None if fusion does not pay or is not sound."""
     match this.body:
         case Samples(source=source) as body:
             return _fused_samples(this, body, program[source], program)
@@ -82,7 +82,7 @@ def _fused_samples(
             return None
 
 
-# --- the fusions ------------------------------------------------------------------------------------
+# --- fusions ----------------------------------------------------------------------------------------
 
 
 def _after_samples(this: Object, body: Samples, before: Samples, origin: Object) -> tuple[Object]:
@@ -96,7 +96,7 @@ def _after_samples(this: Object, body: Samples, before: Samples, origin: Object)
 def _into_window(
     this: Object, body: Reduce | Attach, before: Object, origin: Object
 ) -> tuple[Object, ...] | None:
-    """Evaluate keys and arguments on the samples behind a projection or filter."""
+    """Evaluate keys and arguments on the samples before a projection or filter."""
     samples = before.body
     assert isinstance(samples, Samples)
     known = definitions(samples.fields)
@@ -118,7 +118,7 @@ def _into_window(
 
 
 def _after_reduce(this: Object, body: Samples, before: Object, origin: Object) -> tuple[Object, ...] | None:
-    """Make a projection part of the window's fields, and a filter its `having`."""
+    """Merge a projection into the window's fields, and a filter into its `having`."""
     reduce = before.body
     assert isinstance(reduce, Reduce)
     if not _same_time(this, body, before):
@@ -134,7 +134,7 @@ def _after_reduce(this: Object, body: Samples, before: Object, origin: Object) -
 
 
 def _after_attach(this: Object, body: Samples, before: Object) -> tuple[Object, ...] | None:
-    """Make a projection part of the fields; a filter stays behind, since it must not change the reductions."""
+    """Merge a projection into the fields; keep the filter after it, because it must not change the reductions."""
     attach = before.body
     assert isinstance(attach, Attach)
     if body.where is not None or not _same_time(this, body, before):
@@ -146,7 +146,7 @@ def _after_attach(this: Object, body: Samples, before: Object) -> tuple[Object, 
 def _into_branches(
     this: Object, body: Samples, before: Object, program: Program
 ) -> tuple[Object, ...] | None:
-    """Compute in each branch of a union, where a branch can take the expression in."""
+    """Push a projection into each branch of a union that can absorb it."""
     merge = before.body
     assert isinstance(merge, Merge)
     branches = [program[name] for name in merge.sources]
@@ -168,27 +168,27 @@ def _renamed(branch: Object, this: Object) -> Time:
 
 
 def _feeds_window(this: Object, program: Program) -> bool:
-    """Tell whether a window reads the object: it will take the expression in itself, once."""
+    """Return whether a window reads the object: it will absorb the expression once."""
     return any(
         isinstance(each.body, Reduce | Attach) and each.body.source == this.name for each in program.objects
     )
 
 
-# --- when they are sound ----------------------------------------------------------------------------
+# --- soundness --------------------------------------------------------------------------------------
 
 
 def _same_time(this: Object, body: Samples, before: Object) -> bool:
-    """Tell whether samples keep their time, under this or another name; one that is dropped is not read."""
+    """Return whether samples keep their time, possibly renamed; a dropped time column must be unread."""
     known = definitions(body.fields)
     kept = known.get(this.time.column)
     return kept is None or (kept == Column(before.time.column) and this.time.shift == before.time.shift)
 
 
 def _same_windows(body: Reduce | Attach, known: Definitions) -> bool:
-    """Tell whether the names of the window's bounds still mean the same in front of the projection."""
+    """Return whether the names of the window bounds have the same meaning before the projection."""
     if isinstance(body.domain, CarriedWindow):
         return all(known.get(name) == Column(name) for name in (WINDOW_START, WINDOW_END))
-    # On a grid the bounds are the window's: a field must not come to name a column of theirs by accident.
+    # On a grid the bounds shadow source columns: substitution must not make a field read a column of that name.
     named = (
         {name for field in body.fields for name in columns_of(field.expr)}
         if isinstance(body, Attach)
@@ -206,11 +206,11 @@ def _carried(body: Reduce | Attach) -> bool:
     return isinstance(body.domain, CarriedWindow)
 
 
-# --- when they are worth it -------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------
 
 
 def _affordable(this: Object, before: Object, program: Program) -> bool:
-    """Tell whether fusing writes little down twice, and repeats no reduction."""
+    """Return whether fusion duplicates few nodes and no reduction."""
     others = readers(program)[before.name] - 1
     match before.body:
         case Samples() as body:
@@ -222,7 +222,7 @@ def _affordable(this: Object, before: Object, program: Program) -> bool:
 
 
 def _growth(this: Object, fields: tuple[Field, ...]) -> int:
-    """Count the nodes that are written down again because a column is named more than once."""
+    """Count the nodes duplicated because a column is referenced more than once."""
     uses = Counter(
         node.name for expr in _expressions(this) for node in walk(expr) if isinstance(node, Column)
     )

@@ -1,17 +1,17 @@
-"""Make one temporal expression of several, across windows and joins (TiLT, section 5.2).
+"""Fuse several temporal expressions into one, across windows and joins (TiLT, section 5.2).
 
     ~n1[t] = { a = ⊕(mean, ~n0[t - 20 : t].value)  value: a }     →  ~n3[t] = {
     ~n2[t] = { a = ⊕(mean, ~n0[t - 50 : t].value)  value: a }          a = ⊕(mean, ~n0[t - 20 : t].value)
     ~n3[t] = { a = ~n1[t]  b = ~n2[t]  value: a > b }                  b = ⊕(mean, ~n0[t - 50 : t].value)
                                                                        value: a > b }
 
-An expression is put into those that read it, moved by their shift, where it is read at one instant only or
-cheap enough to be computed at each. One over a single object at the same instant is put into reductions too: its
-samples are those of the object, where it is defined. So two reductions of one object by way of two expressions share
-its samples. What is read at two instants may be read at one when all is fused, so this is done until nothing changes.
+An expression is substituted into its readers, moved by their shift, if it is read at one instant only or is cheap
+enough to compute at each. An expression over a single object at the same instant is also substituted into reductions:
+its samples are those of the object at which it is defined. Two reductions of one object through two expressions then
+share its samples. Fusion can merge reads at two instants into one, so the pass repeats until nothing changes.
 
-It stays on its own if it has a value where nothing it reads has one (`or_else(0)`): such a value begins with the key's
-first sample, and would begin later in the company of others.
+An expression that is defined where all its inputs are null (`or_else(0)`) is not fused: its value begins with the
+key's first sample, and would begin later as part of another expression.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from penstock.ir.signals.scope import Schemas
 
 CHEAP = 12  # nodes of an expression that may be computed more than once
 
-# Null exactly where an operand is.
+# Null exactly where an operand is null.
 _STRICT = frozenset({"add", "sub", "mul", "neg", "abs", "eq", "ne", "lt", "le", "gt", "ge", "not"})
-# Not null over no samples, so that it matters whether there were any to leave out.
+# Not null over zero samples: a span of undefined samples only would give a value instead of null.
 COUNTS_NONE = frozenset({"count", "count_distinct", "list", "any", "all", "custom"})
 
 
@@ -57,7 +57,7 @@ def fuse_signals(program: ir.Program) -> ir.Program:
 
 
 def fused(program: Program) -> Program:
-    """Fuse expressions into their readers, from the inputs on; readers of what was fused see the result."""
+    """Fuse expressions into their readers, from the inputs to the output."""
     uses = _uses(program)
     schemas = {each.name: each.schema for each in program.objects}
     bodies = {each.name: each.body for each in program.objects}
@@ -81,7 +81,7 @@ def without_unread(program: Program) -> Program:
 
 
 def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas, *, marked: bool) -> Body:
-    """Reduce the samples of what sources are made of, before those are put together with what they read."""
+    """Redirect reductions to the sources of their source expressions, before expressions are fused."""
     if not isinstance(body, Expression | Feedback):
         return body
     made = tuple(_over_source(each, bodies, schemas, marked=marked) for each in body.reductions)
@@ -89,9 +89,9 @@ def _reducing(body: Body, bodies: dict[str, Body], schemas: Schemas, *, marked: 
 
 
 def _marks_matter(this: Object, program: Program, schemas: Schemas) -> bool:
-    """Tell whether anybody would see a mark, or the beginning, of an object where it is not defined.
+    """Return whether a mark, or the beginning, of an object matters at instants where it is not defined.
 
-    Nobody does of the output, unless it has a value of its own there, or pieces of another value end at the mark.
+    For the output it does not, unless it is defined without inputs, or pieces of another value end at the mark.
     """
     body = this.body
     if this.name != program.output or not isinstance(body, Expression) or is_lenient(body, schemas):
@@ -113,7 +113,7 @@ def _fused(body: Body, bodies: dict[str, Body], uses: Counter[str], schemas: Sch
 
 
 def _uses(program: Program) -> Counter[str]:
-    """Count at how many instants each object is read; reductions and the output read it for themselves."""
+    """Count the instants at which each object is read; reductions and the output count as one read each."""
     instants: Counter[str] = Counter([program.output])
     for each in program.objects:
         match each.body:
@@ -137,13 +137,13 @@ def _opaque(body: Expression) -> Expression:
     return replace(body, fields=tuple(ex.Field(each.name, opaque(each.expr)) for each in body.fields))
 
 
-# --- into reductions ------------------------------------------------------------------------------------
+# --- fusion into reductions -----------------------------------------------------------------------------
 
 
 def _over_source(
     over: WindowReduction, bodies: dict[str, Body], schemas: Schemas, *, marked: bool
 ) -> WindowReduction:
-    """Reduce the samples of what the source is made of, if that is one object at the same instant."""
+    """Redirect a reduction to its source's source, if the source reads one object at the same instant."""
     body = bodies[over.source]
     if not isinstance(body, Expression) or body.reductions or len(body.accesses) != 1:
         return over
@@ -151,10 +151,10 @@ def _over_source(
     if access.shift or is_lenient(body, schemas):
         return over
     strict = _is_strict(body, schemas[access.source])
-    # Of the last so many samples, those that are not there would be some.
+    # `Last` would count undefined samples among its rows.
     if not strict and (over.function in COUNTS_NONE or isinstance(over.span, Last)):
         return over
-    # A window that holds none but those begins nothing, and is no mark.
+    # A window with undefined samples only does not begin the object and is not a mark.
     if not strict and marked and isinstance(over.span, Window | Per):
         return over
     known = {each.name: opaque(_named(each.expr)) for each in body.fields}
@@ -167,13 +167,13 @@ def _over_source(
 
 
 def _skips_nulls(over: WindowReduction) -> bool:
-    """Tell whether samples that are not there would be left out anyway."""
+    """Return whether the aggregate skips undefined samples anyway."""
     leaves_out = over.function != "custom" and AGGREGATES[over.function].skips_nulls
     return leaves_out and bool(over.args) and all(isinstance(arg, ex.Column) for arg in over.args)
 
 
 def _named(expr: ex.Expr) -> ex.Expr:
-    """Read columns from the only access by their own names."""
+    """Rename the columns of the only access to plain column names."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         return ex.Column(node.name.removeprefix(at(0, ""))) if isinstance(node, ex.Column) else node
@@ -182,7 +182,7 @@ def _named(expr: ex.Expr) -> ex.Expr:
 
 
 def _is_strict(body: Expression, source: pa.Schema) -> bool:
-    """Tell whether a single value is there exactly where the single value it is made of is."""
+    """Return whether the single field is defined exactly where the single source column is."""
     if len(body.fields) > 1 or len(source) > 1:
         return False
     nodes = list(ex.walk(body.fields[0].expr))
@@ -195,7 +195,7 @@ def _is_strict(body: Expression, source: pa.Schema) -> bool:
 
 
 def _there(known: dict[str, ex.Expr]) -> ex.Expr:
-    """Where one of the columns is not null."""
+    """Return the predicate that one of the columns is not null."""
     several: list[ex.Expr] = [ex.Call("is_not_null", (expr,)) for expr in known.values()]
     whole = several[0]
     for each in several[1:]:

@@ -1,4 +1,4 @@
-"""The passes in their order. Each keeps the program's meaning; each can be turned off by its name."""
+"""The optimisation passes in order. Each preserves the program's semantics; each can be disabled by name."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold_constants", fold_constants),
     ("fuse_samples", fuse_samples),
     ("push_filter", push_filter),
-    ("fuse_samples", fuse_samples),  # takes in what push_filter moved
-    ("fold_constants", fold_constants),  # decides what fusion brought together
+    ("fuse_samples", fuse_samples),  # absorbs the filters that push_filter moved
+    ("fold_constants", fold_constants),  # folds expressions that fusion combined
     ("share_reductions", share_reductions),
     ("fuse_joins", fuse_joins),
     ("fuse_signals", fuse_signals),
@@ -38,7 +38,7 @@ def optimise(
     off: frozenset[str] = frozenset(),
     trace: list[tuple[str, Program]] | None = None,
 ) -> Program:
-    """Run every pass that is not off, verifying what each makes; `trace` receives what each made."""
+    """Run every pass that is not off, verifying each result; `trace` receives the program after each pass."""
     verify(program)
     for name, run in PASSES:
         if name in off:

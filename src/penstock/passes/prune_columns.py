@@ -1,11 +1,11 @@
-"""Drop the columns nobody reads, down to the inputs, and objects that then only repeat another.
+"""Drop unread columns, down to the inputs, and objects that then duplicate their source.
 
     ~in0[t] = input "events" (ts, k, v, w) at ts    →  ~in0[t] = input "events" (ts, k, v) at ts
     ~s1[t] = ~in0[t] { ts; k; v; x: w + 1 }
     ~w2[t] @ … by k = { #0 = ⊕(sum, ~s1[…].v) … }      ~w2[t] @ … by k = { #0 = ⊕(sum, ~in0[…].v) … }
 
-The output keeps its columns. Every object keeps its time column, and an input the column that orders
-rows of one time, where something depends on their order.
+The output keeps its columns. Every object keeps its time column. An input keeps its sequence column if a
+result depends on the order of rows of equal time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def prune_columns(program: Program) -> Program:
-    """Narrow every object to what its readers need, then drop identities."""
+    """Narrow every object to the columns its readers need, then drop identities."""
     return _aligned(_without_identities(_whole_samples(_narrowed(program))))
 
 
@@ -54,7 +54,7 @@ def prune_columns(program: Program) -> Program:
 
 
 def _narrowed(program: Program) -> Program:
-    """Walk from the output to the inputs: when an object is met, all its readers have said what they need."""
+    """Visit objects from the output to the inputs, so that the needs of all readers are known at each object."""
     ordered = _depends_on_order(program)
     wanted = {each.name: _NONE for each in program.objects}
     wanted[program.output] = frozenset(program[program.output].schema.names)
@@ -68,7 +68,7 @@ def _narrowed(program: Program) -> Program:
 
 
 def _whole_samples(program: Program) -> Program:
-    """Let what only chooses among samples pass them whole, with the columns its source has kept."""
+    """Give objects that select whole samples (Distinct, Top) the columns of their narrowed source."""
     schemas: dict[str, pa.Schema] = {}
     objects: list[Object] = []
     for each in program.objects:
@@ -79,7 +79,7 @@ def _whole_samples(program: Program) -> Program:
 
 
 def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
-    """Name the columns an object has to keep for itself."""
+    """Return the columns an object keeps regardless of its readers."""
     match this.body:
         case Input(sequence=sequence) if ordered and sequence is not None:
             return frozenset({this.time.column, sequence})
@@ -87,9 +87,9 @@ def _own_needs(this: Object, *, ordered: bool) -> frozenset[str]:
             return frozenset({this.time.column, *subset})
         case Top(by=by):
             return frozenset({this.time.column, by}) | _BOUNDS
-        case Apply():  # what a function gives is not known to be narrower
+        case Apply():  # the columns of a user's function cannot be narrowed
             return frozenset(this.schema.names)
-        case Signals():  # an interval without its end need not wait for it; the rest is all of a value
+        case Signals():  # without its end, an interval is emitted earlier; the other columns stay
             return frozenset(this.schema.names) - {END}
         case _:
             return frozenset({this.time.column})
@@ -119,7 +119,7 @@ def _wanted(fields: tuple[Field, ...], wanted: frozenset[str]) -> tuple[Field, .
 
 
 def _needs(this: Object, source: Object) -> frozenset[str]:
-    """Name the columns a narrowed object reads from one it is defined over."""
+    """Return the columns that a narrowed object reads from one of its sources."""
     match this.body:
         case Samples(where=where, fields=fields):
             return _read(where, *(each.expr for each in fields))
@@ -141,7 +141,7 @@ def _needs(this: Object, source: Object) -> frozenset[str]:
 
 
 def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
-    """Name the columns of a source that signals sample."""
+    """Return the columns of a source that signals sample."""
     places = {str(place) for place, name in enumerate(body.sources) if name == source.name}
     taken = [each.body for each in body.program.objects if isinstance(each.body, Sampled)]
     return frozenset({source.time.column}).union(
@@ -150,7 +150,7 @@ def sampled_columns(body: Signals, source: Object) -> frozenset[str]:
 
 
 def _join_needs(body: Joined, source: Object) -> frozenset[str]:
-    """Name the columns a join reads from one of its sides, or from both where they are the same."""
+    """Return the columns that a join reads from one of its sides, or from both if they are the same object."""
     found = _NONE
     sides = ((body.left, left_column("")), (body.right, right_column("")))
     for side, (name, prefix) in enumerate(sides):
@@ -180,7 +180,7 @@ def _reduction_needs(reduction: Reduction) -> frozenset[str]:
 
 
 def _order_needs(body: Windowed, source: Object) -> frozenset[str]:
-    """Name the time column where samples of a window they carry are told apart by it."""
+    """Return the time column if the order of samples in a carried window matters."""
     return frozenset({source.time.column} & set(source.schema.names)) if sees_order(body) else _NONE
 
 
@@ -193,12 +193,12 @@ def _read(*exprs: Expr | None) -> frozenset[str]:
 
 
 def _depends_on_order(program: Program) -> bool:
-    """Tell whether an answer, or the order of its rows, can depend on that of rows of one time."""
+    """Return whether a result, or the order of its rows, can depend on the order of rows of equal time."""
     return any(sees_order(each.body) for each in program.objects) or _order_is_given(program.output, program)
 
 
 def _order_is_given(name: str, program: Program) -> bool:
-    """Tell whether results come in the order of rows: those of look-backs and joins, as far as rows merely pass behind them."""
+    """Return whether results are in row order: those of look-backs and joins, through operators that keep the order."""
     match program[name].body:
         case Lookback() | RollingJoin() | Join():
             return True
@@ -209,7 +209,7 @@ def _order_is_given(name: str, program: Program) -> bool:
 
 
 def _aligned(program: Program) -> Program:
-    """Give every source of a union the same columns, where one has kept more for another reader."""
+    """Give every source of a union the same columns, if a source keeps more for another reader."""
     objects: list[Object] = []
     for each in program.objects:
         match each.body:
@@ -223,7 +223,7 @@ def _aligned(program: Program) -> Program:
 
 
 def _branch(merge: Object, index: int, source: Object) -> Object:
-    """Select the columns of a union from one of its sources, unless it has just those."""
+    """Project a source of a union to the union's columns, unless it has exactly those."""
     if source.schema.names == merge.schema.names:
         return source
     fields = tuple(Field(name, Column(name)) for name in merge.schema.names)
@@ -234,7 +234,7 @@ def _branch(merge: Object, index: int, source: Object) -> Object:
 
 
 def _without_identities(program: Program) -> Program:
-    """Let readers of an object that repeats another read that one."""
+    """Redirect the readers of an object that duplicates its source to that source."""
     whole = {program.output} | {
         name
         for each in program.objects
@@ -254,7 +254,7 @@ def _without_identities(program: Program) -> Program:
 
 
 def _repeats(this: Object, before: Object, *, whole: bool) -> bool:
-    """Tell whether an object's samples are those of another, with no others if readers take them `whole`."""
+    """Return whether an object has the samples of another, and also the same columns if `whole`."""
     match this.body:
         case Samples(where=None, fields=fields):
             same = all(each.expr == Column(each.name) for each in fields)

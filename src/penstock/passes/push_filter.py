@@ -1,4 +1,4 @@
-"""Filter rows before they are grouped, where the filter reads only what makes the group.
+"""Push filters below grouping, where the predicate reads only keys.
 
     ~w1[t] @ size 10s every 10s by k = {     →  ~w1[t] @ size 10s every 10s by k = {
       #0 = ⊕(sum, ~in0[t - 10s : t].v)           where k == 1
@@ -7,9 +7,9 @@
     }                                            having #0 > 3
                                                }
 
-All rows of a group share the key, so the predicate drops whole groups or none. Only predicates that
-cannot fail move: they are evaluated on every row now. A float key needs care, since 0.0 and -0.0 are one
-group: the predicate must not be able to tell them apart.
+All rows of a group share the key, so the predicate drops whole groups or none. Only predicates that cannot
+fail are moved: they are then evaluated on every row. 0.0 and -0.0 are one group, so a predicate on a float
+key must not distinguish them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _BOUNDS = frozenset({WINDOW_START, WINDOW_END})
 
 
 def push_filter(program: Program) -> Program:
-    """Push every filter as far down as it goes, one step at a time."""
+    """Push every filter down as far as possible, one step at a time."""
     while (pushed := _step(program)) is not None:
         program = pushed
     return program
@@ -69,7 +69,7 @@ def _pushed(this: Object, program: Program) -> Program | None:
             return None
 
 
-# --- the moves --------------------------------------------------------------------------------------
+# --- moves ------------------------------------------------------------------------------------------
 
 
 def _below_having(this: Object, body: Reduce, having: Expr, program: Program) -> Program | None:
@@ -82,7 +82,7 @@ def _below_having(this: Object, body: Reduce, having: Expr, program: Program) ->
 
 
 def _below_source(this: Object, body: Samples, where: Expr, program: Program) -> Program | None:
-    """Move parts of a filter below the windows or the distinct it stands behind."""
+    """Move conjuncts of a filter below the window or distinct before it."""
     before = program[body.source]
     if readers(program)[before.name] > 1:
         return None
@@ -131,13 +131,13 @@ def _fresh(name: str, program: Program) -> str:
     return name
 
 
-# --- what may move ----------------------------------------------------------------------------------
+# --- movable predicates -----------------------------------------------------------------------------
 
 
 def _keys(body: Reduce | Attach) -> Definitions:
-    """Give, for each name that is the same throughout a group, the expression it is for a row."""
+    """Map each name that is constant within a group to its expression over a row."""
     if isinstance(body.domain, Unbounded):
-        return {}  # the bounds of the one window are those of all rows, whatever their key
+        return {}  # an unbounded window's bounds depend on the rows of all keys
     keys = definitions(body.keys)
     if isinstance(body.domain, CarriedWindow):
         keys |= {name: Column(name) for name in (WINDOW_START, WINDOW_END)}
@@ -145,9 +145,9 @@ def _keys(body: Reduce | Attach) -> Definitions:
 
 
 def _visible(body: Reduce | Attach) -> Definitions:
-    """Give the same, by the names of the result's columns."""
+    """Return the same map by the names of the result's columns."""
     keys = _keys(body)
-    if isinstance(body, Attach):  # its fields name columns of the source, of which some are keys
+    if isinstance(body, Attach):  # its fields reference source columns, some of which are keys
         keys = {expr.name: expr for expr in keys.values() if isinstance(expr, Column)}
         keys = (
             keys
@@ -159,7 +159,7 @@ def _visible(body: Reduce | Attach) -> Definitions:
 
 
 def _split(predicate: Expr, keys: Definitions, schema: pa.Schema) -> tuple[Expr | None, Expr | None]:
-    """Part a predicate in what can be asked of every row, in the row's own columns, and the rest."""
+    """Split a predicate into the part that can be evaluated per row, over row columns, and the rest."""
     may_move = _movable(keys, schema)
     parts = conjuncts(predicate)
     moved = [substitute(part, keys) for part in parts if may_move(part)]
@@ -186,7 +186,7 @@ def _reads_reduction(expr: Expr) -> bool:
 
 
 def _blind_to_zero(expr: Expr, floats: set[str]) -> bool:
-    """Tell whether float keys are only compared: comparisons hold 0.0 and -0.0 for equal."""
+    """Return whether float keys are only compared: comparisons treat 0.0 and -0.0 as equal."""
     match expr:
         case Column(name=name):
             return name not in floats

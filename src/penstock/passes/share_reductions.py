@@ -1,12 +1,12 @@
-"""Compute each reduction once, and none that no field reads.
+"""Deduplicate reductions, and drop those that no field reads.
 
     #0 = ⊕(sum, v)                       →  #0 = ⊕(sum, v)
     #1 = ⊕(count, v)                        #1 = ⊕(count, v)
     #2 = ⊕(sum, v)
     total: #0; ratio: #2 / #1               total: #0; ratio: #0 / #1
 
-Fusion makes reductions alike and unused ones appear; partial sums shared between `sum` and `mean` are
-the business of lowering.
+Fusion creates duplicate and unused reductions. Sharing partial sums between `sum` and `mean` is done in
+lowering.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Body = TypeVar("_Body", bound=Windowed | RollingJoin)
 
 
 def share_reductions(program: Program) -> Program:
-    """Compact the reductions of every windowed object."""
+    """Deduplicate the reductions of every windowed object."""
     return Program(tuple(_compacted(each) for each in program.objects), program.output)
 
 
@@ -35,7 +35,7 @@ def _compacted(this: Object) -> Object:
 
 
 def compact(body: _Body) -> _Body:
-    """Keep the reductions that are read, each once, in the order they had."""
+    """Keep the reductions that are read, without duplicates, in their order."""
     exprs = _expressions(body)
     read = {node.index for expr in exprs for node in walk(expr) if isinstance(node, Reduced)}
     kept = tuple(dict.fromkeys(each for index, each in enumerate(body.reductions) if index in read))

@@ -1,10 +1,10 @@
-"""Define each temporal object once, and none that nobody reads.
+"""Deduplicate temporal objects, and drop unread ones.
 
     ~n1[t] = { a = ~n0[t]  value: a + 1 }        →  ~n1[t] = { a = ~n0[t]  value: a + 1 }
     ~n2[t] = { a = ~n0[t]  value: a + 1 }           ~n3[t] = { a = ~n1[t]  value: a * a }
     ~n3[t] = { a = ~n1[t]  b = ~n2[t]  value: a * b }
 
-Fusion makes objects alike, and what an expression reads twice becomes one access, or one reduction.
+Fusion creates equal objects; duplicate accesses or reductions of an expression become one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.passes.fuse_signals import without_unread
 
 
 def share_signals(program: ir.Program) -> ir.Program:
-    """Share the objects of every signal."""
+    """Deduplicate the objects of every signal."""
     return with_signals(program, shared)
 
 
 def shared(program: Program) -> Program:
-    """Let readers of an object that is defined like another read that one."""
+    """Redirect readers of an object to an earlier object with an equal definition."""
     instead = {name: name for name in program.inputs}
     known: dict[Body, str] = {}
     objects: list[Object] = []
     for each in program.objects:
         body = renamed(each.body, instead)
         if isinstance(body, Expression):
-            body = composed(body, {})  # reads alike become one
+            body = composed(body, {})  # merges equal accesses and reductions
         instead[each.name] = known.setdefault(body, each.name)
         if instead[each.name] == each.name:
             objects.append(replace(each, body=body))

@@ -1,1 +1,1 @@
-"""The logical plan, what was asked: `nodes.py` is its grammar, `schema.py` the columns of each node, `codec.py` its form as text."""
+"""The logical plan: grammar (`nodes.py`), the schema of each node (`schema.py`), serialisation to JSON (`codec.py`)."""

@@ -1,16 +1,16 @@
-"""A plan as JSON text and back, so that a query can travel to other processes. Nothing of it is ever executed.
+"""Serialise a plan to JSON text and back, to send a query to other processes. The text is never executed.
 
     text  ::= {"penstock-plan": version, "nodes": [node, …], "root": place}
     node  ::= {"is": name of a class of the grammar, "has": {field: value, …}}
     value ::= null | true | 1 | 1.5 | "text" | [value, …]     a tuple
-            | {"node": place}          a node further up: what is shared in a plan stays shared
+            | {"node": place}          an earlier node: shared nodes stay shared
             | {"float": "nan"}         and "inf", "-inf"
             | {"bytes": base64} | {"type": type} | {"schema": [[name, type, nullable], …]}
-            | {"function": number}     a Python function, which travels beside the text, never in it
+            | {"function": number}     a Python function, sent separately from the text
     type  ::= "int64", "timestamp[us, tz=UTC]", … | {"ipc": base64 of an Arrow schema of one column}
 
-The classes are those that the grammar of plans reaches, found from its annotations; each field is checked
-against its own. So a new node can travel as soon as it is written, and nothing else can.
+The allowed classes are those reachable from the annotations of the plan grammar; each field is checked against its
+annotation. A new node of the grammar can thus be serialised without further code, and no other class can.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from penstock.types.arrow import parse_type
 
 VERSION = 2
 _VERSION = "penstock-plan"
-# What walks plans walks them as trees: a few shared nodes can stand for more than any machine can visit.
+# Later steps walk plans as trees: a few shared nodes can expand to more nodes than any machine can visit.
 MOST_NODES = 1_000_000
 _LARGEST = 1 << 64
 
@@ -45,7 +45,7 @@ Function = Callable[..., Any]
 
 
 def encode(plan: Plan) -> tuple[str, tuple[Function, ...]]:
-    """Write a plan as text; the Python functions in it, if any, are given beside.
+    """Write a plan as text; return the Python functions in it separately.
 
     >>> from penstock.plan.nodes import Source
     >>> from penstock.types.time import Time
@@ -60,7 +60,7 @@ def encode(plan: Plan) -> tuple[str, tuple[Function, ...]]:
 
 
 def encode_alone(plan: Plan) -> str:
-    """Write a plan as text, refusing one that holds a Python function."""
+    """Write a plan as text; raise an error if it contains a Python function."""
     text, functions = encode(plan)
     if functions:
         raise UnsupportedError(
@@ -71,7 +71,7 @@ def encode_alone(plan: Plan) -> str:
 
 
 def decode(text: str, functions: tuple[Function, ...] = ()) -> Plan:
-    """Read a plan, taking nothing on trust: `PlanError` unless it is whole, typed and of this version."""
+    """Read a plan from untrusted text; raise `PlanError` unless it is complete, well typed and of this version."""
     try:
         plan = _Reader(functions).plan(json.loads(text))
         verify(plan)
@@ -92,7 +92,7 @@ def decode(text: str, functions: tuple[Function, ...] = ()) -> Plan:
 
 @cache
 def grammar() -> Mapping[str, type]:
-    """Name every class that a plan can be made of."""
+    """Map names to all classes that a plan can contain."""
     found: dict[str, type] = {}
     waiting: list[Any] = [Plan, Definition]
     while waiting:
@@ -108,7 +108,7 @@ def grammar() -> Mapping[str, type]:
 
 @cache
 def _annotations(cls: Any) -> Mapping[str, Any]:
-    # Parts of the grammar in modules of their own name what they cannot import: the whole of it.
+    # Some modules of the grammar reference classes they cannot import; `nodes` has all of them.
     scope = {**vars(nodes), **vars(sys.modules[cls.__module__])}
     given = get_type_hints(cls, localns=scope)
     return {each.name: given[each.name] for each in fields(cls)}
@@ -123,7 +123,7 @@ def _name(cls: type) -> str:
 
 @dataclass(slots=True)
 class _Writer:
-    """The nodes written so far, inputs before their readers; equal ones once."""
+    """The nodes written so far, without duplicates; inputs precede their readers."""
 
     nodes: list[Any] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
@@ -171,7 +171,7 @@ def _base64(data: bytes) -> str:
 
 
 def _type(dtype: pa.DataType) -> Any:
-    """Write a type by its name where that says it all, else as Arrow does."""
+    """Write a type by its name if the name is unambiguous, else in Arrow's IPC format."""
     try:
         if parse_type(str(dtype)) == dtype:
             return str(dtype)
@@ -185,7 +185,7 @@ def _type(dtype: pa.DataType) -> Any:
 
 @dataclass(slots=True)
 class _Reader:
-    """The nodes read so far, and how many each stands for when it is spelled out."""
+    """The nodes read so far, and the size of each when expanded to a tree."""
 
     functions: tuple[Function, ...]
     _nodes: list[Any] = field(default_factory=list)

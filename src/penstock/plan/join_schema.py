@@ -1,4 +1,4 @@
-"""The columns and the time of a join's result, and what a predicate over pairs of rows can name."""
+"""The schema and the time of a join's result, and the columns that a predicate over pairs may reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOUNDS = ("window_start", "window_end")
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One input of a join: its columns and its time."""
+    """One input of a join: its schema and its time."""
 
     schema: pa.Schema
     time: Time
@@ -26,7 +26,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the result, and the column of a pair of rows that it is."""
+    """A column of the result, and its name in the pair of rows."""
 
     name: str
     of_pair: str
@@ -44,23 +44,23 @@ def pair_schema(left: Side, right: Side) -> pa.Schema:
 
 
 def join_schema(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> pa.Schema:
-    """Give the columns of a join's result, in order."""
+    """Return the schema of a join's result."""
     if isinstance(plan, RollingJoin):
-        # An aggregate is over right columns; what stands outside of it is typed over left ones.
+        # Aggregates are typed over right columns, the expressions around them over left columns.
         added = [pa.field(each.name, rolling_type(plan, each.name, left, right)) for each in plan.fields]
         return pa.schema([*left.schema, *added])
     return pa.schema([pa.field(each.name, each.type) for each in join_columns(plan, left, right)])
 
 
 def rolling_type(plan: RollingJoin, name: str, left: Side, right: Side) -> pa.DataType:
-    """Give the type of a field of a rolling join."""
+    """Return the type of a field of a rolling join."""
     expr = next(each.expr for each in plan.fields if each.name == name)
     outer, aggregates = split_aggregates(expr)
     return type_of(outer, left.schema, [type_of(each, right.schema) for each in aggregates])
 
 
 def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[Column]:
-    """List the columns of a result: bounds, keys, the left's others, the right's, and the later time."""
+    """List the columns of a result: window bounds, keys, other left columns, right columns, and the later time."""
     whole = [Column(each.name, left_column(each.name), each.type) for each in left.schema]
     if isinstance(plan, AsofJoin):
         return [*whole, *_right_columns(plan, whole, right)]
@@ -77,7 +77,7 @@ def join_columns(plan: Join | AsofJoin, left: Side, right: Side) -> list[Column]
 
 
 def _added(plan: Join) -> tuple[str, ...]:
-    """Name the columns that a join adds: they take the place of those of an earlier join on the left."""
+    """Return the columns that a join adds; they replace those of an earlier join on the left."""
     match plan.pairing:
         case InWindow():
             return (*_BOUNDS, JOIN_TIME)
@@ -88,7 +88,7 @@ def _added(plan: Join) -> tuple[str, ...]:
 
 
 def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side) -> list[Column]:
-    """Name the right's columns, with the suffix where a name is taken: twice where that is taken too."""
+    """Name the right columns, appending the suffix until the name is unique."""
     keys = {name for _, name in plan.on}
     taken = {each.name for each in before}
     found: list[Column] = []
@@ -103,7 +103,7 @@ def _right_columns(plan: Join | AsofJoin, before: Sequence[Column], right: Side)
 
 
 def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> Time:
-    """Tell where the rows of a join's result have their time."""
+    """Return the time of a join's result."""
     if not isinstance(plan, Join) or plan.how in LEFT_ROW_KINDS:
         return left.time.stored
     if isinstance(plan.pairing, Lookup):
@@ -112,7 +112,7 @@ def join_time(plan: Join | AsofJoin | RollingJoin, left: Side, right: Side) -> T
 
 
 def _right_time(plan: Join, left: Side, right: Side) -> Time:
-    """Find the right's time column under the name it has in the result."""
+    """Return the right side's time under its column name in the result."""
     keys = {own: other for other, own in plan.on}
     wanted = (
         left_column(keys[right.time.column]) if right.time.column in keys else right_column(right.time.column)

@@ -1,4 +1,4 @@
-"""The logical plan: what the user asked for, one node per verb, before any thought of how.
+"""The logical plan: the query as written, one node per verb, independent of execution.
 
     plan ::= Source(name, schema, time, …)        a stream, declared or bound
            | Filter(input, predicate)             keep the rows for which predicate is true
@@ -7,19 +7,19 @@
            | Distinct(input, subset, keep, within)   one row for each value of the subset
            | Aggregate(input, window, by, fields) one row for each window and key
            | Attach(input, window, by, fields)    every row, once per window, with its aggregates
-           | Lookback(input, spans, by, fields)   every row, with aggregates over the rows behind it
-           | Apply(input, window, by, function)   what a Python function makes of each window's rows
+           | Lookback(input, spans, by, fields)   every row, with aggregates over the rows before it
+           | Apply(input, window, by, function)   the rows a Python function returns for each window
            | TopK(input, k, by, ties)             the k largest rows of each window
-           | Intervals(inputs, program)           on which a signal, made of samples of the inputs, has one value
+           | Intervals(inputs, program)           the intervals on which a signal over the inputs is constant
            | Table(name, schema)                  rows without time, which only joins read
-           | Join(left, right, on, pairing, how, where, …)   pairs of rows that meet
+           | Join(left, right, on, pairing, how, where, …)   pairs of matching rows
            | AsofJoin(left, right, on, direction, …)   every left row, with the nearest right one
            | RollingJoin(left, right, on, within, fields)   every left row, with aggregates over right ones
     window  ::= a window type of `types/windows.py`
     pairing ::= InWindow(left, right) | Within(lo, hi) | Lookup(table)   as in `types/pairing.py`
 
 Sizes are integer ticks of the stream's time unit: durations are resolved when a window is attached
-to a stream. `schema.py` gives the columns and the time of any node's result.
+to a stream. `schema.py` has the columns and the time of any node's result.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from penstock.types.windows import LookBack, Window
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What becomes of rows that take no part, and for how many microseconds a silent split holds time up.
+    """Where late and malformed rows go, and after how many microseconds an idle split stops holding the watermark.
 
-    Late rows go to a folder or a function, malformed ones to a folder. `lateness_given` and `on_bad_given` say that
-    the lateness, and what becomes of malformed rows, are the user's choice, not the default.
+    Late rows go to a folder or a function, malformed rows to a folder. `lateness_given` and `on_bad_given` mark the
+    lateness and the handling of malformed rows as set by the user, not by default.
     """
 
     late_to: str | Callable[[pa.RecordBatch], object] | None = None
@@ -53,13 +53,13 @@ class Edges:
 
     @property
     def expects_late_rows(self) -> bool:
-        """Whether something was said about late rows."""
+        """Whether the user configured late rows."""
         return self.lateness_given or self.late_to is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream. `schema` leaves out an implied time column; `lateness` is in ticks."""
+    """A stream. `schema` omits an implied time column; `lateness` is in ticks."""
 
     name: str
     schema: pa.Schema
@@ -78,7 +78,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`fields` is the whole new list of columns, in order. `time` names the time column among them."""
+    """`fields` is the complete list of result columns, in order. `time` names the time column among them."""
 
     input: Plan
     fields: tuple[Field, ...]
@@ -116,7 +116,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Lookback:
-    """`fields[i]` are those over `spans[i]`. With `rows` all columns stay, else the time and the keys."""
+    """`fields[i]` are computed over `spans[i]`. With `rows` all columns are kept, else the time and the keys."""
 
     input: Plan
     spans: tuple[LookBack, ...]
@@ -127,7 +127,7 @@ class Lookback:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """`function` takes a table of one window's rows and gives a table of `schema`, of any length."""
+    """`function` takes a table of one window's rows and returns a table of `schema`, of any length."""
 
     input: Plan
     window: Window
@@ -148,7 +148,7 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """The program knows its inputs by their numbers, "0", "1", …"""
+    """The program names its inputs by number: "0", "1", …"""
 
     inputs: tuple[Plan, ...]
     program: Program
@@ -156,7 +156,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows without time, all there before the first event."""
+    """Rows without time, complete before the first event."""
 
     name: str
     schema: pa.Schema
@@ -190,7 +190,7 @@ class AsofJoin:
 
 @dataclass(frozen=True, slots=True)
 class RollingJoin:
-    """In `fields`, aggregates are over columns of the right input, all else is of the left."""
+    """In `fields`, aggregates read columns of the right input, all other expressions those of the left."""
 
     left: Plan
     right: Plan

@@ -1,4 +1,4 @@
-"""Part expressions of a rolling join in aggregates, over the right input, and what is computed of them."""
+"""Split expressions of a rolling join into aggregates over the right input and expressions over their results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from penstock.expr.nodes import Aggregate, Expr, Reduced, rewrite
 
 
 def split_aggregates(expr: Expr, found: list[Aggregate] | None = None) -> tuple[Expr, list[Aggregate]]:
-    """Replace each aggregate by its number; those that are new are added to the ones found before.
+    """Replace each aggregate by its index in `found`; append new aggregates to `found`.
 
     >>> from penstock.expr.nodes import Call, Column
     >>> split_aggregates(Call("sub", (Column("p"), Aggregate("mean", (Column("q"),)))))[0]

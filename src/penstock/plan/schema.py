@@ -1,4 +1,4 @@
-"""The columns and the time of a plan's result."""
+"""The schema and the time of a plan's result."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
 N = TypeVar("N", Source, Table)
-TIMELESS = Time("", pa.int64(), None)  # a table's rows: no column has this name
+TIMELESS = Time("", pa.int64(), None)  # for tables; no column has this name
 
 
 def schema_of(plan: Plan) -> pa.Schema:
-    """Give the columns of a plan's result, in order."""
+    """Return the schema of a plan's result."""
     match plan:
         case Source():
             return source_schema(plan)
@@ -76,34 +76,34 @@ def schema_of(plan: Plan) -> pa.Schema:
 
 
 def source_schema(source: Source) -> pa.Schema:
-    """Give a stream's columns, an implied time column standing first."""
+    """Return a stream's columns, with an implied time column first."""
     if not source.time.implied:
         return source.schema
     return pa.schema([pa.field(source.time.column, source.time.type), *source.schema])
 
 
 def typed(fields: Iterable[Field], schema: pa.Schema) -> list[pa.Field]:
-    """Type the fields of a node over its input."""
+    """Return the typed fields of a node over its input."""
     return [pa.field(each.name, type_of(each.expr, schema)) for each in fields]
 
 
 def bounds(time: Time) -> list[pa.Field]:
-    """Give the two columns that say which window a row belongs to."""
+    """Return the two columns with the bounds of a row's window."""
     return [pa.field(WINDOW_START, time.type), pa.field(WINDOW_END, time.type)]
 
 
 def scope_of(plan: Aggregate | Attach) -> pa.Schema:
-    """List the columns that a windowed node's fields can name: the input's, and the window's bounds."""
+    """List the columns that a windowed node's fields may reference: the input's, and the window bounds."""
     before = schema_of(plan.input)
     kept = [field for field in before if field.name not in {WINDOW_START, WINDOW_END}]
     return pa.schema([*kept, *bounds(time_of(plan.input))])
 
 
 def time_of(plan: Plan) -> Time:
-    """Tell where the rows of a plan's result have their time.
+    """Return the time of the rows of a plan's result.
 
-    A window result's time is the last tick of its window: `window_end`, shifted by -1. Behind the
-    source itself an implied time is a column like any other: a filter may have taken rows away.
+    A window result's time is the last tick of its window: `window_end`, shifted by -1. After the source, an
+    implied time is an ordinary column, because a filter may have dropped rows.
     """
     match plan:
         case Source(time=time):
@@ -127,14 +127,14 @@ def time_of(plan: Plan) -> Time:
             return program.time
 
 
-@lru_cache(maxsize=1024)  # a chain of joins would ask for the first of them again and again
+@lru_cache(maxsize=1024)  # without it, a chain of joins recomputes its first inputs for every join
 def side_of(plan: Plan) -> Side:
-    """Describe an input to the rules about joins."""
+    """Return an input's schema and time, for the join rules."""
     return Side(schema_of(plan), time_of(plan))
 
 
 def carries_window(plan: Plan) -> bool:
-    """Tell whether the rows of a plan's result belong to windows, whose bounds they still carry."""
+    """Return whether the rows of a plan's result carry the bounds of their window."""
     match plan:
         case Aggregate() | Attach() | Apply():
             return True
@@ -156,7 +156,7 @@ def carries_window(plan: Plan) -> bool:
 
 
 def _join_carries_window(plan: Join) -> bool:
-    """Between two streams only windows keep a row's time within the window it carries."""
+    """Return whether a join's rows carry a window: between streams, only window joins keep times within it."""
     match plan.pairing:
         case InWindow():
             return plan.how not in LEFT_ROW_KINDS or carries_window(plan.left)
@@ -168,7 +168,7 @@ def _join_carries_window(plan: Join) -> bool:
 
 
 def sequences_of(plan: Plan) -> frozenset[pa.DataType]:
-    """Give the types of what orders a plan's rows of one time; results of windows and joins have nothing of the kind."""
+    """Return the types of the sequence columns that order rows of equal time; window and join results have none."""
     match plan:
         case Source(sequence=str() as name, schema=schema):
             return frozenset({value_type(schema.field(name).type)})
@@ -181,17 +181,17 @@ def sequences_of(plan: Plan) -> frozenset[pa.DataType]:
 
 
 def sources_of(plan: Plan) -> tuple[Source, ...]:
-    """List the streams a plan reads, each once, in plan order."""
+    """List the streams a plan reads, without duplicates, in plan order."""
     return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Source)])
 
 
 def tables_of(plan: Plan) -> tuple[Table, ...]:
-    """List the tables a plan reads, each once, in plan order."""
+    """List the tables a plan reads, without duplicates, in plan order."""
     return _once([leaf for leaf in _leaves(plan) if isinstance(leaf, Table)])
 
 
 def _leaves(plan: Plan) -> Iterator[Plan]:
-    """What a plan reads, in plan order, once for each time it is read."""
+    """Yield the leaves of a plan in plan order, with duplicates."""
     waiting = [plan]
     while waiting:
         each = waiting.pop()
@@ -202,5 +202,5 @@ def _leaves(plan: Plan) -> Iterator[Plan]:
 
 
 def _once(nodes: list[N]) -> tuple[N, ...]:
-    """Leave out nodes that are there already. One alone is not hashed, which takes all of its schema."""
+    """Drop duplicates. A single node is not hashed, because hashing reads its whole schema."""
     return tuple(nodes) if len(nodes) < 2 else tuple(dict.fromkeys(nodes))

@@ -1,4 +1,4 @@
-"""Printing a logical plan as a tree, the result at the top."""
+"""Print a logical plan as a tree, the result at the top."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from penstock.types.windows import (
 
 
 def show(plan: Plan) -> str:
-    """Print a plan, one node a line, inputs indented below the node that reads them."""
+    """Print a plan, one node per line, inputs indented below their reader."""
     return "\n".join(_lines(plan, 0))
 
 

@@ -1,4 +1,4 @@
-"""Checking that a plan keeps the grammar. Users meet their errors earlier, with better words."""
+"""Check that a plan obeys the grammar. Users get clearer errors earlier, in the API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from penstock.types.windows import WINDOW_END, WINDOW_START, CarriedWindow, Coun
 
 
 def verify(plan: Plan) -> Plan:
-    """Give the plan back if it is well formed."""
+    """Return the plan if it is well formed, else raise an error."""
     _walk(plan)
     names = [source.name for source in sources_of(plan)]
     names += [table.name for table in tables_of(plan)]
@@ -160,7 +160,7 @@ def _fields_of_groups(fields: tuple[Field, ...], groups: set[str]) -> None:
 
 
 def outer_columns(expr: Expr) -> frozenset[str]:
-    """Name the columns read outside of any aggregate."""
+    """Return the columns read outside of any aggregate."""
     match expr:
         case AggregateExpr():
             return frozenset()

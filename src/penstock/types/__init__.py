@@ -1,1 +1,1 @@
-"""Arrow types, times, durations and shapes of windows: the words that every other package uses."""
+"""Arrow types, times, durations and window types, used by all other packages."""

@@ -1,4 +1,4 @@
-"""Reading types and schemas from what users write, and times as the integers they are."""
+"""Parse types and schemas written by users; convert times to and from integer ticks."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ _PARAMETRIC = re.compile(
 _LISTS = {make(pa.null()).id: make for make in (pa.list_, pa.large_list)}
 _DICTIONARY = re.compile(r"dictionary<values=(\w+), indices=(u?int\d+), ordered=0>")  # as Arrow prints it
 _LIST = re.compile(r"(large_)?list\s*(?:<(?:item:)?(.+)>|\[(.+)\])")
-_DEEPEST = 32  # lists in lists
-_DIGITS, _MOST_DIGITS = 38, 76  # of decimals of 128 and 256 bits
+_DEEPEST = 32  # nesting depth of lists
+_DIGITS, _MOST_DIGITS = 38, 76  # of 128-bit and 256-bit decimals
 _DECIMAL = re.compile(r"decimal(128|256)?\s*[\[(]\s*(\d{1,2})\s*,\s*(-?\d{1,3})\s*[\])]")
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Read a type's name as users write it.
+    """Parse a type's name as users write it.
 
     >>> parse_type("timestamp[us, UTC]")
     TimestampType(timestamp[us, tz=UTC])
@@ -96,7 +96,7 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def as_type(given: object) -> pa.DataType:
-    """Read a type given as a name, a pyarrow type or a Python class."""
+    """Convert a type given as a name, a pyarrow type or a Python class."""
     if isinstance(given, pa.DataType):
         return given
     if isinstance(given, str):
@@ -107,7 +107,7 @@ def as_type(given: object) -> pa.DataType:
 
 
 def as_schema(given: object) -> pa.Schema:
-    """Read a schema given as a pyarrow schema, a mapping, or pairs of name and type."""
+    """Convert a schema given as a pyarrow schema, a mapping, or pairs of name and type."""
     if isinstance(given, pa.Schema):
         return checked(given)
     pairs: Iterable[object] = given.items() if isinstance(given, Mapping) else _iterable(given)
@@ -130,7 +130,7 @@ def _field(pair: object) -> pa.Field:
 
 
 def checked(schema: pa.Schema) -> pa.Schema:
-    """Refuse a schema in which a name stands for two columns; forget metadata and view encodings."""
+    """Reject duplicate column names; drop metadata and view encodings."""
     names = names_of(schema, "the schema")
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
@@ -141,7 +141,7 @@ def checked(schema: pa.Schema) -> pa.Schema:
 
 
 def names_of(schema: pa.Schema, where: str) -> list[str]:
-    """Give the names of columns, refusing bytes that are no text, inside of other types too.
+    """Return the names of columns; reject names that are not valid text, also inside nested types.
 
     >>> names_of(pa.schema({"t": pa.int64()}), "the schema")
     ['t']
@@ -157,7 +157,7 @@ def names_of(schema: pa.Schema, where: str) -> list[str]:
 
 
 def require_name(name: str) -> str:
-    """Refuse a name of a column that cannot be written in UTF-8."""
+    """Reject a column name that cannot be encoded in UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -175,7 +175,7 @@ def _read_names(dtype: pa.DataType) -> None:
 
 
 def without_unions(schema: pa.Schema) -> pa.Schema:
-    """Refuse columns of Arrow's union types, inside of other types too: Arrow cannot gather rows of those."""
+    """Reject Arrow's union types, also inside nested types: Arrow cannot take rows of them."""
     for each in schema:
         if _holds_union(each.type):
             raise SchemaMismatchError(
@@ -191,9 +191,9 @@ def _holds_union(dtype: pa.DataType) -> bool:
 
 
 def plain_type(dtype: pa.DataType) -> pa.DataType:
-    """Replace encodings that kernels do not read: views of text, runs, and dictionaries of anything but text.
+    """Replace encodings that kernels do not read: string views, run-end encoding, and dictionaries of non-strings.
 
-    Extensions that are defined in Python are what they are stored as: they cannot be looked up.
+    Extension types defined in Python become their storage type, because they cannot be looked up by name.
 
     >>> plain_type(pa.dictionary(pa.int8(), pa.int64()))
     DataType(int64)
@@ -215,7 +215,7 @@ def plain_type(dtype: pa.DataType) -> pa.DataType:
 
 
 def _plain_inside(dtype: pa.DataType) -> pa.DataType:
-    """Replace views of text inside lists, maps and structs: Arrow takes no rows of those either."""
+    """Replace string views inside lists, maps and structs: Arrow cannot take rows of those either."""
     if pa.types.is_struct(dtype):
         return pa.struct([_plain_field(field) for field in dtype])
     if pa.types.is_map(dtype):
@@ -232,7 +232,7 @@ def _plain_field(field: pa.Field) -> pa.Field:
 
 
 def value_type(dtype: pa.DataType) -> pa.DataType:
-    """Look through a dictionary encoding to the type of the values."""
+    """Return the value type of a dictionary type; other types unchanged."""
     return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
@@ -254,9 +254,9 @@ _KINDS = {
 
 
 def kind_of(dtype: pa.DataType) -> str:
-    """Name the family of a type: null bool int uint float timestamp date duration string, or other.
+    """Return the kind of a type: null bool int uint float timestamp date duration string, or other.
 
-    A dictionary is of the kind of its values.
+    A dictionary has the kind of its values.
 
     >>> kind_of(pa.dictionary(pa.int8(), pa.string()))
     'string'
@@ -265,7 +265,7 @@ def kind_of(dtype: pa.DataType) -> str:
 
 
 def tick_unit(dtype: pa.DataType) -> str | None:
-    """Give the length of one tick of a time type: ns, us, ms, s or d; None for other types."""
+    """Return the length of one tick of a time type: ns, us, ms, s or d; None for other types."""
     match kind_of(dtype):
         case "timestamp" | "duration":
             return str(dtype.unit)
@@ -276,13 +276,13 @@ def tick_unit(dtype: pa.DataType) -> str | None:
 
 
 def finer(first: str, second: str) -> str:
-    """Choose the finer of two units."""
+    """Return the finer of two units."""
     order = ("d", *UNITS)
     return max(first, second, key=order.index)
 
 
 def physical_type(dtype: pa.DataType) -> pa.DataType:
-    """Give the type a column of times, or of lists of them, has as plain ticks; other types are their own."""
+    """Return the integer type of a time type, also inside lists; other types unchanged."""
     if pa.types.is_list(dtype):
         return pa.list_(dtype.value_field.with_type(physical_type(dtype.value_type)))
     if tick_unit(dtype) is None:
@@ -313,7 +313,7 @@ def from_physical(values: Sequence[object], dtype: pa.DataType) -> pa.Array:
 
 
 def width_of(dtype: pa.DataType) -> int | None:
-    """How many bytes a value takes, a part of one counting as one; None where values differ: texts and lists.
+    """Return the bytes per value, rounded up; None for variable-size types such as strings and lists.
 
     >>> width_of(pa.int32()), width_of(pa.bool_()), width_of(pa.string())
     (4, 1, None)
@@ -326,5 +326,5 @@ def width_of(dtype: pa.DataType) -> int | None:
 
 
 def without_column(schema: pa.Schema, name: str) -> pa.Schema:
-    """Leave a column out of a schema."""
+    """Remove a column from a schema."""
     return pa.schema([each for each in schema if each.name != name])

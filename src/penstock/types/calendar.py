@@ -1,13 +1,13 @@
 """Windows on the wall clock of a time zone: days, weeks and months across daylight saving.
 
-Starts and ends are laid out on the local clock, where every day has 24 hours, and then turned into instants:
-a day has 23 or 25 hours when the clock is put forward or back in it. Windows start
+Starts and ends are computed in local time, where every day has 24 hours, and then converted to instants: a day with
+a daylight-saving transition has 23 or 25 hours. Windows start
 
-* every so many ticks from 1970-01-01 00:00 local, whole weeks from Monday 1969-12-29;
-* every so many months from January 1970;
+* every `every` ticks from 1970-01-01 00:00 local, whole weeks from Monday 1969-12-29;
+* every `every` months from January 1970;
 
-shifted by `offset` ticks of the local clock. A window ends its size later on that clock, months being added
-as on a calendar: 31 January and a month is the last of February.
+shifted by `offset` ticks of local time. A window ends its size later in local time. Months are added as on a
+calendar: 31 January plus one month is the last day of February.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.types.time import NANOSECONDS
 from penstock.types.wall_clock import Ticks, WallClock, time_zone, wall_clock
 from penstock.types.windows import Calendar, CalendarStep
 
-# 160 MB of starts and as much of ends: minutes for 40 years.
+# 160 MB of starts and as much of ends: one-minute windows for 40 years.
 MOST_WINDOWS = 20_000_000
 
 _MONDAY = -3  # 1969-12-29, in days
@@ -41,7 +41,7 @@ def calendar_windows(calendar: Calendar, first: int, last: int) -> list[tuple[in
 
 
 def calendar_bounds(calendar: Calendar, first: int, last: int) -> tuple[Ticks, Ticks]:
-    """Give the starts and the ends of `calendar_windows` as arrays; neither ever falls.
+    """Return the starts and the ends of `calendar_windows` as arrays; both are non-decreasing.
 
     >>> month = CalendarStep(months=1)
     >>> calendar_bounds(Calendar(month, month, 0, "Asia/Kathmandu", "d"), 0, 40)
@@ -52,13 +52,13 @@ def calendar_bounds(calendar: Calendar, first: int, last: int) -> tuple[Ticks, T
     local_starts, local_ends = _local_windows(calendar, clock.shown(first), clock.shown(last))
     starts, ends = clock.instants(local_starts), clock.instants(local_ends)
     held = (starts < ends) & (starts <= last) & (first < ends)
-    # Where the clock jumps over several starts and their ends, several windows become one.
+    # Where the clock skips several starts and ends, several windows coincide; keep one.
     held[1:] &= (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
     return starts[held], ends[held]
 
 
 def check_calendar(calendar: Calendar) -> None:
-    """Refuse a zone that does not exist, and lengths from which no windows in order can be made."""
+    """Reject an unknown zone, and lengths that do not give ordered windows."""
     time_zone(calendar.zone)
     size, every = calendar.size, calendar.every
     for what, step in (("the size of the window", size), ("the step of the window (every=)", every)):
@@ -76,7 +76,7 @@ def _day(unit: str) -> int:
 
 
 def _clock(calendar: Calendar, first: int, last: int) -> WallClock:
-    """Read the zone's clock around all windows that may be asked for, or say that there is no time left."""
+    """Return the zone's clock around all windows that may be needed; raise an error outside the supported range."""
     tick = NANOSECONDS[calendar.unit]
     if first * tick < _YEAR_1 or last * tick >= _YEAR_10000:
         raise WindowError(
@@ -85,7 +85,7 @@ def _clock(calendar: Calendar, first: int, last: int) -> WallClock:
     around = abs(calendar.offset) + sum(
         _at_most(step, calendar.unit) for step in (calendar.size, calendar.every)
     )
-    around += 2 * _day(calendar.unit)  # local time is less than that from UTC
+    around += 2 * _day(calendar.unit)  # exceeds every UTC offset
     low, high = first - around, last + around
     if low < -(1 << 63) or high >= 1 << 63:
         raise WindowError(
@@ -103,7 +103,7 @@ def _at_most(step: CalendarStep, unit: str) -> int:
 
 
 def _local_windows(calendar: Calendar, since: int, until: int) -> tuple[Ticks, Ticks]:
-    """Lay out the windows from `since` to `until` on the local clock, perhaps with a few before."""
+    """Compute the windows from `since` to `until` in local time, possibly with a few before."""
     low = _number(calendar, since - _at_most(calendar.size, calendar.unit))
     high = _number(calendar, until)
     if high - low >= MOST_WINDOWS:
@@ -112,13 +112,13 @@ def _local_windows(calendar: Calendar, since: int, until: int) -> tuple[Ticks, T
             "with tz=; use a larger step (every=), or windows without tz="
         )
     starts = _starts(calendar, np.arange(low, high + 1, dtype=np.int64))
-    # A month's window shifted by days still ends where the next one starts, so months are added unshifted.
+    # Months are added without the offset, so that a window shifted by days still ends where the next one starts.
     shift = calendar.offset if calendar.every.months else 0
     return starts, _later(starts - shift, calendar.size, _day(calendar.unit)) + shift
 
 
 def _number(calendar: Calendar, local: int) -> int:
-    """Number the last window that starts at a local time or before."""
+    """Return the number of the last window that starts at or before a local time."""
     passed, every = local - _origin(calendar), calendar.every
     if every.months:
         month = month_of(np.array([passed // _day(calendar.unit)]))
@@ -133,7 +133,7 @@ def _starts(calendar: Calendar, numbers: Ticks) -> Ticks:
 
 
 def _origin(calendar: Calendar) -> int:
-    """Find the local time of the start of window 0."""
+    """Return the local start time of window 0."""
     day = _day(calendar.unit)
     weekly = not calendar.every.months and calendar.every.ticks % (7 * day) == 0
     return calendar.offset + (_MONDAY * day if weekly else 0)
@@ -151,10 +151,10 @@ def _later(local: Ticks, size: CalendarStep, day: int) -> Ticks:
 
 
 def month_of(date: Ticks) -> Ticks:
-    """Number the months, from January 1970, of dates that are numbered from its first."""
+    """Return the month numbers since January 1970 of dates given as days since 1970-01-01."""
     return date.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
 def first_of(month: Ticks) -> Ticks:
-    """Number the first days of months, as `month_of` numbers both."""
+    """Return the first day, since 1970-01-01, of months numbered as by `month_of`."""
     return month.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)

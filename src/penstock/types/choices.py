@@ -1,4 +1,4 @@
-"""Arguments that are one of a few texts."""
+"""Arguments that take one of a few strings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TypeGuard
 
 
 def one_of(given: object, choices: Container[str]) -> TypeGuard[str]:
-    """Tell whether an argument is one of some texts.
+    """Return whether an argument is one of the given strings.
 
-    It is not compared unless it is a text: an array or a data frame compared with one is neither true nor false.
+    Only strings are compared: comparing an array or a data frame with a string has no single truth value.
 
     >>> one_of("first", ("first", "last")), one_of(None, ("first", "last"))
     (True, False)

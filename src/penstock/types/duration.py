@@ -1,4 +1,4 @@
-"""Reading durations, and counting them in the ticks of a time column."""
+"""Parse durations, and convert them to ticks of a time column."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _HOW = (
     "write one like '10s', '100ms', '1h30m' or '7d' (units ns us ms s m h d w, mo with tz=), or a timedelta"
 )
 _MOST_MONTHS = 9_999 * 12
-_MOST_DAYS = 1 << 48  # more than 64 bits have of seconds
-_MONDAY = -3  # 1969-12-29, in days, as on the calendar of a zone
+_MOST_DAYS = 1 << 48  # more days than 64 bits count in seconds
+_MONDAY = -3  # 1969-12-29, in days, as in `calendar.py`
 
 Duration = str | int | timedelta
 
 
 def nanoseconds(duration: object, what: str = "the duration") -> Fraction:
-    """Read a duration that has a unit of its own.
+    """Parse a duration that includes a unit.
 
     >>> nanoseconds("1h30m")
     Fraction(5400000000000, 1)
@@ -40,7 +40,7 @@ def nanoseconds(duration: object, what: str = "the duration") -> Fraction:
             return _parse(duration, what)
         case timedelta():
             whole = (duration.days * 86_400 + duration.seconds) * 10**6 + duration.microseconds
-            return Fraction(whole * 1_000 + getattr(duration, "nanoseconds", 0))  # which pandas' have
+            return Fraction(whole * 1_000 + getattr(duration, "nanoseconds", 0))  # pandas has these
         case _:
             raise DurationError(f"{what} is {_described(duration)}, which is not a duration; {_HOW}")
 
@@ -51,7 +51,7 @@ def _described(given: object) -> str:
     )
 
 
-@lru_cache(256)  # a query reads each of its few durations many times
+@lru_cache(256)  # a query parses its few durations many times
 def _parse(text: str, what: str) -> Fraction:
     return sum((count * _unit(name, text, what) for count, name in _parts(text, what)), Fraction(0))
 
@@ -84,7 +84,7 @@ def _unit(name: str, text: str, what: str) -> int:
 
 
 def years_as_months(duration: Duration) -> Duration:
-    """Write quarters and years, which only functions of the calendar take, as months.
+    """Rewrite quarters and years, which only calendar functions accept, as months.
 
     >>> years_as_months("1y2q"), years_as_months("36h")
     ('12mo6mo', '36h')
@@ -95,7 +95,7 @@ def years_as_months(duration: Duration) -> Duration:
 
 
 def calendar_step(duration: object, unit: str | None, what: str) -> CalendarStep:
-    """Read the size or the step of windows on the wall clock (tz=), in months or in ticks of `unit`.
+    """Parse the size or the step of wall-clock windows (tz=), in months or in ticks of `unit`.
 
     >>> calendar_step("3mo", "s", "size"), calendar_step("6h", "s", "size")
     (CalendarStep(months=3, ticks=0), CalendarStep(months=0, ticks=21600))
@@ -126,7 +126,7 @@ def _in_months(duration: object, what: str) -> CalendarStep | None:
 
 
 def calendar_parts(duration: object, what: str) -> tuple[int, str]:
-    """Read a duration as so many of one unit, the largest that fits; weeks and months as they are written.
+    """Parse a duration as a count of the largest unit that divides it; weeks and months stay as written.
 
     A bare number has no unit:
 
@@ -146,7 +146,7 @@ def calendar_parts(duration: object, what: str) -> tuple[int, str]:
 
 
 def calendar_offset(duration: object, what: str) -> tuple[int, int, Any]:
-    """Read a duration as months, days, which a clock may make longer or shorter, and the rest, which is a length.
+    """Split a duration into months, days (whose length the clock may change), and a fixed length.
 
     >>> calendar_offset("-1mo2d", "by"), calendar_offset("1w36h", "by")
     ((-1, -2, '0s'), (0, 7, '36h'))
@@ -175,7 +175,7 @@ def _of_the_clock(duration: object, unit: str, what: str) -> int:
 
 
 def to_ticks(duration: object, time: Time, what: str) -> int:
-    """Count a duration in ticks of a stream's time; `what` names it in errors.
+    """Convert a duration to ticks of a stream's time; `what` names it in errors.
 
     >>> import pyarrow as pa
     >>> to_ticks("10s", Time("ts", pa.timestamp("ms"), "ms"), "size")
@@ -196,7 +196,7 @@ def to_ticks(duration: object, time: Time, what: str) -> int:
 
 
 def week_begin(step: object, time: Time) -> int:
-    """Give where the grid of a step begins, in ticks: on a Monday if it is written in whole weeks, else at zero.
+    """Return the origin of a step's grid in ticks: a Monday if the step is in whole weeks, else zero.
 
     >>> import pyarrow as pa
     >>> clock = Time("day", pa.date32(), "d")
@@ -209,14 +209,14 @@ def week_begin(step: object, time: Time) -> int:
 
 
 def _in_range(ticks: int, duration: object, what: str) -> int:
-    """Refuse what 64-bit times cannot reach."""
+    """Reject ticks that do not fit in 64 bits."""
     if abs(ticks) > 1 << 62:
         raise DurationError(f"{what} is {_described(duration)}, longer than 64-bit times can count")
     return ticks
 
 
 def written(duration: timedelta) -> str:
-    """Write a duration as users do, largest units first.
+    """Format a duration as users write it, largest units first.
 
     >>> written(timedelta(days=1, minutes=90, microseconds=5))
     '1d1h30m5us'
@@ -229,14 +229,14 @@ def written(duration: timedelta) -> str:
 
 
 def is_whole(given: object) -> TypeGuard[int]:
-    """Tell whole numbers, NumPy's too, from what is not meant as one: booleans, and its lengths of time.
+    """Return whether a value is an integer, including NumPy's; booleans and NumPy's timedeltas are not.
 
     >>> is_whole(3), is_whole(True), is_whole("3")
     (True, False, False)
     """
     if isinstance(
         given, (str, timedelta)
-    ):  # looking for a protocol takes longer than all else about a duration
+    ):  # checking a protocol would take longer than the rest of parsing a duration
         return False
     return isinstance(given, Integral) and isinstance(given, SupportsIndex) and not isinstance(given, bool)
 
@@ -251,7 +251,7 @@ def _bare(ticks: int, time: Time, what: str) -> int:
 
 
 def whole_ticks(length: Fraction, unit: str, what: str, of: str) -> int:
-    """Divide nanoseconds into ticks, refusing a remainder."""
+    """Convert nanoseconds to ticks; raise an error on a remainder."""
     ticks = length / NANOSECONDS[unit]
     if ticks.denominator != 1:
         raise DurationError(

@@ -1,4 +1,4 @@
-"""Words that the logical plan and the time-centric IR share about joins."""
+"""Join kinds and pairings, shared by the logical plan and the time-centric IR."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ JOIN_KINDS = ("inner", "left", "right", "full", "semi", "anti")
 DIRECTIONS = ("backward", "forward", "nearest")
 ALGORITHMS = ("auto", "npj", "prj", "mway", "mpass", "shj_jm", "shj_jb", "pmj_jm", "pmj_jb")
 TARGETS = ("throughput", "latency", "progress")
-LEFT_ROW_KINDS = ("semi", "anti")  # these give left rows as they are
+LEFT_ROW_KINDS = ("semi", "anti")  # these return left rows unchanged
 
-Keys = tuple[tuple[str, str], ...]  # names of columns whose values are equal: the left's, the right's
+Keys = tuple[tuple[str, str], ...]  # pairs of equal columns: left name, right name
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One side is a table without time: all of it meets every row of the other. `table` is 0 (left) or 1."""
+    """One side is a table without time; every row of the other is matched against all of it. `table` is 0 (left) or 1."""
 
     table: int
 
 
 @dataclass(frozen=True, slots=True)
 class InWindow:
-    """Both rows lie in windows that end together."""
+    """Both rows lie in windows that end at the same time."""
 
     left: Window
     right: Window
@@ -54,10 +54,10 @@ def windows_overlap(pairing: InWindow) -> bool:
 
 
 def left_column(name: str) -> str:
-    """Name a left column among those of a pair of rows; no right column can have that name."""
+    """Return the name of a left column in a pair of rows; no right column can have that name."""
     return f"left.{name}"
 
 
 def right_column(name: str) -> str:
-    """Name a right column among those of a pair of rows."""
+    """Return the name of a right column in a pair of rows."""
     return f"right.{name}"

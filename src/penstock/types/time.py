@@ -1,4 +1,4 @@
-"""How a stream tells time: which column holds it, in which unit, or that it is implied."""
+"""The time of a stream: its column and unit, or how it is implied by the row number."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LENGTHS = {"d": NANOSECONDS["d"], "h": 3_600_000_000_000, "m": 60_000_000_000} 
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """Where a row's time comes from, in integer ticks of the column's own unit.
+    """The source of a row's time, in integer ticks of the column's unit.
 
     * explicit: the value of `column`, plus `shift` ticks (a window result's time is
       `window_end - 1 tick`, so its shift is -1);
-    * implied: `start + i * period` for the i-th row of the stream, `period` being set.
+    * implied: `start + i * period` for the i-th row of the stream, if `period` is set.
       The column is then computed, never stored.
 
     `unit` is the length of a tick (ns, us, ms, s, d), or None for integer columns without a unit.
@@ -38,12 +38,12 @@ class Time:
 
     @property
     def stored(self) -> Time:
-        """The same time as the value of its column, where it is no longer implied by the numbers of rows."""
+        """The same time as a stored column, no longer implied by row numbers."""
         return replace(self, period=None, start=0)
 
 
 def length_of(ticks: int, unit: str | None) -> str:
-    """Write a number of ticks in the largest unit that divides it.
+    """Format a number of ticks in the largest unit that divides it.
 
     >>> length_of(10_000_000, "us"), length_of(90, "s"), length_of(7, None)
     ('10s', '90s', '7')
@@ -58,7 +58,7 @@ def length_of(ticks: int, unit: str | None) -> str:
 
 
 def describe_length(ticks: int, unit: str | None) -> str:
-    """Write a number of ticks in a sentence: a bare number would not say of what.
+    """Format a number of ticks for a sentence; a bare number gets the unit "ticks".
 
     >>> describe_length(10_000_000, "us"), describe_length(7, None)
     ('10s', '7 ticks')
@@ -67,7 +67,7 @@ def describe_length(ticks: int, unit: str | None) -> str:
 
 
 def describe_reach(past: int, future: int, unit: str | None, around: str) -> str:
-    """Write how far something reaches, at most, before and after a time.
+    """Describe the maximum reach before and after a time.
 
     >>> describe_reach(9_999_999, 0, "us", "their time"), describe_reach(5, 2, "s", "it")
     ('less than 10s before their time', '5s before and 2s after it')
@@ -79,6 +79,6 @@ def describe_reach(past: int, future: int, unit: str | None, around: str) -> str
 
 
 def _at_most(ticks: int, unit: str | None) -> str:
-    """A window of 10 s reaches 9,999,999 us back, since it is half-open: less than 10 s says the same."""
+    """Format a reach: a half-open 10 s window reaches 9,999,999 us back, which prints as "less than 10s"."""
     reached, beyond = describe_length(ticks, unit), describe_length(ticks + 1, unit)
     return reached if len(reached) <= len(beyond) else f"less than {beyond}"

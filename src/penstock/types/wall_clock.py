@@ -1,12 +1,12 @@
-"""The wall clock of a time zone: which instant a local time stands for, and back, for whole arrays.
+"""The wall clock of a time zone: convert arrays of local times to instants and back.
 
-Instants and local times are both ticks: since 1970-01-01 00:00 UTC, and on a clock on which every day has
-24 hours since 1970-01-01 00:00 local. One rule covers daylight saving, zones that change, and days that are
-left out: **a local time stands for the first instant at which the clock shows it or a later time.**
+Instants are ticks since 1970-01-01 00:00 UTC. Local times are ticks since 1970-01-01 00:00 local, on a clock on which
+every day has 24 hours. One rule covers daylight saving, changes of a zone's offset, and skipped days: **a local time
+maps to the first instant at which the clock shows it or a later time.**
 
-* a local time that the clock jumps over is the instant of the jump;
-* one that the clock shows twice is its first occurrence;
-* later local times are never earlier instants, so boundaries in order stay in order.
+* a local time that the clock skips maps to the instant of the jump;
+* one that the clock shows twice maps to its first occurrence;
+* the mapping is monotonic, so ordered boundaries stay ordered.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Ticks = npt.NDArray[np.int64]
 
 DAY = 86_400
 FIRST_YEAR, LAST_YEAR = 1, 9999
-# `zoneinfo` answers questions and has no list of changes, so we ask often enough that no two changes fall
-# between two questions: the two closest in the tz database are four days apart (a test looks).
+# `zoneinfo` has no list of transitions, so we probe offsets often enough that no two transitions fall between two
+# probes: the two closest in the tz database are four days apart (a test checks).
 PROBE = 2 * DAY
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,8 +41,8 @@ _FIXED = re.compile(r"([+-])([01]\d|2[0-3]):([0-5]\d)")
 class WallClock:
     """A clock that is `offsets[i]` ticks ahead of UTC from instant `since[i]` on.
 
-    `before[i]` is the latest local time that the clock has shown before `since[i]`: where it was put back,
-    later than what it shows then.
+    `before[i]` is the latest local time that the clock showed before `since[i]`: after a backward change, it is later
+    than the time shown at `since[i]`.
     """
 
     since: Ticks
@@ -50,23 +50,23 @@ class WallClock:
     before: Ticks
 
     def instants(self, local: Ticks) -> Ticks:
-        """Find the first instants at which the clock shows local times, or later ones."""
+        """Return the first instants at which the clock shows the local times, or later ones."""
         period = np.searchsorted(self.before[1:], local, side="left")
         found: Ticks = np.maximum(local - self.offsets[period], self.since[period])
         return found
 
     def shown(self, instant: int) -> int:
-        """Give the latest local time that the clock has shown up to an instant, inclusive."""
+        """Return the latest local time that the clock has shown up to an instant, inclusive."""
         period = np.searchsorted(self.since[1:], instant, side="right")
         return max(instant + int(self.offsets[period]), int(self.before[period]))
 
     def local(self, instants: Ticks) -> Ticks:
-        """Read the clock at instants."""
+        """Convert instants to local times."""
         found: Ticks = instants + self.offsets[self._period(instants)]
         return found
 
     def last(self, local: Ticks, until: Ticks) -> Ticks:
-        """Find the last instants up to others at which the clock showed local times, or jumped over them."""
+        """Return the last instants, at most `until`, at which the clock showed the local times or skipped them."""
         period = self._period(until)
         again = local - self.offsets[period]
         found: Ticks = np.where(again >= self.since[period], again, self.instants(local))
@@ -78,9 +78,9 @@ class WallClock:
 
 @lru_cache(maxsize=256)
 def wall_clock(zone: str, unit: str, first_year: int, last_year: int) -> WallClock:
-    """Read the clock of a zone, right from one year through another, in ticks of a unit.
+    """Return the clock of a zone, valid from `first_year` through `last_year`, in ticks of a unit.
 
-    Dates have no zone: in days, local times are the instants.
+    Dates have no zone: in days, local times equal instants.
 
     >>> wall_clock("Asia/Tokyo", "s", 2026, 2026).instants(np.array([9 * 3600]))
     array([0])
@@ -100,7 +100,7 @@ def _fits(instant: int, second: int) -> bool:
 
 
 def _clock(changes: list[int], offsets: list[int]) -> WallClock:
-    # Rising, as the offset changes by less than two days, and changes are further apart than that.
+    # Increasing: an offset changes by less than two days, and transitions are further apart than that.
     before = [at + ahead - 1 for at, ahead in zip(changes, offsets, strict=False)]
     return WallClock(_from_always(changes), np.array(offsets, np.int64), _from_always(before))
 
@@ -111,7 +111,7 @@ def _from_always(ticks: list[int]) -> Ticks:
 
 @lru_cache(maxsize=10_000)
 def _changes(zone: str, year: int) -> tuple[tuple[int, int], ...]:
-    """List when the clock changes after the start of a year, up to that of the next: (second, new offset)."""
+    """List the clock's transitions in a year as (second, new offset)."""
     rules = time_zone(zone)
     end = _start_of(year + 1)
     asked = [*range(_start_of(year), end, PROBE), end]
@@ -124,7 +124,7 @@ def _changes(zone: str, year: int) -> tuple[tuple[int, int], ...]:
 
 
 def _first_with(rules: tzinfo, ahead: int, early: int, late: int) -> int:
-    """Halve (early, late], in which the offset changes once, down to the second when it does."""
+    """Bisect (early, late], in which the offset changes once, to the second of the change."""
     while late - early > 1:
         middle = (early + late) // 2
         early, late = (early, middle) if _offset(rules, middle) == ahead else (middle, late)
@@ -132,7 +132,7 @@ def _first_with(rules: tzinfo, ahead: int, early: int, late: int) -> int:
 
 
 def _start_of(year: int) -> int:
-    """Count the seconds to a year's start, but keep away from the ends of time, where no local time exists."""
+    """Return the second at which a year starts, clamped to the range in which all local times exist."""
     if year <= FIRST_YEAR:
         return _seconds(datetime(FIRST_YEAR, 1, 2, tzinfo=UTC))
     return _seconds(
@@ -152,7 +152,7 @@ def _offset(rules: tzinfo, second: int) -> int:
 
 @lru_cache(maxsize=1_000)
 def time_zone(name: str) -> tzinfo:
-    """Find a zone of the tz database by its name, or make one of a fixed offset.
+    """Return a zone of the tz database by name, or a zone of fixed offset.
 
     >>> time_zone("+05:45")
     datetime.timezone(datetime.timedelta(seconds=20700))
@@ -162,7 +162,7 @@ def time_zone(name: str) -> tzinfo:
         return timezone(-ahead if fixed[1] == "-" else ahead)
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # no such key; a path out of the database; a folder of it
+    except (KeyError, ValueError, OSError):  # unknown key; a path outside the database; a folder in it
         raise WindowError(
             f"there is no time zone {name!r}{_nearest(name)}; "
             "write tz= as a name of the tz database, such as 'Europe/Berlin' or 'UTC', or an offset like '+02:00'"

@@ -27,14 +27,14 @@ class CarriedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Rows of a key that follow each other within `gap`: [first, last + gap), joined at exactly last + gap."""
+    """Rows of a key at most `gap` apart: [first, last + gap); a row at exactly last + gap still joins."""
 
     gap: int
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """`size` rows of a key, one window starting every `every` rows; `partial` gives the tail at the end."""
+    """`size` rows of a key, a window starting every `every` rows; `partial` also emits the incomplete last windows."""
 
     size: int
     every: int
@@ -43,12 +43,12 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Unbounded:
-    """All rows: one window for all keys, from the first row's time to the last's + 1 tick."""
+    """All rows: one window for all keys, from the first row's time to the last row's time + 1 tick."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalendarStep:
-    """A length on the wall clock of a zone: months, and ticks of a clock on which every day has 24 hours."""
+    """A length in local time: months, and ticks of a clock on which every day has 24 hours."""
 
     months: int = 0
     ticks: int = 0
@@ -58,7 +58,7 @@ class CalendarStep:
 class Calendar:
     """Windows aligned to local midnight (months: to the first; weeks: to Monday) in a time zone.
 
-    `offset` is in ticks of the wall clock. `unit` is the length of a tick: ns, us, ms, s or d.
+    `offset` is in ticks of local time. `unit` is the length of a tick: ns, us, ms, s or d.
     """
 
     size: CalendarStep
@@ -73,11 +73,11 @@ Window = TimeWindow | CarriedWindow | Session | Count | Unbounded | Calendar
 
 @dataclass(frozen=True, slots=True)
 class LookBack:
-    """The rows a row looks back on: those of the same key in a span of time, or the last `rows` of them.
+    """The look-back span of a row: rows of the same key in a span of time, or the last `rows` of them.
 
-    At time t the span ends at t - delay and is `size` long; `closed` tells which ends belong to it
-    ("right", "left", "both", "none"). Counted in rows, "right" includes the row itself, "left" does not;
-    with a delay, rows up to t - delay are counted, or, with "left", before it.
+    At time t the span ends at t - delay and is `size` long; `closed` names the ends that belong to it
+    ("right", "left", "both", "none"). For row counts, "right" includes the row itself, "left" does not;
+    with a delay, rows up to t - delay are counted, or, with "left", rows before it.
     """
 
     size: int | None = None
@@ -88,7 +88,7 @@ class LookBack:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Stretches of time of one length, from an offset on, within which a query cannot tell times of a column apart.
+    """Segments of time of one length, from an offset on, within which a query does not distinguish times of a column.
 
     >>> Steps("ts", 10, 3).number(12), Steps("ts", 10, 3).number(13)
     (0, 1)

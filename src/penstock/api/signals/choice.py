@@ -12,7 +12,7 @@ Branches = tuple[tuple[object, object], ...]
 
 
 class SignalWhen:
-    """A condition that waits for its value."""
+    """A condition without its value; `then` follows."""
 
     __slots__ = ("_branches", "_condition")
 
@@ -21,12 +21,12 @@ class SignalWhen:
         self._condition = condition
 
     def then(self, value: object) -> SignalThen:
-        """Give the value, a signal or a constant, where the condition is true."""
+        """Set the value, a signal or a constant, where the condition is true."""
         return SignalThen((*self._branches, (self._condition, value)))
 
 
 class SignalThen(Signal):
-    """A choice that is not defined where no condition is true, until `otherwise` is said."""
+    """A choice between signals; undefined where no condition is true, unless `otherwise` is called."""
 
     __slots__ = ("_branches",)
 
@@ -36,20 +36,20 @@ class SignalThen(Signal):
 
     @property
     def graph(self) -> Graph:
-        """The temporal objects it is made of, if it ends here."""
+        """The graph of the choice without `otherwise`."""
         return self.end().graph
 
     @property
     def name(self) -> str:
-        """Which of the objects it is, if it ends here."""
+        """The name of the choice without `otherwise` in the graph."""
         return self.end().name
 
     def when(self, condition: object) -> SignalWhen:
-        """Add a condition that counts where the earlier ones are not true."""
+        """Add a condition for instants where all earlier conditions are not true."""
         return SignalWhen(self._branches, condition)
 
     def otherwise(self, value: object) -> Signal:
-        """Give the value where no condition is true; nothing where one is not defined."""
+        """Set the value where no condition is true; the result is undefined where a condition is."""
         return _chosen(self._branches, value)
 
     def end(self) -> Signal:

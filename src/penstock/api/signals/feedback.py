@@ -29,11 +29,11 @@ from penstock.ir.signals.nodes import (
 )
 from penstock.types.duration import Duration, to_ticks
 
-_OWN = "own"  # the input that stands for the results themselves, while they are being defined
+_OWN = "own"  # placeholder input for the own results, during tracing
 
 
 class Past(Signal):
-    """The past results of a signal that is being defined: by itself, its previous one.
+    """The past results of a signal under definition; used directly, the previous result.
 
     `prev[2]` is the result two samples ago, `prev.shift("1s")` the result at that time.
     """
@@ -41,13 +41,13 @@ class Past(Signal):
     __slots__ = ()
 
     def __getitem__(self, back: int | str) -> Signal:
-        """The result so many samples ago."""
+        """Return the result `back` samples ago."""
         if not isinstance(back, int) or isinstance(back, bool) or back < 1:
             raise WindowError(f"prev[{back!r:.40}] is not in the past; prev[1] is the previous result")
         return Signal(*_placeholder(self.graph, str(back), self.values))
 
     def shift(self, by: Duration) -> Signal:
-        """The result at the time so long ago. (How many ticks that is shows when the filter meets its input.)"""
+        """Return the result `by` ago. (The duration is converted to ticks when the filter is applied to its input.)"""
         if isinstance(by, bool) or not isinstance(by, int | str | timedelta):
             raise DurationError(f"the shift of prev is {shown(by)}; give a duration such as '10s', or ticks")
         length = f"{by // timedelta(microseconds=1)}us" if isinstance(by, timedelta) else by
@@ -58,9 +58,10 @@ class Past(Signal):
 def feedback(function: Callable[[Past], Signal], initial: float = 0.0) -> Signal:
     """Define a signal by its own past results: a recursive filter, such as exponential smoothing.
 
-    `function(prev)` is called once and gives the signal. `prev` is the result at the previous sample, `prev[2]`
-    the one before that, `prev.shift(d)` the result so long ago; before the first, all are `initial`. Where it is not
-    defined there is no result, so that it goes on behind a gap. It is sampled where what else it reads is sampled, and holds until the next sample. Whole numbers need a whole `initial`.
+    `function(prev)` is called once and returns the signal. `prev` is the result at the previous sample, `prev[2]`
+    the one before that, `prev.shift(d)` the result a duration ago; before the first result, all are `initial`. Samples
+    without a defined result are skipped, so the filter continues after a gap. The signal is sampled where its other
+    inputs are sampled, and holds until the next sample. Integer signals need an integer `initial`.
 
     >>> import pyarrow as pa, penstock as pk
     >>> x = pk.from_arrow(pa.table({"t": [0, 1, 2], "v": [8.0, 8.0, 8.0]}), time="t").signal("v")
@@ -108,7 +109,7 @@ def _defined(made: Signal, initial: float, dtype: pa.DataType) -> Signal:
 
 
 def _names(graph: Graph, whole: Expression, others: list[At]) -> dict[str, nodes.Expr]:
-    """What the columns of accesses become: those of the other accesses, or of past results."""
+    """Map the columns of accesses to those of the other accesses, or to past results."""
     found: dict[str, nodes.Expr] = {}
     for i, each in enumerate(whole.accesses):
         if each in others:
@@ -121,7 +122,7 @@ def _names(graph: Graph, whole: Expression, others: list[At]) -> dict[str, nodes
 
 
 def _whole(made: Signal) -> Expression:
-    """Write the result as one expression over past results and signals that do not depend on them."""
+    """Express the result as one expression over past results and signals that do not depend on them."""
     objects = made.graph.objects
     depends: dict[str, bool] = {}
     for name, each in objects.items():
@@ -148,7 +149,7 @@ def _is_own(body: object) -> bool:
 
 
 def _which(graph: Graph, access: At) -> str | None:
-    """Which past result an access reads, if it reads one."""
+    """Return the past result that an access reads; None if it reads none."""
     body = graph.objects[access.source].body
     return body.input.removeprefix(f"{_OWN} ") if isinstance(body, Sampled) and _is_own(body) else None
 

@@ -1,4 +1,4 @@
-"""What a signal is made of: temporal objects that share parts, and the streams they sample."""
+"""The graph of a signal: temporal objects with shared parts, and the streams they sample."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from penstock.errors import SchemaMismatchError, SignalError
 from penstock.ir.signals.nodes import END, START, Body, Object, Program, Sampled, renamed, sources_of
 from penstock.types.time import Time
 
-# The time of a feedback's past results, before they have met the signals it reads.
+# The time of a feedback's past results, before they are combined with the signals it reads.
 NOWHEN = Time("", pa.null(), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The objects of a signal by name, those it reads before it, and the streams by the names samples know.
+    """The objects of a signal by name, sources before readers, and the streams by input name.
 
-    An object's name is a digest of its definition: equal definitions are one object, wherever they were written.
+    An object's name is a digest of its definition: equal definitions are one object.
     """
 
     objects: dict[str, Object]
@@ -37,7 +37,7 @@ class Graph:
         ), name
 
     def program(self, output: str) -> tuple[Program, tuple[Stream, ...]]:
-        """Number the objects that the output needs, and the streams they sample."""
+        """Number the objects that the output depends on, and the streams they sample."""
         needed = self._needed(output)
         inputs = list(dict.fromkeys(each.body.input for each in needed if isinstance(each.body, Sampled)))
         names = {each.name: f"n{i}" for i, each in enumerate(needed)}
@@ -59,12 +59,12 @@ class Graph:
 def sampled(
     stream: Stream, body: Sampled, schema: pa.Schema, keys: pa.Schema, time: Time
 ) -> tuple[Graph, str]:
-    """Begin a graph with the samples of a stream."""
+    """Return a graph of the samples of a stream."""
     return Graph({}, {body.input: stream}, keys, time).defined(body, schema)
 
 
 def joined(graphs: Sequence[Graph]) -> Graph:
-    """Put the objects of several signals together, which must vary over the same time by the same keys."""
+    """Combine the graphs of several signals, which must have the same time and keys."""
     first = next((each for each in graphs if each.time != NOWHEN), graphs[0])
     for other in graphs:
         if other.time != NOWHEN:
@@ -92,7 +92,7 @@ def _described(keys: pa.Schema) -> str:
 
 
 def refuse_clash(taken: Sequence[str], names: Sequence[str]) -> None:
-    """A single value is called `value`; several keep their names, even one in a list."""
+    """Reject value names that clash; a single value is named `value`, several keep their names."""
     clash = next((name for name in names if name in {START, END, *taken}), None)
     if clash is not None:
         raise SchemaMismatchError(
@@ -102,7 +102,7 @@ def refuse_clash(taken: Sequence[str], names: Sequence[str]) -> None:
 
 
 def refuse_taken(keys: Sequence[str]) -> None:
-    """Intervals have columns of their own, which keys cannot be called."""
+    """Reject keys with the names of interval columns."""
     clash = next((name for name in keys if name in {START, END}), None)
     if clash is not None:
         raise SchemaMismatchError(

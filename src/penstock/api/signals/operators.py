@@ -1,4 +1,4 @@
-"""The operators of signals: each computes instant by instant, where all operands are defined."""
+"""The operators of signals: computed at each instant where all operands are defined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Operators:
-    """What `a + b`, `a > 3`, `~a` and the like mean between signals and constants."""
+    """The operators `a + b`, `a > 3`, `~a` … between signals and constants."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == builds a signal, so there is no equality to hash by

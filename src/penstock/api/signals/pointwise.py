@@ -1,4 +1,4 @@
-"""Values computed instant by instant: what operators on signals, `map`, `where` and `pk.when` become."""
+"""Pointwise signals: the result of operators on signals, `map`, `where` and `pk.when`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from penstock.ir.signals.scope import fields_schema, scope
 if TYPE_CHECKING:
     from penstock.api.signals.signal import Signal
 
-# What is not null although an operand is: an operation on signals is defined where all of them are.
+# Functions that can be non-null although an operand is null; on signals the result is undefined there.
 _LENIENT = frozenset({"and", "or", "fill_null", "is_null", "is_not_null", "least", "greatest"})
 
 
 def pointwise(compute: Callable[..., object], operands: Sequence[object], *, strict: bool = True) -> Signal:
-    """Make the signal of a function of signals and constants, called once with symbols.
+    """Return the signal of a function of signals and constants; the function is called once, with symbols.
 
-    A `strict` one is defined where all operands are, whatever the function makes of nulls.
+    If `strict`, the signal is defined where all operands are, whatever the function returns for nulls.
     """
-    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
     signals = list({id(each): each for each in operands if isinstance(each, Signal)}.values())
     graph = joined([each.graph for each in signals])
@@ -45,7 +45,7 @@ def pointwise(compute: Callable[..., object], operands: Sequence[object], *, str
 
 
 def guarded(node: nodes.Expr, operands: Sequence[nodes.Expr]) -> nodes.Expr:
-    """Make an expression null where an operand is."""
+    """Make an expression null where an operand is null."""
     if not _is_lenient(node) and all(each in nodes.walk(node) for each in operands):
         return node
     there = [nodes.Call("is_not_null", (each,)) for each in dict.fromkeys(operands)]
@@ -64,7 +64,7 @@ def _is_lenient(node: nodes.Expr) -> bool:
 
 
 def expression(graph: Graph, accesses: tuple[At, ...], values: dict[str, nodes.Expr]) -> Signal:
-    """Make the signal of some expressions over accesses."""
+    """Return the signal of expressions over accesses."""
     schemas = {name: each.schema for name, each in graph.objects.items()}
     names = scope(Expression(accesses, (), ()), schemas)
     fields = tuple(Field(name, bound(node, names, graph.time)) for name, node in values.items())
@@ -75,14 +75,14 @@ def expression(graph: Graph, accesses: tuple[At, ...], values: dict[str, nodes.E
 
 
 def defined(graph: Graph, body: Expression, schemas: dict[str, pa.Schema]) -> Signal:
-    """Add an expression to a graph, and give its signal."""
+    """Add an expression to a graph, and return its signal."""
     return signal_of(graph, body, fields_schema(body, schemas))
 
 
 def signal_of(graph: Graph, body: Body, schema: pa.Schema) -> Signal:
-    """Add an object to a graph, and give its signal."""
+    """Add an object to a graph, and return its signal."""
     refuse_clash(graph.keys.names, schema.names)
-    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - signals are made of each other
+    from penstock.api.signals.signal import Signal  # noqa: PLC0415 - import cycle
 
     return Signal(*graph.defined(body, schema))
 

@@ -1,4 +1,4 @@
-"""Several values of one instant, as one thing."""
+"""Several values of one instant as a record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.errors import UnknownColumnError
 
 @dataclass(frozen=True, slots=True)
 class SignalRecord:
-    """What a traced function gets for all values of a signal: `q.ask`, or `q["ask"]` for a name of any content."""
+    """The argument of a traced function for a signal of several values: `q.ask`, or `q["ask"]` for any name."""
 
     values_by_name: Mapping[str, Any]
 

@@ -36,8 +36,8 @@ METHODS = ("linear", "last", "mean")
 class Signal(Operators):
     """A value that varies over time, one for each key; arithmetic on signals joins them in time.
 
-    `stream.signal(...)` makes one. It is defined where a sample holds; an operation between signals is
-    defined where all of them are. Nothing runs until asked.
+    `stream.signal(...)` returns one. It is defined where a sample holds; an operation between signals is
+    defined where all of them are. Nothing runs until a method such as `collect` is called.
 
     >>> import pyarrow as pa, penstock as pk
     >>> trades = pk.from_arrow(pa.table({"t": [0, 2, 5], "price": [3.0, 5.0, 4.0]}), time="t")
@@ -47,28 +47,28 @@ class Signal(Operators):
     """
 
     __slots__ = ("_graph", "_name", "_rows")
-    __array_ufunc__ = None  # a NumPy scalar on the left must not take the operator over
+    __array_ufunc__ = None  # prevents a NumPy scalar on the left from handling the operator
 
     def __init__(self, graph: Graph, name: str) -> None:
         self._graph = graph
         self._name = name
         self._rows: Stream | None = None
 
-    # What it is
+    # Properties
 
     @property
     def graph(self) -> Graph:
-        """The temporal objects it is made of."""
+        """The graph of its temporal objects."""
         return self._graph
 
     @property
     def name(self) -> str:
-        """Which of the objects it is."""
+        """The name of its object in the graph."""
         return self._name
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the intervals that `collect` gives."""
+        """The columns of the intervals that `collect` returns."""
         return self._stream().schema
 
     @property
@@ -78,7 +78,7 @@ class Signal(Operators):
 
     @property
     def metrics(self) -> Metrics | None:
-        """What its last run counted, or has counted so far; None before the first."""
+        """The metrics of its last or current run; None before the first."""
         return self._stream().metrics
 
     @property
@@ -98,7 +98,7 @@ class Signal(Operators):
         return only
 
     def __getitem__(self, name: str) -> Signal:
-        """One of several values, by its name."""
+        """Return one of several values, by name."""
         if name not in self.values.names:
             raise UnknownColumnError(
                 f"this signal has no value {name!r}; it has {', '.join(self.values.names)}"
@@ -112,7 +112,7 @@ class Signal(Operators):
         by = f" by {', '.join(map(repr, self.graph.keys.names))}" if len(self.graph.keys) else ""
         return f"<Signal ({', '.join(f'{each.name!r}: {each.type}' for each in self.values)}){by}>"
 
-    # Instant by instant
+    # Pointwise
 
     def map(self, function: Callable[..., object]) -> Signal:
         """Compute another value from its value, by a function that is traced and compiled.
@@ -122,7 +122,7 @@ class Signal(Operators):
         >>> level.map(lambda v: v.sqrt() + 1).collect()["value"].to_pylist()
         [3.0, 4.0]
 
-        Of several values, the function takes one parameter for each, or one for all:
+        If the signal has several values, the function takes one parameter for each, or one for all:
 
         >>> both = pk.from_arrow(pa.table({"t": [0], "bid": [4.0], "ask": [5.0]}), time="t").signal(["bid", "ask"])
         >>> both.map(lambda q: q.ask - q.bid).collect()["value"].to_pylist()
@@ -160,7 +160,7 @@ class Signal(Operators):
         return expression(graph, (At(condition.name), At(self.name)), kept)
 
     def or_else(self, other: object) -> Signal:
-        """Fill the time where it is not defined with another signal, or a constant.
+        """Fill the gaps where the signal is not defined with another signal, or a constant.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2, 5], "v": [4, None, 3]}), time="t").signal("v")
@@ -180,21 +180,21 @@ class Signal(Operators):
         return traced.node(traced.trace(*symbols), columns), list(columns)
 
     def abs(self) -> Signal:
-        """Give the absolute value."""
+        """Return the absolute value."""
         return pointwise(abs, (self,))
 
     def sqrt(self) -> Signal:
-        """Give the square root; NaN below zero."""
+        """Return the square root; NaN below zero."""
         return self.map(lambda v: v.sqrt())
 
     def cast(self, dtype: object) -> Signal:
         """Convert to another type, checking that every value fits."""
         return pointwise(lambda v: v.cast(dtype), (self,))
 
-    # In time
+    # Time
 
     def shift(self, by: Duration) -> Signal:
-        """Move in time: the value it had so long ago.
+        """Shift in time: return the value of `by` ago.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")
@@ -205,7 +205,7 @@ class Signal(Operators):
         return shifted(self, ticks)
 
     def rolling(self, size: object) -> Spanned:
-        """Look back, at every instant, on the samples of the last so much time, or the last `pk.rows(n)`.
+        """Span, at every instant, the samples of the last `size` of time, or the last `pk.rows(n)`.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")
@@ -215,7 +215,7 @@ class Signal(Operators):
         return rolled(self, size)
 
     def window(self, size: Duration, every: Duration | None = None) -> Spanned:
-        """Reduce, at every multiple of `every`, the samples of the time just before it.
+        """Reduce, at every multiple of `every`, the samples of the `size` before it.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
@@ -225,7 +225,7 @@ class Signal(Operators):
         return windowed(self, size, size if every is None else every)
 
     def per(self, size: Duration) -> Spanned:
-        """Reduce the samples of each stretch of time, over that stretch itself.
+        """Reduce the samples of each period of time; the result holds over that period.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
@@ -235,10 +235,10 @@ class Signal(Operators):
         return windowed(self, size, None)
 
     def resample(self, every: Duration, method: str = "linear", max_gap: Duration | None = None) -> Signal:
-        """Give it a sample at every multiple of `every`, between its first and its last.
+        """Sample the signal at every multiple of `every`, between its first and its last sample.
 
-        `method` is "linear" (between the samples around), "last" (what holds there) or "mean" (of the samples until
-        the next multiple). With `max_gap`, samples further apart have nothing between them.
+        `method` is "linear" (between the neighbouring samples), "last" (the value that holds) or "mean" (of the samples
+        until the next multiple). With `max_gap`, no values are produced between samples further apart.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 4, 8], "v": [0.0, 8.0, 4.0]}), time="t").signal("v")
@@ -259,7 +259,7 @@ class Signal(Operators):
         return self.per(every).mean()
 
     def chop(self, every: Duration) -> Signal:
-        """Sample it at every multiple of `every` too, so that reductions count what is held as well.
+        """Also sample the signal at every multiple of `every`, so that reductions count held values.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 20], "v": [4, 9]}), time="t").signal("v")
@@ -272,21 +272,21 @@ class Signal(Operators):
         return moved(signal_of(source.graph, Chop(source.name, ticks), self.values), begin)
 
     def integral(self) -> Signal:
-        """Add up value times duration, from the first sample to each: in seconds, or ticks where time has no unit."""
+        """Integrate from the first sample to each: value times duration, in seconds, or ticks if time has no unit."""
         return rolled(self, None).integral()
 
     def time_mean(self) -> Signal:
-        """Average from the first sample to each, every value weighted by how long it held."""
+        """Average from the first sample to each, weighting every value by its duration."""
         return rolled(self, None).time_mean()
 
     # Running
 
     def to_stream(self, name: str | None = None) -> Stream:
-        """Go on with its samples as rows: `start, end`, the keys, and its value, named so if a name is given.
+        """Convert the samples to rows: `start, end`, the keys, and the value, under `name` if given.
 
         Several values keep their names.
 
-        A row is what a sample holds, until the next one or until the value changes; `collect` joins neighbours of one value.
+        A row lasts until the next sample or until the value changes; `collect` merges adjacent rows of equal value.
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2, 13], "v": [4, 9, 1]}), time="t").signal("v")
@@ -301,7 +301,7 @@ class Signal(Operators):
         return stream.derived(renamed_rows(stream.raw_plan, {self.column: name}))
 
     def _stream(self) -> Stream:
-        """Its intervals as rows: always the same stream, which knows what its last run counted."""
+        """The stream of its intervals, cached, because it holds the metrics of the last run."""
         if self._rows is None:
             self._rows = self._made(pieces=False)
         return self._rows
@@ -316,42 +316,42 @@ class Signal(Operators):
         )
 
     def collect(self, data: Any = None, **bindings: Any) -> pa.Table:
-        """Run over all data, and give the intervals on which it has one value: `start, end`, keys, `value`."""
+        """Run over all data, and return the intervals on which the value is constant: `start, end`, keys, `value`."""
         return self._stream().collect(data, **bindings)
 
     def run(self, batches: Any = None, /, **options: Any) -> Run:
-        """Run incrementally: record batches in, intervals out as they end."""
+        """Run incrementally: record batches in, intervals out when they end."""
         return self._stream().run(batches, **options)
 
     def open(self, state: object = None, **options: Any) -> Live:
-        """Open it for pushing batches into it by hand."""
+        """Open the signal for pushing batches."""
         return self._stream().open(state, **options)
 
     def head(self, n: int = 5, data: Any = None, /, **bindings: Any) -> pa.Table:
-        """Run, and give the first intervals."""
+        """Run, and return the first intervals."""
         return self._stream().head(n, data, **bindings)
 
     def to_polars(self, data: Any = None, /, **bindings: Any) -> Any:
-        """Run, and give the intervals as a Polars data frame."""
+        """Run, and return the intervals as a Polars data frame."""
         return self._stream().to_polars(data, **bindings)
 
     def to_pandas(self, data: Any = None, /, **bindings: Any) -> Any:
-        """Run, and give the intervals as a pandas data frame."""
+        """Run, and return the intervals as a pandas data frame."""
         return self._stream().to_pandas(data, **bindings)
 
     def to_spark(self, spark: Any, data: Any = None, /, **options: Any) -> Any:
-        """Give the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
+        """Return the intervals as a Spark DataFrame, as `Stream.to_spark` does."""
         return self._stream().to_spark(spark, data, **options)
 
     def explain(self, stage: str | None = None) -> Explanation:
-        """Show what it becomes: stage is plan, ir, passes, loop, llvm or asm; an overview without."""
+        """Show a stage of compilation: plan, ir, passes, physical, loop, llvm or asm; an overview without `stage`."""
         return self._stream().explain(stage)
 
     def _repr_html_(self) -> str:
         return self._stream()._repr_html_()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Run, and hand the intervals to any library that reads Arrow streams."""
+        """Run, and export the intervals as an Arrow stream."""
         return self._stream().__arrow_c_stream__(requested_schema)
 
 
@@ -360,7 +360,7 @@ def _kept(condition: Expr, value: Expr) -> Expr:
 
 
 def _floating(signal: Signal) -> Signal:
-    """Interpolation is between floats."""
+    """Cast to float64 for interpolation."""
     require_numbers(signal, "resample between samples")
     wanted: dict[str, nodes.Expr] = {
         each.name: nodes.Cast(nodes.Column(at(0, each.name)), pa.float64()) for each in signal.values
@@ -378,7 +378,7 @@ def _positive(duration: Duration, graph: Graph, what: str) -> int:
 
 
 def align(**signals: Signal) -> Signal:
-    """Put several signals into one with several values, computed in one pass; null where one is not defined.
+    """Combine several signals into one with several values, computed in one pass; null where one is not defined.
 
     >>> import pyarrow as pa, penstock as pk
     >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4, 9]}), time="t").signal("v")

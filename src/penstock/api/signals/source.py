@@ -1,4 +1,4 @@
-"""From rows to signals."""
+"""Make signals from the rows of a stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def signal(
     interval: str | Sequence[str] | None,
     resolve: str | None,
 ) -> Signal:
-    """Make a signal of a stream's rows, checking it against the stream's columns and time."""
+    """Make a signal of a stream's rows, checking the arguments against its columns and time."""
     plan, keys = keyed(stream.raw_plan, by)
     plan, until = _between(plan, interval)
     schema, time = schema_of(plan), time_of(plan)
@@ -57,7 +57,7 @@ def signal(
 
 
 def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
-    """One value is called `value`; several keep their names."""
+    """Resolve the values; a single one is named `value`, several keep their names."""
     several = flat([values])
     if not several:
         raise ExpressionTypeError("a signal needs a column or an expression for its value")
@@ -68,7 +68,7 @@ def _fields(values: object, schema: pa.Schema, time: Time) -> tuple[Field, ...]:
 
 
 def _refuse_nested(values: pa.Schema) -> None:
-    """Refuse values of which nobody can tell whether they have changed."""
+    """Reject types whose values cannot be compared for changes."""
     for each in values:
         other = each.type in _INCOMPARABLE or isinstance(each.type, pa.BaseExtensionType)
         if other or pa.types.is_nested(each.type):
@@ -78,7 +78,7 @@ def _refuse_nested(values: pa.Schema) -> None:
 
 
 def _between(plan: Plan, interval: str | Sequence[str] | None) -> tuple[Plan, str | None]:
-    """Read interval= as the column that is the time of samples, and the one they hold until."""
+    """Resolve interval= to the time column of samples, and the column of their ends."""
     if interval is None:
         return plan, None
     schema, time = schema_of(plan), time_of(plan)
@@ -117,7 +117,7 @@ def _typed(fields: tuple[Field, ...], schema: pa.Schema) -> pa.Schema:
 
 
 def _wide(fields: tuple[Field, ...], schema: pa.Schema, resolve: str | None) -> tuple[Field, ...]:
-    """Bring values to the type that several of one time are resolved to: sums are wide, means are floats."""
+    """Cast values to the result type of `resolve`: sums are 64 bits wide, means are floats."""
     if resolve is None:
         return fields
     if not one_of(resolve, RESOLVES):

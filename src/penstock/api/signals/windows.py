@@ -1,4 +1,4 @@
-"""A signal with a span of time around every instant, waiting for what to reduce the samples in it to."""
+"""A signal with a span of time around every instant, and the reductions over it."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ class Spanned(Unfinished, Reducible["Signal"]):
         self._signal = moved(signal, -origin)
         self._span = span
         self._origin = (
-            origin  # spans lie on a grid from zero, so the signal is moved there and its result back
+            origin  # spans lie on a grid from zero: shift the signal by the origin, and the result back
         )
 
     def agg(self, reduction: object = None, /, **named: object) -> Signal:
-        """Reduce by an expression of aggregates over the signal's columns, or by one that `pk.aggregate` made.
+        """Reduce by an expression of aggregates over the signal's columns, or by an aggregate of `pk.aggregate`.
 
-        Several, by name, make a signal of several values:
+        Several named reductions make a signal of several values:
 
         >>> import pyarrow as pa, penstock as pk
         >>> level = pk.from_arrow(pa.table({"t": [0, 2], "v": [4.0, 9.0]}), time="t").signal("v")
@@ -91,13 +91,13 @@ class Spanned(Unfinished, Reducible["Signal"]):
         return reduction.node
 
     def _aggregated(self, function: str, *others: object, where: object, **options: object) -> Signal:
-        """Reduce the value; each of several, which keep their names."""
+        """Reduce the value; reduce each of several values under its name."""
         names = self._signal.values.names
         made = {name: aggregate(function, name, *others, where=where, **options) for name in names}
         return self.agg(**made) if len(made) > 1 else self.agg(*made.values())
 
     def integral(self) -> Signal:
-        """Add up value times duration: in seconds, or in ticks where time has no unit.
+        """Integrate over the span: value times duration, in seconds, or in ticks if time has no unit.
 
         >>> import pyarrow as pa, penstock as pk
         >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
@@ -108,7 +108,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
         return moved(self._weighted(_Weights(self._signal).integral), self._origin)
 
     def time_mean(self) -> Signal:
-        """Average, every value weighted by how long it holds.
+        """Average, weighting every value by its duration.
 
         >>> import pyarrow as pa, penstock as pk
         >>> power = pk.from_arrow(pa.table({"t": [0, 4, 20], "w": [10.0, 20.0, 0.0]}), time="t").signal("w")
@@ -119,7 +119,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
         return moved(self._weighted(_Weights(self._signal).mean), self._origin)
 
     def _weighted(self, value: Expr) -> Signal:
-        """Cut the signal where the span begins and ends, and reduce pieces with their durations."""
+        """Cut the signal at the span's ends, and reduce the pieces with their durations."""
         match self._span:
             case Last():
                 raise WindowError("rows have no duration to weight by; give the span as a length of time")
@@ -139,7 +139,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
                 )
 
     def _looking_back(self, size: int, value: Expr) -> Signal:
-        """At each sample, over the time before it; held until the next, as it would change at every instant."""
+        """Compute at each sample over the span before it; hold until the next, because it changes at every instant."""
         cuts = At(self._signal.name, -size)
         chopped = _pieces(
             self._signal, Chop(self._signal.name, None, None if size >= END_OF_TIME else cuts, True)
@@ -153,7 +153,7 @@ class Spanned(Unfinished, Reducible["Signal"]):
 
 @dataclass(frozen=True)
 class _Weights:
-    """What value and duration of pieces add up to."""
+    """Sums over the values and durations of pieces."""
 
     signal: Signal
 
@@ -178,7 +178,7 @@ class _Weights:
 
 
 def require_numbers(signal: Signal, what: str) -> None:
-    """Refuse values that only a cast would make numbers: texts that look like some would be read as such in silence."""
+    """Reject values that are not numbers; a cast would silently convert numeric text."""
     for each in signal.values:
         if kind_of(each.type) not in ("bool", "int", "uint", "float"):
             raise ExpressionTypeError(
@@ -191,7 +191,7 @@ def _pieces(signal: Signal, chop: Chop) -> Signal:
 
 
 def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift: int = 0) -> Signal:
-    """Make the signal of expressions of aggregates over a span; null where the span holds no sample."""
+    """Return the signal of aggregate expressions over a span; null where the span holds no sample."""
     graph = signal.graph
     reductions: list[WindowReduction] = []
 
@@ -210,7 +210,7 @@ def _reduced(signal: Signal, span: Span, asked: Mapping[str, nodes.Expr], shift:
 
 
 def rolled(signal: Signal, size: object) -> Spanned:
-    """Read the size of a span that looks back; None is all the time there has been."""
+    """Return a look-back span; size None covers all earlier time."""
     match size:
         case None:
             return Spanned(signal, Rolling(END_OF_TIME))
@@ -223,7 +223,7 @@ def rolled(signal: Signal, size: object) -> Spanned:
 
 
 def windowed(signal: Signal, size: object, every: object | None) -> Spanned:
-    """Read the size of spans that lie on a grid; without `every`, each holds on itself."""
+    """Return spans on a grid; without `every`, each result holds over its own span."""
     ticks = _ticks(signal, size, "the size of the window")
     if every is None:
         return Spanned(signal, Per(ticks), week_begin(size, signal.graph.time))
@@ -243,11 +243,11 @@ def _ticks(signal: Signal, size: object, what: str) -> int:
 
 
 def moved(signal: Signal, ticks: int) -> Signal:
-    """Move a signal in time, if at all."""
+    """Shift a signal in time, unless by zero."""
     return shifted(signal, ticks) if ticks else signal
 
 
 def shifted(signal: Signal, ticks: int) -> Signal:
-    """Move a signal in time."""
+    """Shift a signal in time."""
     same: dict[str, nodes.Expr] = {name: nodes.Column(at(0, name)) for name in signal.values.names}
     return expression(signal.graph, (At(signal.name, ticks),), same)

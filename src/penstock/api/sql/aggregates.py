@@ -1,4 +1,4 @@
-"""The catalogue of aggregates, by their names in SQL."""
+"""The catalogue of aggregates, by SQL name."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _both(first: Expr, second: Expr | None) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A call of an aggregate, as it was written."""
+    """A call of an aggregate as written."""
 
     name: str
     arguments: tuple[exp.Expression, ...]
@@ -72,7 +72,7 @@ class Reduction:
 
 
 def read(node: exp.Expression, text: Text) -> Reduction | None:
-    """Read a call of an aggregate with what may stand around it; None if it is another function."""
+    """Read a call of an aggregate with its FILTER, WITHIN GROUP and other clauses; None for another function."""
     where, ordered, ignoring, inner = None, None, False, node
     while not isinstance(inner, exp.Anonymous):
         match inner:
@@ -104,7 +104,7 @@ def read(node: exp.Expression, text: Text) -> Reduction | None:
 
 
 def _ordered(order: exp.Expression, text: Text) -> exp.Expression:
-    """The value of WITHIN GROUP (ORDER BY value)."""
+    """Return the value of WITHIN GROUP (ORDER BY value)."""
     parts = order.expressions
     if len(parts) != 1 or parts[0].args.get("desc"):
         raise text.error("WITHIN GROUP takes ORDER BY one value, ascending", order)
@@ -113,7 +113,7 @@ def _ordered(order: exp.Expression, text: Text) -> exp.Expression:
 
 
 def made(reduction: Reduction, translate: Translator) -> Expr:
-    """Make the aggregate of the fluent API; `translate` reads single rows."""
+    """Build the aggregate of the fluent API; `translate` translates row expressions."""
     where = None if reduction.where is None else translate(reduction.where)
     name, text = reduction.name, translate.text
     if name == "count":
@@ -132,7 +132,7 @@ def made(reduction: Reduction, translate: Translator) -> Expr:
 
 
 def _own(reduction: Reduction, translate: Translator, where: Expr | None) -> Expr:
-    """Call an aggregate of the user's own: it leaves out rows with a null anyway, so IGNORE NULLS changes nothing."""
+    """Call a user-defined aggregate; it skips rows with a null anyway, so IGNORE NULLS has no effect."""
     own, text = translate.text.own[reduction.name], translate.text
     if reduction.distinct:
         raise text.error(f"DISTINCT is known in count(DISTINCT x), not in {reduction.name}", reduction.node)

@@ -1,4 +1,4 @@
-"""Joins with one row of each key: the nearest in time, or the last before a window ends."""
+"""Joins with one row per key: the nearest in time, or the last before a window ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.expr.nodes import Column
 
 
 def with_nearest(left: Relation, right: Relation, meeting: Meeting, join: Joining, text: Text) -> Relation:
-    """Join each row with the last one of its key before it, or the first after it (ASOF JOIN, as in DuckDB)."""
+    """Join each row with the last row of its key before it, or the first after it (ASOF JOIN, as in DuckDB)."""
     if right.in_windows or right.is_table or left.is_table:
         raise text.error("ASOF JOIN takes two streams, the right one without a window", join.node)
     if join.how not in ("inner", "left") or meeting.rest or len(meeting.bounds) != 1:
@@ -56,8 +56,8 @@ def with_latest(
 ) -> Relation:
     """Join windows with `[partition by k rows 1]`: the last row of each key before the window ends (CQL).
 
-    What stands in a window is brought down to its distinct rows, whose time is the window's; each then looks for the
-    last row of its key. So the result stands for any number of equal rows, and SELECT DISTINCT must follow.
+    Each window is reduced to its distinct rows, with the window's time; each then joins the last row of its key.
+    Multiplicities are lost, so SELECT DISTINCT must follow.
     """
     clause = right.window
     assert clause is not None
@@ -87,7 +87,7 @@ def with_latest(
 
 
 def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tuple[Visible, ...]:
-    """List the columns of the left that the query asks for."""
+    """List the left columns that the query references."""
     if needed is None:
         return left.columns
     names = Names(left, text)
@@ -97,7 +97,7 @@ def _seen(left: Relation, needed: Sequence[exp.Column] | None, text: Text) -> tu
 
 
 def _plain(conditions: Sequence[Expr]) -> list[Expr]:
-    """Take the sides away again from conditions on pairs: rows of the result have both."""
+    """Remove the sides from conditions on pairs: result rows have the columns of both."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         return Column(node.name.partition(".")[2]) if isinstance(node, Column) else node

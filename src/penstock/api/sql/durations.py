@@ -1,4 +1,4 @@
-"""Lengths of time as SQL writes them, as durations of the fluent API."""
+"""Convert SQL lengths of time to durations of the fluent API."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _HOW = "write one like '10 seconds', '100ms', INTERVAL '1' MINUTE"
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """A length: a duration, or a bare number, whose unit the stream's time decides."""
+    """A length: a duration, or a bare number whose unit depends on the stream's time."""
 
     duration: str | None = None
     bare: str | None = None
 
     def on(self, time: Time) -> Duration:
-        """Give the length to a stream: bare numbers are seconds, or ticks where time has no unit."""
+        """Return the duration for a stream's time: bare numbers are seconds, or ticks if time has no unit."""
         if self.duration is not None:
             return self.duration
         assert self.bare is not None
@@ -46,7 +46,7 @@ class Length:
 
 
 def spelled(words: str) -> str | None:
-    """Read '1 minute 30 seconds' as a duration; None if it is none.
+    """Convert '1 minute 30 seconds' to a duration; None if the text is not one.
 
     >>> spelled("1 minute 30 seconds"), spelled("10s"), spelled("ten")
     ('1m30s', '10s', None)
@@ -62,7 +62,7 @@ def spelled(words: str) -> str | None:
 
 
 def interval(node: exp.Interval, text: Text) -> str:
-    """Read INTERVAL '10' SECOND, INTERVAL 10 SECONDS or INTERVAL '10 seconds'."""
+    """Convert INTERVAL '10' SECOND, INTERVAL 10 SECONDS or INTERVAL '10 seconds'."""
     amount, unit = node.args.get("this"), node.args.get("unit")
     if not isinstance(amount, exp.Literal) or not (unit is None or isinstance(unit, exp.Var)):
         raise text.error(f"this interval cannot be read; {_HOW}", node)
@@ -73,7 +73,7 @@ def interval(node: exp.Interval, text: Text) -> str:
 
 
 def length(node: exp.Expression, text: Text) -> Length:
-    """Read a length that stands as an argument: an interval, a text or a number."""
+    """Convert a length argument: an interval, a text or a number."""
     if isinstance(node, exp.Interval):
         return Length(duration=interval(node, text))
     if not isinstance(node, exp.Literal):
@@ -87,7 +87,7 @@ def length(node: exp.Expression, text: Text) -> Length:
 
 
 def as_timedelta(duration: str, text: Text, node: exp.Expression) -> timedelta:
-    """Make a duration a value that expressions can add to times."""
+    """Convert a duration to a timedelta, which expressions can add to times."""
     with text.at(node):
         length = nanoseconds(duration, "the interval")
     if length % 1000:

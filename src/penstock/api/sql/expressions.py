@@ -1,4 +1,4 @@
-"""Expressions: each node of the syntax tree that is allowed becomes one of the fluent API."""
+"""Translate expressions: each allowed node of the syntax tree becomes an expression of the fluent API."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.api.sql.types import CHOICES, type_named
 from penstock.expr.show import quoted
 from penstock.types.arrow import kind_of
 
-HEAVIEST = 5_000  # some translations name an operand several times: nested, they would grow without bound
+HEAVIEST = 5_000  # some translations repeat an operand: nested, they would grow without bound
 _ARITHMETIC: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
     exp.Add: lambda a, b: a + b,
     exp.Sub: lambda a, b: a - b,
@@ -44,10 +44,10 @@ _COMPARISONS: dict[type[exp.Expression], Callable[[Expr, Expr], Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Translator:
-    """Translates over the columns that names can mean.
+    """Translates expressions over the columns in scope.
 
-    `outer` finds what a name means outside of aggregates where that is something else, such as an alias; None where
-    it knows none. Without `reducing`, aggregates are refused.
+    `outer` resolves names outside of aggregates that are not columns, such as aliases; None if there is no such
+    name. Without `reducing`, aggregates are rejected.
     """
 
     names: Names
@@ -59,11 +59,11 @@ class Translator:
         return self.names.text
 
     def inside(self) -> Translator:
-        """Translate the arguments of an aggregate: single rows."""
+        """Return the translator for the arguments of an aggregate, which are row expressions."""
         return Translator(replace(self.names, grouped=False))
 
     def __call__(self, node: exp.Expression) -> Expr:
-        """Translate a node of the tree and all below it."""
+        """Translate a node and its children."""
         made = self._made(node)
         if self.text.weight(made.node) > HEAVIEST:
             raise self.text.error("this expression grows too large; compute its parts in a sub-query", node)
@@ -140,7 +140,7 @@ class Translator:
                 return lit(_number(node, self.text))
 
     def _alike(self, first: exp.Expression, second: exp.Expression) -> tuple[Expr, Expr]:
-        """Translate two sides of a comparison; a text beside a time is read as one."""
+        """Translate two sides of a comparison; a text compared with a time is parsed as a time."""
         a, b = self(first), self(second)
         return self._as_time(first, a, b), self._as_time(second, b, a)
 
@@ -227,7 +227,7 @@ def _constant(node: exp.Expression) -> bool:
 
 
 def constant_of(expr: Expr) -> object:
-    """Give back the value of a literal, as `is_in` takes it."""
+    """Return the value of a literal, as `is_in` takes it."""
     literal = expr.node
     value = getattr(literal, "value", None)
     dtype = getattr(literal, "type", pa.null())
@@ -235,8 +235,8 @@ def constant_of(expr: Expr) -> object:
 
 
 def _scalar(ticks: object, dtype: pa.DataType) -> object:
-    """Times in literals are ticks; lists of constants take them as values."""
-    from datetime import UTC, timedelta  # noqa: PLC0415 - only lists of times need it
+    """Convert ticks of a literal to a value: lists of constants take values."""
+    from datetime import UTC, timedelta  # noqa: PLC0415 - loaded on first use
 
     assert isinstance(ticks, int)
     if pa.types.is_date(dtype):
@@ -252,7 +252,7 @@ def _instant_text(node: exp.Expression) -> bool:
 
 
 def _instant(written: str, node: exp.Expression, text: Text, zoned: bool) -> datetime:
-    """Read a time; without a zone of its own it is in UTC."""
+    """Parse a time; without a zone it is in UTC."""
     from datetime import UTC  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
-"""The allow-list: which nodes of the parser's tree are part of streaming SQL, and with which parts.
+"""The allow-list: the syntax nodes of streaming SQL, and their allowed arguments.
 
-The parser reads far more than we translate, and keeps what it read in arguments that are easily overlooked: a NOT, an
-ESCAPE, WITH TIES. So the whole tree is held against this list first; nothing that is not named here gets further.
+The parser accepts far more than we translate, and stores it in arguments that are easy to overlook: a NOT, an
+ESCAPE, WITH TIES. So the whole tree is checked against this list first; everything else is rejected.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _HINTS = {
 
 
 def check(tree: exp.Expression, text: Text) -> None:
-    """Refuse every node, and every part of one, that is not allowed."""
+    """Reject every node, and every argument of a node, that is not allowed."""
     for node in tree.walk():
         name = type(node).__name__
         allowed = ALLOWED.get(name)

@@ -31,7 +31,7 @@ EDGES = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A value to group by: of single rows, and the column it becomes."""
+    """A grouping value over rows, and its result column."""
 
     node: ex.Expr
     column: str
@@ -39,17 +39,17 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """The rows to group, in what window and by which keys."""
+    """The rows to group, their window and the keys."""
 
     relation: Relation
     keys: tuple[Key, ...]
     text: Text
 
     def outer(self, expr: Expr, node: exp.Expression) -> Expr:
-        """Say of what stands outside of aggregates which key or bound of the window it is."""
+        """Replace expressions outside of aggregates by the key or window bound they equal."""
         names = Names(self.relation, self.text)
         known: dict[ex.Expr, ex.Expr] = {key.node: Column(key.column) for key in self.keys}
-        known |= {column: column for column in known.values()}  # where an alias has been followed before
+        known |= {column: column for column in known.values()}  # for aliases that were already resolved
 
         def replaced(part: ex.Expr) -> ex.Expr:
             if part in known:
@@ -95,7 +95,7 @@ def _meant(
     relation: Relation,
     text: Text,
 ) -> exp.Expression:
-    """Follow a position, or an alias that is no column, to its item of the SELECT list."""
+    """Resolve a position, or an alias that is not a column, to its item of the SELECT list."""
     if isinstance(node, exp.Literal) and not node.is_string:
         place = int(node.this) if str(node.this).isdigit() else 0
         if not 1 <= place <= len(select.expressions):
@@ -118,7 +118,7 @@ def _keyed(relation: Relation, keys: Sequence[tuple[Expr, exp.Expression]], text
             found.append(Key(expr.node, expr.node.name))
             continue
         if expr.node in (Column(WINDOW_START), Column(WINDOW_END)):
-            continue  # groups are of one window anyway
+            continue  # groups lie in one window anyway
         name = free_name(f"key {len(found)}", taken)
         taken.add(name)
         with text.at(node):
@@ -160,7 +160,7 @@ def _with_window(node: exp.Anonymous, relation: Relation, text: Text) -> Relatio
 
 
 def edge(node: exp.Expression) -> str | None:
-    """Read TUMBLE_START(…) and its like as the bound of the window that they name."""
+    """Return the window bound that TUMBLE_START(…) or a similar function names."""
     return EDGES.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
 
 
@@ -174,9 +174,9 @@ def aggregated(
     text: Text,
     node: exp.Expression,
 ) -> tuple[Relation, list[Output]]:
-    """Reduce each window and key; give the result and how outputs are read from it.
+    """Reduce each window and key; return the result and how outputs read it.
 
-    Of `conditions`, those of HAVING, only rows stay for which all are true.
+    `conditions` are those of HAVING: only rows for which all are true remain.
     """
     relation = grouping.relation
     keys = [key.column for key in grouping.keys]

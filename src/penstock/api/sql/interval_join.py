@@ -1,4 +1,4 @@
-"""Joins by time itself: rows within an interval of each other (as in Flink), and the nearest row (ASOF JOIN)."""
+"""Joins on time: rows within an interval (as in Flink), and the nearest row (ASOF JOIN)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.types.time import Time
 if TYPE_CHECKING:
     from penstock.api.sql.scope import Relation
 
-# Which way `first sign second` bounds first - second: from below (True) or from above; and whether equality counts.
+# Whether `first sign second` bounds first - second from below (True) or above, and whether equality is included.
 _SIGNS: dict[type[exp.Expression], tuple[bool, bool]] = {
     exp.GTE: (True, True),
     exp.GT: (True, False),
@@ -29,7 +29,7 @@ _SIGNS: dict[type[exp.Expression], tuple[bool, bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A limit of the right row's time less the left row's: nanoseconds, or ticks where time has no unit."""
+    """A bound on the right row's time minus the left row's: nanoseconds, or ticks if time has no unit."""
 
     below: bool
     limit: int
@@ -39,7 +39,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """The time of a side, moved."""
+    """The time of a side plus an offset."""
 
     side: int
     moved: int
@@ -47,7 +47,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Reads conditions that compare the times of two sides."""
+    """Reads conditions that compare the times of both sides."""
 
     names: Names
     left: Relation
@@ -55,7 +55,7 @@ class Clocks:
     text: Text
 
     def bounds(self, condition: exp.Expression) -> list[Bound]:
-        """Read a comparison of times, or BETWEEN; nothing if it is something else."""
+        """Read a comparison of times, or BETWEEN; empty for other conditions."""
         if isinstance(condition, exp.Between):
             low, high = condition.args["low"], condition.args["high"]
             found = [self._bound(condition.this, low, exp.GTE), self._bound(condition.this, high, exp.LTE)]
@@ -93,7 +93,7 @@ class Clocks:
     def _time(self, node: exp.Column) -> _Moment | None:
         try:
             column = self.names.column(node)
-        except PenstockError:  # whoever translates the condition will say so
+        except PenstockError:  # the translation of the condition will report it
             return None
         clocks = [self.left.time.column, self.right.time.column]
         return _Moment(clocks.index(column), 0) if column in clocks else None
@@ -108,7 +108,7 @@ class Clocks:
 
 
 def within(bounds: Sequence[Bound], time: Time) -> tuple[Duration, Duration] | None:
-    """Give the interval that bounds make; None unless there is one on each side."""
+    """Return the interval of the bounds; None unless there is one on each side."""
     lower = [each.limit for each in bounds if each.below]
     upper = [each.limit for each in bounds if not each.below]
     if not lower or not upper:

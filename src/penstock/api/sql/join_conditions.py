@@ -1,4 +1,4 @@
-"""Which rows of two sources meet: conditions of ON and WHERE, taken apart."""
+"""Split the conditions of ON and WHERE into join keys, time bounds and other predicates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.types.pairing import left_column, right_column
 
 @dataclass(frozen=True)
 class Joining:
-    """A join as it was written."""
+    """A join as written."""
 
     how: str
     on: list[exp.Expression]
@@ -36,12 +36,12 @@ class Joining:
 
 @dataclass
 class Meeting:
-    """What makes two rows meet: equal pairs of values, times that limit each other, and further conditions."""
+    """The conditions for two rows to match: equal pairs of values, bounds on times, and further predicates."""
 
     pairs: list[tuple[Expr, Expr]] = field(default_factory=list)
     rest: list[Expr] = field(default_factory=list)
     bounds: list[Bound] = field(default_factory=list)
-    strict: list[Expr] = field(default_factory=list)  # those of the bounds at which rows do not meet
+    strict: list[Expr] = field(default_factory=list)  # bounds that exclude equality
 
     @property
     def where(self) -> Expr | None:
@@ -54,7 +54,7 @@ class Meeting:
 def split(
     conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation
 ) -> tuple[list[exp.Expression], list[exp.Expression]]:
-    """Tell the conditions that speak of both sides, and of nothing else, from the others."""
+    """Separate the conditions that reference both sides, and nothing else, from the others."""
     sides = {*left.schema.names}, {*right.schema.names}
     taken: list[exp.Expression] = []
     kept: list[exp.Expression] = []
@@ -68,14 +68,14 @@ def split(
 def _known(column: exp.Column, names: Names) -> str:
     try:
         return names.column(column)
-    except PenstockError:  # it belongs to a source that is joined later, or to none
+    except PenstockError:  # a column of a source that is joined later, or an unknown one
         return ""
 
 
 def meeting_of(
     conditions: Sequence[exp.Expression], both: Names, left: Relation, right: Relation, nearest: bool
 ) -> Meeting:
-    """Read conditions. Times limit each other where no window says which rows meet, or the nearest is asked for."""
+    """Read conditions. Time comparisons become bounds if neither side has a window or is a table, or for ASOF joins."""
     text = both.text
     meeting = Meeting()
     schema_names = set(left.schema.names), set(right.schema.names)
@@ -99,9 +99,9 @@ def meeting_of(
 
 @dataclass(frozen=True, slots=True)
 class _OverBoth(Names):
-    """Knows the types of both sides' columns."""
+    """Resolves the columns of both sides."""
 
-    right: pa.Schema = pa.schema([])  # noqa: RUF009 - schemas do not change
+    right: pa.Schema = pa.schema([])  # noqa: RUF009 - schemas are immutable
 
     @property
     def schema(self) -> pa.Schema:
@@ -121,7 +121,7 @@ def _pair(sides: Sequence[Expr], left: set[str], right: set[str]) -> tuple[Expr,
 
 
 def _sided(condition: Expr, left: set[str]) -> Expr:
-    """Say of each column which of the two rows it belongs to."""
+    """Mark each column of a condition as left or right."""
 
     def rule(node: ex.Expr) -> ex.Expr:
         if not isinstance(node, Column):
@@ -132,7 +132,7 @@ def _sided(condition: Expr, left: set[str]) -> Expr:
 
 
 def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relation, text: Text) -> None:
-    """Refuse keys that cannot be equal, by the names that the text has for them."""
+    """Reject keys of incomparable types; errors use the names of the query text."""
     for pair in pairs:
         types = [Names(side, text).type_of(each) for each, side in zip(pair, (left, right), strict=True)]
         names = [_written(each, side) for each, side in zip(pair, (left, right), strict=True)]
@@ -148,7 +148,7 @@ def check_keys(pairs: Sequence[tuple[Expr, Expr]], left: Relation, right: Relati
 
 
 def _written(expr: Expr, relation: Relation) -> str:
-    """Print a key with the columns' names of the text."""
+    """Print a key with the column names of the query text."""
     names = {each.column: f"{each.source}.{each.name}" for each in relation.columns}
     if isinstance(expr.node, Column):
         return names.get(expr.node.name, expr.node.name)
@@ -157,7 +157,7 @@ def _written(expr: Expr, relation: Relation) -> str:
 
 
 def named_alike(name: exp.Identifier, left: Relation, right: Relation, text: Text) -> tuple[Expr, Expr]:
-    """Find the columns that USING names."""
+    """Return the columns that USING names."""
     column = exp.Column(this=name.copy())
     column.this.meta.update(name.meta)
     return col(Names(left, text).column(column)), col(Names(right, text).column(column))

@@ -1,4 +1,4 @@
-"""Joins: rows of two sources that meet in windows, in a table, or the last row of each key."""
+"""Joins of two sources: in windows, by time, with a table, or with the last row of each key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def joined(
     needed: Sequence[exp.Column] | None,
     text: Text,
 ) -> tuple[Relation, list[exp.Expression]]:
-    """Join two relations, taking conditions of WHERE that speak of both; give those that are left."""
+    """Join two relations, using WHERE conditions on both; return the result and the remaining conditions."""
     left = _renamed(left, {JOIN_TIME: free_name(f"{JOIN_TIME}'", {*left.schema.names, *right.schema.names})})
     right = _apart(left, right)
     both = Names(replace(left, columns=left.columns + right.columns, times=left.times + right.times), text)
@@ -53,7 +53,7 @@ def joined(
 
 
 def _apart(left: Relation, right: Relation) -> Relation:
-    """Give columns of the right another name in the plan where the left has one of that name."""
+    """Rename right columns in the plan that clash with left columns."""
     taken = {*left.schema.names, *right.schema.names}
     names: dict[str, str] = {}
     kept = set(right.schema.names) & {"window_start", "window_end"} if right.carries else set()
@@ -65,7 +65,7 @@ def _apart(left: Relation, right: Relation) -> Relation:
 
 
 def _renamed(relation: Relation, names: dict[str, str]) -> Relation:
-    """Give columns other names in the plan, where they are there."""
+    """Rename columns in the plan, if they exist."""
     names = {name: new for name, new in names.items() if name in relation.schema.names}
     if not names:
         return relation
@@ -110,7 +110,7 @@ def _times(
 def _in_one_window(
     left: Relation, right: Relation, text: Text, join: Joining
 ) -> tuple[Relation, Relation, object]:
-    """Bring both sides into windows: those that wait, or those that rows carry."""
+    """Put both sides into windows: those of their window clauses, or those that rows carry."""
     if left.is_table or right.is_table:
         return left, right, None
     if left.window is not None and right.window is not None and join.how not in LEFT_ROW_KINDS:
@@ -136,7 +136,7 @@ class _Keyed:
 
 
 def _keyed(left: Relation, right: Relation, meeting: Meeting, how: str) -> _Keyed:
-    """Find columns for the keys: those that are there in inner joins, else copies, so that both sides keep theirs."""
+    """Choose key columns: the existing ones in inner joins, else copies, so that both sides keep theirs."""
     on: list[tuple[str, str]] = []
     made: tuple[dict[str, Expr], dict[str, Expr]] = {}, {}
     for place, (first, second) in enumerate(meeting.pairs):
@@ -150,7 +150,7 @@ def _keyed(left: Relation, right: Relation, meeting: Meeting, how: str) -> _Keye
 
 
 def _direct(first: Expr, second: Expr, left: Relation, right: Relation, on: list[tuple[str, str]]) -> bool:
-    """Whether two columns can be keys as they are: of one type, used once, and no times."""
+    """Return whether two columns can be keys directly: of one type, used once, and not times."""
     if not isinstance(first.node, Column) or not isinstance(second.node, Column):
         return False
     names = first.node.name, second.node.name

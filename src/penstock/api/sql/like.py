@@ -1,4 +1,4 @@
-"""LIKE: patterns that prefixes, suffixes and substrings can tell, and others as regular expressions."""
+"""LIKE: patterns as prefix, suffix or substring tests, else as regular expressions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.expr import regex
 
 
 def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
-    """Translate LIKE and ILIKE of a constant pattern: `%` stands for any text, `_` for one character."""
+    """Translate LIKE and ILIKE of a constant pattern: `%` matches any text, `_` one character."""
     if not isinstance(node.expression, exp.Literal) or not node.expression.is_string:
         raise text.error("LIKE takes a pattern in quotes", node)
     pattern = str(node.expression.this)
@@ -24,7 +24,7 @@ def like(value: Expr, node: exp.Expression, text: Text) -> Expr:
 
 
 def _matched(value: Expr, pattern: str) -> Expr:
-    """Compare ends or a part where that is enough, which is compiled; else match a regular expression."""
+    """Use prefix, suffix or substring tests, which are compiled, if they suffice; else a regular expression."""
     parts = pattern.split("%")
     first, inner, last = parts[0], [each for each in parts[1:-1] if each], parts[-1]
     if "_" in pattern or len(inner) > 1 or (inner and (first or last)):
@@ -35,13 +35,13 @@ def _matched(value: Expr, pattern: str) -> Expr:
         return value.str.contains(inner[0], literal=True)
     ends = [value.str.starts_with(first)] if first else []
     ends += [value.str.ends_with(last)] if last else []
-    if not ends:  # any text matches; null stays null
+    if not ends:  # matches any text; null stays null
         return value.str.len_chars() >= 0
     long_enough = value.str.len_chars() >= len(first) + len(last)
     return ends[0] if len(ends) == 1 else ends[0] & ends[1] & long_enough
 
 
 def _expression(pattern: str) -> str:
-    """Write a pattern as a regular expression over the whole text, in which any character may end a line."""
+    """Convert a pattern to a regular expression over the whole text, in which `.` also matches newlines."""
     meaning = {"%": ".*", "_": "."}
     return r"(?s)\A" + "".join(meaning.get(each) or regex.quoted(each) for each in pattern) + r"\z"

@@ -1,7 +1,7 @@
-"""ORDER BY and LIMIT, where they mean something: which rows of each window stay.
+"""ORDER BY with LIMIT: select the rows of each window that remain.
 
-Results are in the order of their windows anyway. The order of rows inside a window is not promised, but with a limit
-it decides which of them there are.
+Results are ordered by window anyway. The order of rows inside a window is not guaranteed, but with a limit it
+determines which rows remain.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.types.arrow import kind_of
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What the rows of a window are ordered by."""
+    """The sort key of the rows of a window."""
 
     expr: Expr
     descending: bool
@@ -29,13 +29,13 @@ class Key:
 
     @property
     def is_time(self) -> bool:
-        """Whether it is a bound of the window, by which results are ordered anyway."""
+        """Whether the key is a window bound, by which results are ordered anyway."""
         return self.expr.node in [Column(name) for name in BOUNDS]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """ORDER BY and LIMIT as they were written."""
+    """ORDER BY and LIMIT as written."""
 
     parts: tuple[exp.Expression, ...]
     limit: int | None
@@ -50,7 +50,7 @@ class Order:
     def key(
         self, translate: Callable[[exp.Expression], Expr], items: Sequence[exp.Expression], text: Text
     ) -> Key | None:
-        """Find what decides which rows stay; None if nothing does."""
+        """Return the key that determines which rows remain; None if there is none."""
         keys = [self._key(part, translate, items, text) for part in self.parts]
         values = [key for key in keys if not key.is_time]
         backwards = [key for key in keys if key.is_time and key.descending]
@@ -103,7 +103,7 @@ def limited(relation: Relation, key: Key, order: Order, text: Text) -> Relation:
 
 
 def _falling(relation: Relation, key: Key, text: Text) -> Expr:
-    """Turn the order round if it rises: the largest stay."""
+    """Return a descending key, negating an ascending one: the largest rows remain."""
     if key.descending:
         return key.expr
     dtype = Names(relation, text).type_of(key.expr)

@@ -1,7 +1,7 @@
-"""From text to a syntax tree, and the window clauses that stood in it.
+"""Parse query text to a syntax tree and its window clauses.
 
-The parser knows nothing of windows. They are taken out of the list of tokens before it sees them, and are found
-again by the word they stood behind: the name or the alias of a stream.
+The parser does not support window clauses. They are removed from the token list first, and stored under the
+position of the preceding word: the name or the alias of a stream.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ WITH_SYNTAX = ("CAST", "EXTRACT", "TRIM", "SUBSTRING", "CEIL", "FLOOR")
 
 
 class Streaming(Dialect):
-    """Standard SQL in which a function is a name and its arguments: what it means, our catalogues say."""
+    """Standard SQL in which every function is a name with arguments; our catalogues define their meaning."""
 
     class Tokenizer(tokens.Tokenizer):
-        """Knows `//`, and names between backquotes as well, as Spark and Flink write them."""
+        """Adds `//`, and names in backquotes, as in Spark and Flink."""
 
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - how dialects are made
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012 - sqlglot's way to define dialects
         KEYWORDS = {  # noqa: RUF012
             **tokens.Tokenizer.KEYWORDS,
             "//": TokenType.DIV,
@@ -43,7 +43,7 @@ class Streaming(Dialect):
         }
 
     class Parser(parser.Parser):
-        """Knows functions with a syntax of their own only."""
+        """Keeps only functions with special syntax."""
 
         FUNCTIONS: dict[str, Any] = {}  # noqa: RUF012
         FUNCTION_PARSERS = {  # noqa: RUF012
@@ -59,7 +59,7 @@ class Streaming(Dialect):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A query as it was read: its tree, and its windows by the place of the word they belong to."""
+    """A parsed query: its tree, and its window clauses by position of the word before them."""
 
     text: Text
     tree: exp.Expression
@@ -67,7 +67,7 @@ class Reading:
 
 
 def read(sql: object, own: Mapping[str, CustomAggregate] | None = None) -> Reading:
-    """Read one query, which may call aggregates of the user's own."""
+    """Parse one query, which may call user-defined aggregates."""
     if not isinstance(sql, str):
         raise SqlError(f"a query is a text, not a {type(sql).__name__}")
     if len(sql) > LONGEST:
@@ -93,7 +93,7 @@ def _tokens(text: Text) -> list[Token]:
 
 
 def _one_query(given: list[Token], text: Text) -> list[Token]:
-    """Refuse what is no query before the parser sees it: of statements it does not know, it logs the text."""
+    """Reject text that is not a single query before parsing: the parser logs the text of unknown statements."""
     while given and given[-1].token_type == TokenType.SEMICOLON:
         given = given[:-1]
     if not given:
@@ -107,7 +107,7 @@ def _one_query(given: list[Token], text: Text) -> list[Token]:
 
 
 def _plain_names(given: list[Token]) -> list[Token]:
-    """Let window(…) and session(…) be functions: alone, both are keywords to the parser."""
+    """Let window(…) and session(…) be functions; the parser treats both as keywords."""
     names = {
         place for place, token in enumerate(given[:-1]) if given[place + 1].token_type == TokenType.L_PAREN
     }
@@ -126,7 +126,7 @@ def _parsed(found: list[Token], text: Text) -> Sequence[exp.Expression | None]:
         raise _refused(error, text) from None
     except RecursionError:
         raise SqlError("the query is nested too deeply; name its parts in a WITH clause") from None
-    except Exception as error:  # noqa: BLE001 - the parser is not ours: what it trips over is a fault of the text
+    except Exception as error:  # noqa: BLE001 - any failure of the external parser is an error of the text
         raise SqlError(f"the text is not a query that can be read ({type(error).__name__})") from None
     return trees
 
@@ -142,7 +142,7 @@ def _refused(error: ParseError, text: Text) -> SqlError:
 
 
 def _described(description: str) -> str:
-    """Say what the parser says, but in words of SQL instead of those of its classes."""
+    """Translate the parser's message from its class names to SQL terms."""
     missing = _MISSING.match(description)
     if missing is not None:
         return f"a part of {missing[1].upper()} is missing here"
@@ -157,7 +157,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _without_windows(given: list[Token], text: Text) -> tuple[list[Token], dict[int, Clause]]:
-    """Take the bracketed clauses out, each kept under the place of the name it belongs to."""
+    """Remove the bracketed clauses, and store each under the position of its name."""
     kept: list[Token] = []
     clauses: dict[int, Clause] = {}
     rest = list(reversed(given))
@@ -186,7 +186,7 @@ def _bracketed(opening: Token, rest: list[Token], text: Text) -> tuple[list[Toke
 
 
 def _anchor(before: list[Token], rest: list[Token]) -> int | None:
-    """The word before a window; behind a sub-query the alias that follows."""
+    """Return the position of the word before a window; after a sub-query, of the alias that follows."""
     if not before:
         return None
     if before[-1].token_type != TokenType.R_PAREN:
@@ -195,11 +195,11 @@ def _anchor(before: list[Token], rest: list[Token]) -> int | None:
     return int(follows[0].start) if follows else None
 
 
-# --- SABER's relations in front -----------------------------------------------------------------------
+# --- SABER's leading relations ------------------------------------------------------------------------
 
 
 def _relations_first(given: list[Token]) -> list[Token]:
-    """Read `(query) as R select … from R`, as SABER writes it, as `with R as (query) select … from R`."""
+    """Rewrite SABER's `(query) as R select … from R` to `with R as (query) select … from R`."""
     named: list[Token] = []
     rest = given
     while (cut := _relation(rest)) is not None:
@@ -213,7 +213,7 @@ def _relations_first(given: list[Token]) -> list[Token]:
 
 
 def _relation(given: list[Token]) -> tuple[list[Token], Token, list[Token]] | None:
-    """Cut `(…) as name` off the front, if a query follows it."""
+    """Split `(…) as name` off the front, if a query follows it."""
     if not given or given[0].token_type != TokenType.L_PAREN:
         return None
     depth = 0

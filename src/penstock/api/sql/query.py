@@ -1,4 +1,4 @@
-"""The door: `pk.sql`."""
+"""The entry point: `pk.sql`."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def sql(
     /,
     **named: Stream | CustomAggregate,
 ) -> Stream:
-    """Write a query in streaming SQL over streams that are passed by name, or in a mapping of names to streams.
+    """Write a query in streaming SQL over streams passed by name, or in a mapping of names to streams.
 
-    A window stands in brackets behind its stream, as in SABER and CQL. What comes back is a query like any other:
+    A window stands in brackets after its stream, as in SABER and CQL. The result is a query like any other:
     `collect`, `run`, `open`, `to_spark`, `explain`.
 
     >>> import pyarrow as pa, penstock as pk
@@ -44,7 +44,7 @@ def sql(
     >>> sorted(query.collect().to_pylist(), key=str)
     [{'timestamp': 10, 'category': 'a', 'total': 3}, {'timestamp': 10, 'category': 'b', 'total': 4}, {'timestamp': 20, 'category': 'a', 'total': 5}]
 
-    Aggregates that `pk.aggregate` made are passed by name too:
+    Aggregates defined with `pk.aggregate` are also passed by name:
 
     >>> peak = pk.aggregate(init=0, add=lambda s, x: pk.greatest(s, x * x), result=lambda s: s)
     >>> pk.sql("select peak(cpu) as most from e [range 20]", e=pk.from_arrow(table, time="t"), peak=peak).collect()["most"][0]
@@ -68,7 +68,7 @@ def sql(
 
 
 def _named(streams: Mapping[str, Stream]) -> dict[str, Stream]:
-    """Give streams that have no name yet the one they are passed by."""
+    """Name unnamed streams by their argument names."""
     once = [id(each) for each in streams.values()]
     return {
         name: _called(name, each) if once.count(id(each)) == 1 else each for name, each in streams.items()
@@ -79,7 +79,7 @@ def _called(name: str, stream: Stream) -> Stream:
     plan = stream.raw_plan
     if not isinstance(plan, Source | Table) or not isinstance(plan.name, Unnamed):
         return stream
-    data = list(stream.raw_data.values())  # of one source: one, or none that is bound yet
+    data = list(stream.raw_data.values())  # at most one: the plan is a single source
     return Stream(replace(plan, name=name), {name: data[0]} if data else {})
 
 
@@ -90,7 +90,7 @@ def _refuse_unused(reading: Reading, used: set[int]) -> None:
 
 
 def _query(node: exp.Expression, environment: Environment, source: str) -> Relation:
-    """Translate a query: SELECT, UNION ALL, with what WITH names."""
+    """Translate a query: SELECT or UNION ALL, with its WITH relations."""
     text = environment.text
     environment = _with(node, environment)
     match node:
@@ -123,7 +123,7 @@ def _with(node: exp.Expression, environment: Environment) -> Environment:
 
 
 def _united(node: exp.Union, environment: Environment, source: str) -> Relation:
-    """Put the rows of two queries together, column by column."""
+    """Combine the rows of two queries, column by column."""
     text = environment.text
     first, second = (_query(each, environment, source) for each in (node.this, node.expression))
     if len(first.columns) != len(second.columns):
@@ -161,7 +161,7 @@ def _time_name(relation: Relation) -> str:
 
 
 def _aligned(relation: Relation, types: Sequence[object]) -> Stream:
-    """Call columns by their places, so that both sides agree."""
+    """Rename columns by position, so that both sides agree."""
     hidden = [Field(name, Column(name)) for name in BOUNDS if relation.carries]
     time = _time_name(relation)
     if time not in [each.name for each in hidden]:

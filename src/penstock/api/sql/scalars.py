@@ -1,4 +1,4 @@
-"""The catalogue of functions of single rows, by their names in SQL."""
+"""The catalogue of scalar functions, by SQL name."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PARTS: dict[str, Callable[[Expr], Expr]] = {
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A function, and how many arguments it takes; with `constants` all but the first are constants of that type."""
+    """A function and its arity; with `constants`, all arguments but the first are constants of that type."""
 
     make: Callable[..., Expr]
     least: int = 1
@@ -61,7 +61,7 @@ def _plain(name: str) -> Scalar:
 
 
 def _sliced(x: Expr, *places: object) -> Expr:
-    """Take a part, from its first character, counted from 1, and so many."""
+    """Return a substring by its start, counted from 1, and its length."""
     start, *length = (place for place in places if isinstance(place, int))
     return x.str.slice(start - 1 if start > 0 else start, max(length[0], 0) if length else None)
 
@@ -121,16 +121,16 @@ def call(node: exp.Expression, translate: Translator) -> Expr:
 
 
 def _near(name: str, text: Text) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+    from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
 
-    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - which needs this module's neighbours
+    from penstock.api.sql.aggregates import AGGREGATES  # noqa: PLC0415 - import cycle
 
     near = get_close_matches(name, [*FUNCTIONS, *AGGREGATES, *text.own], n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _arguments(known: Scalar, given: Sequence[exp.Expression], translate: Translator) -> list[object]:
-    """Translate arguments; where constants are asked for, give their values."""
+    """Translate arguments; return the values of constant arguments."""
     kind = known.constants
     if kind is None:
         return [translate(each) for each in given]
@@ -156,7 +156,7 @@ def _special_call(
         return translate(arguments[0]).remainder(translate(arguments[1]))
     unit = str(_constant(arguments[0], translate, str)).lower()
     value = translate(arguments[1])
-    if unit == "week":  # 1970-01-01 was a Thursday, weeks begin on Monday
+    if unit == "week":  # 1970-01-01 was a Thursday, but weeks begin on Monday
         return (value + 3 * _DAY).dt.truncate("7d") - 3 * _DAY
     if unit not in TRUNCATED:
         raise translate.text.error(f"date_trunc knows {', '.join(TRUNCATED)} and week", node)
@@ -164,7 +164,7 @@ def _special_call(
 
 
 def special(node: exp.Expression, translate: Translator) -> Expr:
-    """Translate functions with a syntax of their own."""
+    """Translate functions with special syntax."""
     text = translate.text
     match node:
         case exp.Extract():
@@ -184,7 +184,7 @@ def special(node: exp.Expression, translate: Translator) -> Expr:
             return value.floor() if isinstance(node, exp.Floor) else value.ceil()
 
 
-# --- division as SQL has it ---------------------------------------------------------------------------
+# --- SQL division -------------------------------------------------------------------------------------
 
 
 def _whole(*values: Expr, names: Names) -> bool:
@@ -193,10 +193,10 @@ def _whole(*values: Expr, names: Names) -> bool:
 
 
 def divided(a: Expr, b: Expr, names: Names) -> Expr:
-    """Divide: integers by integers truncating towards zero, as in standard SQL and in SABER; else as floats."""
+    """Divide: integers truncate towards zero, as in standard SQL and in SABER; other numbers as floats."""
     return whole_divided(a, b, names) if _whole(a, b, names=names) else a / b
 
 
 def whole_divided(a: Expr, b: Expr, names: Names) -> Expr:
-    """Divide and leave the fraction away."""
+    """Divide and truncate the fraction."""
     return a.quotient(b) if _whole(a, b, names=names) else a // b

@@ -1,4 +1,4 @@
-"""What names mean: the columns that a part of a query can see, and how the plan calls them."""
+"""Name resolution: the columns in scope, and their names in the plan."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from penstock.types.time import Time
 from penstock.types.windows import WINDOW_END, WINDOW_START
 
 BOUNDS = (WINDOW_START, WINDOW_END)
-TIMESTAMP = "timestamp"  # what SABER calls the time of every stream
+TIMESTAMP = "timestamp"  # SABER's name for the time of every stream
 RESERVED = frozenset({*BOUNDS, JOIN_TIME})
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A column: of which source, as the text calls it, and as the plan does.
+    """A column: its source, its name in the query text, and its name in the plan.
 
-    One that USING has merged into another answers to its qualified name only.
+    A column that USING merged into another is found by its qualified name only.
     """
 
     source: str
@@ -44,10 +44,10 @@ class Visible:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Rows of FROM: a stream, the columns that can be named, and a window that was written but not yet used.
+    """Rows of FROM: a stream, the columns in scope, and a window clause not yet applied.
 
-    `times` gives each source's time column, and its copies. `latest` marks rows that stand for any number of equal ones.
-    `once` is there where single rows are in windows already, each as often as windows hold it: the same rows, each once, in none.
+    `times` has each source's time column, and its copies. `latest` marks rows without multiplicities. `once` is set if
+    rows are already repeated per window: the same rows, each once, without windows.
     """
 
     stream: Stream
@@ -71,7 +71,7 @@ class Relation:
 
     @property
     def in_windows(self) -> bool:
-        """Whether rows have a window: one that they carry, or one that waits."""
+        """Whether rows have a window: one they carry, or a window clause."""
         return self.window is not None or self.carries
 
     @property
@@ -79,12 +79,12 @@ class Relation:
         return not sources_of(self.stream.raw_plan)
 
     def over(self, stream: Stream) -> Relation:
-        """Keep the names over another stream that has their columns."""
+        """Return the same names over another stream with these columns."""
         return replace(self, stream=stream, once=None)
 
 
 def relation_of(stream: Stream, source: str) -> Relation:
-    """Take a stream for rows of FROM; its columns must not be taken for those that windows and joins add."""
+    """Convert a stream to a relation; reject columns with the names that windows and joins add."""
     plan = stream.raw_plan
     names = list(schema_of(plan).names)
     taken = () if carries_window(plan) else RESERVED
@@ -103,7 +103,7 @@ def _times(stream: Stream, source: str) -> tuple[tuple[str, str], ...]:
 
 
 def without_window(relation: Relation) -> Relation:
-    """Forget which windows rows carry; their bounds stay as columns like any other."""
+    """Turn the window bounds that rows carry into ordinary columns."""
     if not relation.carries:
         return relation
     taken = set(relation.schema.names)
@@ -118,7 +118,7 @@ def without_window(relation: Relation) -> Relation:
 
 
 def attached(relation: Relation) -> Relation:
-    """Put rows into the windows that wait for them, once for each."""
+    """Apply the window clause: repeat each row once per window."""
     if relation.window is None:
         return relation
     window = relation.window.window(relation.time)
@@ -128,13 +128,13 @@ def attached(relation: Relation) -> Relation:
 
 
 def partition_column(relation: Relation, name: str) -> str:
-    """Find a column that PARTITION BY names."""
+    """Return the column that PARTITION BY names."""
     alike = [each.column for each in relation.columns if each.name.lower() == name.lower()]
     return alike[0] if alike else name
 
 
 def extended(relation: Relation, columns: dict[str, Expr]) -> Relation:
-    """Add columns that the text does not see."""
+    """Add columns that the query text cannot reference."""
     if not columns:
         return relation
     return relation.over(relation.stream.with_columns(*(made.alias(name) for name, made in columns.items())))
@@ -142,7 +142,7 @@ def extended(relation: Relation, columns: dict[str, Expr]) -> Relation:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Finds columns of a relation. In `grouped` parts of a query the window's bounds are columns as well."""
+    """Resolves columns of a relation. In `grouped` parts of a query, window bounds are columns too."""
 
     relation: Relation
     text: Text
@@ -157,14 +157,14 @@ class Names:
         return pa.schema([*kept, *bounds(self.relation.time)])
 
     def type_of(self, expr: Expr) -> pa.DataType | None:
-        """Give the type of an expression; None where it has none, which whoever uses it will say."""
+        """Return the type of an expression; None if it is ill typed, which its use will report."""
         try:
             return type_of(bound(expr.node, self.schema, self.relation.time), self.schema)
         except PenstockError:
             return None
 
     def column(self, node: exp.Column) -> str:
-        """Find a column by its name, and its source's if that is written."""
+        """Resolve a column by its name, and by its source if given."""
         found = self.found(node)
         if found is not None:
             return found.column
@@ -178,7 +178,7 @@ class Names:
         raise self._unknown(node)
 
     def found(self, node: exp.Column) -> Visible | None:
-        """Find a column among those that can be seen: spelled alike, else but for capitals."""
+        """Find a column in scope: by exact name, else ignoring case."""
         name, source = node.name, node.table
         quoted = bool(node.this.args.get("quoted"))
         among = [
@@ -218,20 +218,20 @@ class Names:
         )
 
     def is_time(self, column: str) -> bool:
-        """Tell whether a column is the time of the rows, which in a window's result is the window's end."""
+        """Return whether a column is the time of the rows; in a window's result that is the window's end."""
         return column == self.relation.time.column or column in {each for _, each in self.relation.times}
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A column of a result: its name, and how it is computed of the rows before."""
+    """A result column: its name, and its expression over the input rows."""
 
     name: str
     expr: Expr
 
 
 def project(relation: Relation, outputs: Sequence[Output], source: str, text: Text) -> Relation:
-    """Compute the columns of a SELECT. Time and window stay with the rows, whether they are seen or not."""
+    """Compute the columns of a SELECT. The time and window of the rows are kept, selected or not."""
     plan = relation.stream.raw_plan
     hidden = dict.fromkeys([*(BOUNDS if relation.carries else ()), relation.time.column])
     kept = [name for name in relation.schema.names if name in hidden]

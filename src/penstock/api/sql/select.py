@@ -1,4 +1,4 @@
-"""SELECT: from the rows of FROM to a relation of its own."""
+"""SELECT: translate the rows of FROM to a result relation."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from penstock.api.sql.stream_operators import rows_once
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of a SELECT list: the name of its column, and what is computed."""
+    """One item of a SELECT list: its column name and its expression."""
 
     name: str
     node: exp.Expression
 
 
 def select(node: exp.Select, environment: Environment, source: str) -> Relation:
-    """Translate a SELECT; `source` is what its columns belong to where it stands in FROM."""
+    """Translate a SELECT; `source` qualifies its columns if it stands in FROM."""
     text = environment.text
     relation, conditions = sources(node, environment)
     relation = _filtered(relation, conditions, text)
@@ -49,7 +49,7 @@ def select(node: exp.Select, environment: Environment, source: str) -> Relation:
 
 
 def _filtered(relation: Relation, conditions: Sequence[exp.Expression], text: Text) -> Relation:
-    """Filter by what is left of WHERE: behind a window that counts rows, else before it."""
+    """Apply the remaining WHERE conditions: after a window that counts rows, else before it."""
     if conditions and relation.window is not None and relation.window.counts:
         once = _filtered(rows_once(relation), conditions, text)
         return replace(_filtered(attached(relation), conditions, text), once=once)
@@ -69,7 +69,7 @@ def _reduces(node: exp.Select, text: Text) -> bool:
     )
 
 
-# --- the list ---------------------------------------------------------------------------------------
+# --- SELECT list ------------------------------------------------------------------------------------
 
 
 def _items(node: exp.Select, relation: Relation, text: Text) -> list[Item]:
@@ -92,7 +92,7 @@ def _expanded(node: exp.Expression, relation: Relation, text: Text) -> list[Item
 
 
 def _spelled(node: exp.Column, relation: Relation, text: Text) -> str:
-    """A column keeps the name that it has, however its capitals are written."""
+    """Return the name of a column as declared, whatever its case in the query."""
     found = Names(relation, text).found(node)
     return node.name if found is None else found.name
 
@@ -148,14 +148,14 @@ def _row_by_row(
 
 
 def items_of(items: Sequence[Item]) -> list[exp.Expression]:
-    """List what is computed."""
+    """List the expressions."""
     return [each.node for each in items]
 
 
 def _distinct(
     node: exp.Select, relation: Relation, outputs: list[Output], text: Text
 ) -> tuple[Relation, list[Output]]:
-    """Bring the rows of each window down to different ones; without a window, give each when it comes first."""
+    """Reduce each window to its distinct rows; without a window, emit each row at its first occurrence."""
     taken = {*relation.schema.names, "window_start", "window_end"}
     columns: list[Output] = []
     for each in outputs:
@@ -202,7 +202,7 @@ def _grouped(
 
 
 def _outer(node: exp.Expression, groups: Grouping, aliases: dict[str, Expr], text: Text) -> Expr:
-    """Translate what is computed of groups."""
+    """Translate an expression over groups."""
     names = Names(groups.relation, text, grouped=True)
     bound = edge(node)
     if bound is not None:
@@ -213,5 +213,5 @@ def _outer(node: exp.Expression, groups: Grouping, aliases: dict[str, Expr], tex
 
 
 def _alias(column: exp.Column, aliases: dict[str, Expr]) -> Expr | None:
-    """Find a name of the SELECT list: in HAVING and ORDER BY they come before those of columns."""
+    """Resolve a name of the SELECT list; in HAVING and ORDER BY these precede columns."""
     return None if column.table else aliases.get(column.name.lower())

@@ -1,4 +1,4 @@
-"""Where in the text something stands, and errors that say so."""
+"""Positions in the query text, and errors that report them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a query, as errors point into it, and the user's own aggregates that it may call, in small letters."""
+    """The text of a query, for error positions, and the user-defined aggregates it may call, in lower case."""
 
     sql: str
     own: Mapping[str, CustomAggregate] = field(default_factory=dict, compare=False, repr=False)
     _weights: dict[int, tuple[ex.Expr, int]] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, start: int) -> str:
-        r"""Name a place by line and column, both from 1.
+        r"""Return line and column of a position, both from 1.
 
         >>> Text("select a,\n  b").place(12)
         'line 2, column 3'
@@ -33,27 +33,27 @@ class Text:
         return f"line {before.count(chr(10)) + 1}, column {start - (before.rfind(chr(10)) + 1) + 1}"
 
     def error(self, message: str, node: exp.Expression | None = None) -> SqlError:
-        """Make an error about a node of the tree."""
+        """Return an error about a node of the tree."""
         span = None if node is None else span_of(node)
         return SqlError(message) if span is None else self.error_at(message, *span)
 
     def error_at(self, message: str, start: int, end: int) -> SqlError:
-        """Make an error about a piece of the text."""
+        """Return an error about a range of the text."""
         piece = self.sql[start : end + 1]
         shown = piece if len(piece) <= _SHOWN else piece[: _SHOWN - 3] + "..."
         return SqlError(f"{self.place(start)}, at {shown!r}: {message}")
 
     def weight(self, node: ex.Expr) -> int:
-        """Count the nodes of an expression as a tree; parts it shares with others are looked at once."""
+        """Count the nodes of an expression as a tree; shared parts are visited once."""
         known = self._weights.get(id(node))
         if known is None:
             known = node, 1 + sum(map(self.weight, ex.children(node)))
-            self._weights[id(node)] = known  # the node is kept as well: its id stays its own
+            self._weights[id(node)] = known  # keeps the node alive, so that its id stays unique
         return known[1]
 
     @contextmanager
     def at(self, node: exp.Expression) -> Iterator[None]:
-        """Say of errors that the fluent API raises where in the text they come from."""
+        """Add the position of a node to errors of the fluent API."""
         try:
             yield
         except PenstockError as error:
@@ -64,7 +64,7 @@ class Text:
 
 
 def span_of(node: exp.Expression) -> tuple[int, int] | None:
-    """Find the first word of a node that knows where it stands; its parents' if it has none."""
+    """Return the first positioned word of a node, or of its closest parent that has one."""
     metas = [each.meta for each in node.walk() if each.meta.get("start") is not None]
     if metas:
         first = min(metas, key=lambda meta: int(meta["start"]))

@@ -1,4 +1,4 @@
-"""FROM: streams, sub-queries and what joins make of them."""
+"""FROM: streams, sub-queries and joins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS = {"": "inner", "INNER": "inner", "CROSS": "inner", "OUTER": "", "SEMI": 
 
 @dataclass(frozen=True)
 class Environment:
-    """What a query can read: streams, relations of WITH, and the windows written in the text."""
+    """The scope of a query: streams, relations of WITH, and the window clauses of the text."""
 
     reading: Reading
     streams: Mapping[str, Stream]
@@ -38,11 +38,11 @@ class Environment:
         return self.reading.text
 
     def with_relation(self, name: str, relation: Relation) -> Environment:
-        """Add a relation of WITH, which hides streams of its name."""
+        """Add a relation of WITH, which hides streams of that name."""
         return replace(self, relations={**self.relations, name: relation})
 
     def clause(self, *words: exp.Expression | None) -> Clause | None:
-        """Find the window that stands behind one of these words."""
+        """Return the window clause after one of these words."""
         starts = [each.meta.get("start") for each in words if each is not None]
         found = [start for start in starts if start in self.reading.clauses]
         self.used.update(found)
@@ -53,7 +53,7 @@ class Environment:
 
 
 def sources(select: exp.Select, environment: Environment) -> tuple[Relation, list[exp.Expression]]:
-    """Read FROM and its joins; give the rows, and the conditions of WHERE that are left to filter them."""
+    """Read FROM and its joins; return the rows and the remaining WHERE conditions."""
     text = environment.text
     origin = select.args.get("from_")
     if origin is None:
@@ -74,7 +74,7 @@ def sources(select: exp.Select, environment: Environment) -> tuple[Relation, lis
 
 
 def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """Take a condition apart at its ANDs."""
+    """Split a condition at its ANDs."""
     if isinstance(node, exp.Paren):
         return conjuncts(node.this)
     if isinstance(node, exp.And):
@@ -101,7 +101,7 @@ def _source(node: exp.Expression, environment: Environment) -> Relation:
 
 
 def _named(name: exp.Identifier, alias: exp.Identifier, environment: Environment) -> Relation:
-    """Find a relation of WITH, else a stream, by its name: spelled alike, else but for capitals."""
+    """Find a relation of WITH, else a stream: by exact name, else ignoring case."""
     source = str(alias.this)
     key = _found(str(name.this), environment.relations)
     if key is not None:
@@ -135,7 +135,7 @@ def _found(name: str, known: Mapping[str, object]) -> str | None:
 
 
 def _windowed(relation: Relation, clause: Clause | None, text: Text) -> Relation:
-    """Put a window on rows, in the place of one that they have: they are a stream again before."""
+    """Set the window clause of a relation; windows that its rows carry become ordinary columns."""
     if clause is None:
         return relation
     if relation.is_table:
@@ -168,7 +168,7 @@ def _joining(join: exp.Join, text: Text) -> Joining:
 def _filtered_first(
     items: Sequence[Relation], conditions: Sequence[exp.Expression], text: Text
 ) -> tuple[list[Relation], list[exp.Expression]]:
-    """Filter each source by the conditions that speak of it alone, unless its window counts rows."""
+    """Filter each source by the conditions on it alone, unless its window counts rows."""
     every = Names(_all(items), text)
     found, left = list(items), []
     for condition in conditions:
@@ -197,7 +197,7 @@ def _all(items: Sequence[Relation]) -> Relation:
 
 
 def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int | None:
-    """Tell which source a column belongs to, if that is certain."""
+    """Return the source of a column, if it is unambiguous."""
     found = every.found(column)
     if found is not None:
         return int(found.column.partition(":")[0])
@@ -206,6 +206,6 @@ def _place(column: exp.Column, items: Sequence[Relation], every: Names) -> int |
 
 
 def _needed(select: exp.Select) -> list[exp.Column] | None:
-    """List the columns that a query names anywhere; None if it asks for all with a star."""
+    """List the columns that a query references anywhere; None if it selects all with a star."""
     stars = [each for each in select.expressions if each.find(exp.Star) and not each.find(exp.Anonymous)]
     return None if stars else list(select.find_all(exp.Column))

@@ -1,4 +1,4 @@
-"""What comes back: a relation made a stream again."""
+"""Convert a relation back to a stream."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from penstock.expr.nodes import Column, Field
 class SqlQuery(Stream):
     """A query written in SQL. Its columns are those of its SELECT list, and no others.
 
-    Queries that aggregate, join or are DISTINCT give the rows of every window; those that look at single rows give each row
-    once, however many windows hold it. `istream` and `rstream` ask for one or the other (SABER, section 2.4).
+    Queries that aggregate, join or are DISTINCT return the rows of every window; those over single rows return each row
+    once, however many windows hold it. `istream` and `rstream` select one or the other (SABER, section 2.4).
     """
 
     __slots__ = ("_relation",)
@@ -29,11 +29,11 @@ class SqlQuery(Stream):
 
     @property
     def relation(self) -> Relation:
-        """The rows with the windows they are in, as another query finds them in FROM."""
+        """The rows with their windows, for use in FROM of another query."""
         return self._relation
 
     def rstream(self) -> Stream:
-        """Give the rows of every window, each time."""
+        """Return the rows of every window."""
         if self._relation.window is not None:
             return SqlQuery(attached(self._relation))
         if self._relation.once is not None:
@@ -45,7 +45,7 @@ class SqlQuery(Stream):
         return self
 
     def istream(self) -> Stream:
-        """Give the rows that the window before did not have."""
+        """Return the rows that the previous window did not have."""
         relation = self._relation
         if not relation.carries or relation.once is not None:
             return self
@@ -55,14 +55,14 @@ class SqlQuery(Stream):
 
 
 def _streamed(relation: Relation) -> Stream:
-    """Give just the columns of the SELECT list."""
+    """Project to the columns of the SELECT list."""
     relation = rows_once(relation)
     fields = tuple(Field(each.name, Column(each.column)) for each in relation.columns)
     return relation.stream.derived(projected(relation.stream.raw_plan, fields))
 
 
 def rows_once(relation: Relation) -> Relation:
-    """Give each row that waits for a window once, in none, without those that no window would hold."""
+    """Return each row once instead of once per window, without rows that lie in no window."""
     if relation.once is not None:
         return relation.once
     if relation.window is None:

@@ -1,7 +1,7 @@
-"""The types that CAST knows, by the names SQL has for them.
+"""The types of CAST, by SQL name.
 
-INT1, INT2, INT4 and INT8 count bytes, as in Postgres and DuckDB. INT16, INT32 and INT64 can only count bits, and all
-UINT… do, as in DuckDB and ClickHouse.
+INT1, INT2, INT4 and INT8 count bytes, as in Postgres and DuckDB. INT16, INT32, INT64 and all UINT… count bits, as in
+DuckDB and ClickHouse.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHOICES = f"there are {', '.join(TYPES)} (int1, int2, int4 and int8 count bytes;
 
 
 def type_named(target: exp.Expression) -> tuple[str, pa.DataType | None]:
-    """Give the name that a type was written by, and the type; None if there is none of that name."""
+    """Return the name of a type as written, and the type; None if it is unknown."""
     parsed = str(getattr(target.this, "name", ""))
     name = str(target.args.get("kind") or parsed).lower() if parsed == "USERDEFINED" else parsed.lower()
     return name, TYPES.get(name)

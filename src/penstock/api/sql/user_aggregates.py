@@ -1,4 +1,4 @@
-"""Aggregates of the user's own, which a query calls by the names they are passed by."""
+"""User-defined aggregates, which a query calls by their argument names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAKEN = frozenset({*AGGREGATES, *FUNCTIONS, *SPECIAL, *WINDOWS, *EDGES, *_SYNTA
 
 
 def parted(given: Mapping[str, object]) -> tuple[dict[str, Stream], dict[str, CustomAggregate]]:
-    """Tell streams from aggregates; names of functions are compared without regard to capitals."""
+    """Separate streams from aggregates; function names ignore case."""
     streams: dict[str, Stream] = {}
     own: dict[str, CustomAggregate] = {}
     for name, each in given.items():

@@ -1,4 +1,4 @@
-"""Window clauses: the grammar between the brackets behind a stream, as in CQL and SABER."""
+"""Window clauses: the grammar in brackets after a stream, as in CQL and SABER."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HOW = (
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A window that was written, and where. `kind` is range, rows, session or unbounded."""
+    """A window clause and its position. `kind` is range, rows, session or unbounded."""
 
     kind: str
     size: Length = Length()  # noqa: RUF009 - frozen
@@ -33,7 +33,7 @@ class Clause:
     end: int = field(default=0, compare=False)
 
     def window(self, time: Time) -> AnyWindow:
-        """Make the window of the fluent API for a stream's time."""
+        """Return the window of the fluent API for a stream's time."""
         match self.kind:
             case "range" if self.slide is None:
                 return tumbling(self.size.on(time))
@@ -49,12 +49,12 @@ class Clause:
 
     @property
     def counts(self) -> bool:
-        """Whether rows are counted: then a filter behind the window is not one before it."""
+        """Whether the window counts rows: a filter then cannot move before it."""
         return self.kind == "rows"
 
 
 def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Clause:
-    """Read what stands between `[` and `]`."""
+    """Parse the tokens between `[` and `]`."""
     reader = _Reader(list(tokens), start, end, text)
     clause = reader.clause()
     if reader.tokens:
@@ -64,7 +64,7 @@ def read_clause(tokens: Sequence[Token], start: int, end: int, text: Text) -> Cl
 
 @dataclass
 class _Reader:
-    """The tokens not read yet."""
+    """The remaining tokens."""
 
     tokens: list[Token]
     start: int

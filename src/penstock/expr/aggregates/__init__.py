@@ -1,7 +1,7 @@
-"""Every aggregate: its type rule, its algebra, its options, and what it means in plain Python.
+"""Aggregate functions: type rule, algebra, options, and reference definition in plain Python.
 
-`catalogue.py` lists them, a line each; `sums.py`, `moments.py`, `order.py` and `choices.py` define them.
-Those of users (`custom.py`) carry their definitions with them.
+`catalogue.py` lists them, one per line; `sums.py`, `moments.py`, `order.py` and `choices.py` define them.
+User-defined aggregates (`custom.py`) carry their definitions in an option.
 """
 
 from penstock.expr.aggregates.catalogue import AGGREGATES, algebra_of, reduce, result_type

@@ -26,7 +26,7 @@ _SUMS = (
     AggregateFunction("product", 1, 1, _NUMBER, rules.multiple, sums.product),
 )
 
-# Not invertible: taking a large value out of a moment leaves its rounding behind.
+# Not invertible: removing a large value from a moment leaves its rounding error.
 _MOMENTS = (
     AggregateFunction("std", 1, 1, _NUMBER, rules.real, moments.std, options=(DDOF,)),
     AggregateFunction("var", 1, 1, _NUMBER, rules.real, moments.var, options=(DDOF,)),
@@ -71,12 +71,12 @@ AGGREGATES: dict[str, AggregateFunction] = {
 
 
 def algebra_of(node: Reducing) -> AggregateFunction:
-    """Give the algebra of an aggregate or reduction: a custom one has that of its own definition."""
+    """Return the algebra of an aggregate or reduction; a custom aggregate has that of its definition."""
     return specific(AGGREGATES[node.function], node)
 
 
 def result_type(function: str, types: Types, options: Options = ()) -> pa.DataType | None:
-    """Give the type of an aggregate's result; None where it is not defined."""
+    """Return the type of an aggregate's result; None where it is not defined."""
     found = AGGREGATES[function]
     return found.rule([value_type(dtype) for dtype in types], found.settings(options))
 

@@ -1,4 +1,4 @@
-"""Aggregates of rows in their order, and of truth values."""
+"""Aggregates that depend on row order, and aggregates of booleans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates that users define. What they are stands in the option `definition` (`expr/custom.py`)."""
+"""User-defined aggregates. The option `definition` holds the definition (`expr/custom.py`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CUSTOM = AggregateFunction("custom", 0, MOST_ARGUMENTS, "numbers and booleans", 
 
 
 def specific(function: AggregateFunction, node: Reducing) -> AggregateFunction:
-    """Give a custom aggregate the algebra of its own definition."""
+    """Return the function with the algebra of the custom aggregate's definition."""
     definition: Any = dict(node.options).get("definition")
     if definition is None:
         return function

@@ -1,4 +1,4 @@
-"""What an aggregate is: a definition, and data about it that passes read."""
+"""The record of an aggregate function: a definition, and properties that passes read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate, and its algebra as data: passes ask it what it is, never what it is called.
+    """An aggregate and its algebra as data. Passes read these properties, never the name.
 
-    `rule` gives the result's type from those of the arguments, None where there is none. `define` reduces
-    the argument tuples of a window's rows, in order of (time, sequence, position).
+    `rule` maps argument types to the result type, None where undefined. `define` reduces the argument tuples of
+    a window's rows, in order of (time, sequence, position).
 
     associative   the states of two neighbouring runs of rows merge into the state of both
-    commutative   the order of the rows makes no difference
-    invertible    a row can be taken out of a state again, without looking at the others and without loss
-    holistic      a state has no fixed size: it is, in the end, the values themselves
-    skips_nulls   a row in which an argument is null changes nothing
+    commutative   the order of the rows does not matter
+    invertible    a row can be removed from a state exactly, without reading other rows
+    holistic      the state has no fixed size; it contains the values themselves
+    skips_nulls   a row with a null argument does not change the state
     """
 
     name: str
@@ -44,7 +44,7 @@ class AggregateFunction:
     options: tuple[Option, ...] = ()
 
     def settings(self, given: Options) -> dict[str, Any]:
-        """Check the options given, and add the defaults of those that are not."""
+        """Check the given options, and add defaults for the others."""
         named = dict(given)
         return named | {
             each.name: each.read(self.name, named.get(each.name, each.default)) for each in self.options
@@ -52,5 +52,5 @@ class AggregateFunction:
 
 
 def known(rows: Rows) -> list[Any]:
-    """List the values of aggregates of one argument, without nulls."""
+    """List the non-null values of an aggregate of one argument."""
     return [value for (value,) in rows if value is not None]

@@ -1,8 +1,8 @@
-"""Variance, skewness, kurtosis, covariance and correlation: exact to the end, then rounded once.
+"""Variance, skewness, kurtosis, covariance and correlation, computed exactly and rounded once.
 
 Every finite float is an integer over a power of two. Over a common denominator d, the deviation of a
-value from the mean of n of them is therefore an integer over n·d, and so is everything made of
-deviations. NaN and infinities have no deviation: what they take part in is NaN.
+value from the mean of n values is an integer over n·d; products and powers of deviations are exact too.
+NaN and infinities have no deviation: any result that includes one is NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Numbers = Sequence[int | float]
 
 
 def deviations(values: Numbers) -> tuple[list[int], int]:
-    """Give the deviations from the mean as integers over one denominator, and that denominator.
+    """Return the deviations from the mean as integers over one denominator, and that denominator.
 
     >>> deviations([0.5, 1, 3])
     ([-6, -3, 9], 6)
@@ -33,7 +33,7 @@ def deviations(values: Numbers) -> tuple[list[int], int]:
 
 
 def root(exact: Fraction) -> float:
-    """Take a square root to 64 bits, then round it.
+    """Compute a square root to 64 bits, then round it.
 
     >>> root(Fraction(1, 4)), root(Fraction(2)) == math.sqrt(2)
     (0.5, True)
@@ -55,7 +55,7 @@ def _product_sum(left: Sequence[int], right: Sequence[int]) -> int:
     return sum(x * y for x, y in zip(left, right, strict=True))
 
 
-# --- the spread of values, and of pairs -------------------------------------------------------------
+# --- variance and covariance ------------------------------------------------------------------------
 
 
 def var(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:
@@ -90,7 +90,7 @@ def _pairs(rows: Rows) -> tuple[Numbers, Numbers]:
 
 
 def _covariance(xs: Numbers, ys: Numbers, ddof: int) -> Fraction | float | None:
-    """Average the products of deviations: null of too few values, NaN where not all are finite."""
+    """Average the products of deviations: null for too few values, NaN if not all are finite."""
     if len(xs) <= ddof:
         return None
     if not _finite(xs, ys):
@@ -103,11 +103,11 @@ def _rounded(exact: Fraction | float | None) -> float | None:
     return to_float(exact) if isinstance(exact, Fraction) else exact
 
 
-# --- the shape of a distribution --------------------------------------------------------------------
+# --- skewness and kurtosis --------------------------------------------------------------------------
 
 
 def skew(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:
-    """Divide the third moment by the variance to the power 3/2; corrected, it needs three values."""
+    """Divide the third moment by the variance to the power 3/2; the bias correction needs three values."""
     values, bias = known(rows), settings["bias"]
     n = len(values)
     if n < (1 if bias else 3):
@@ -120,7 +120,7 @@ def skew(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> f
 
 
 def kurtosis(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> float | None:
-    """Divide the fourth moment by the squared variance; corrected, it needs four values."""
+    """Divide the fourth moment by the squared variance; the bias correction needs four values."""
     values, bias = known(rows), settings["bias"]
     n = len(values)
     if n < (1 if bias else 4):
@@ -135,6 +135,6 @@ def kurtosis(rows: Rows, types: Types, result: pa.DataType, settings: Settings) 
 
 
 def _moments(values: Numbers, *powers: int) -> list[int]:
-    """Sum powers of the deviations, in a unit that ratios do not show; zeros if not all values are finite."""
+    """Sum powers of the deviations, in a unit that cancels in ratios; zeros if not all values are finite."""
     own = deviations(values)[0] if _finite(values) else []
     return [sum(each**power for each in own) for power in powers]

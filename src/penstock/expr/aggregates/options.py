@@ -1,4 +1,4 @@
-"""What can be said to an aggregate beside its arguments: constants, checked as soon as they are written."""
+"""Options of aggregates: constants, checked where the query is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.types.duration import is_whole
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A constant an aggregate takes. One without a default is None there, and must be given."""
+    """A constant option of an aggregate. Without a default (None), the option is required."""
 
     name: str
     default: Any
@@ -22,7 +22,7 @@ class Option:
     wants: str
 
     def read(self, function: str, value: object) -> Any:
-        """Pass the value on in one form, if it is one that is accepted."""
+        """Check a value and return it in canonical form."""
         if self.accepts(value):
             return self.kind(value)
         raise ExpressionTypeError(f"{self.name} of {function} is {value!r}; {self.wants}")

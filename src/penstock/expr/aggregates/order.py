@@ -1,6 +1,6 @@
-"""Aggregates that compare values: extremes, order statistics, and what is frequent or distinct.
+"""Aggregates that compare values: extremes, order statistics, mode and distinct counts.
 
-NaN is the greatest value, and one value; -0.0 is 0.0. No answer depends on the order of the rows.
+NaN is the greatest value and equals itself; -0.0 equals 0.0. No result depends on the order of the rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def greatest_by(rows: Rows, types: Types, result: pa.DataType, settings: Setting
 
 
 def _extreme_by(rows: Rows, choose: Callable[..., Any]) -> Any:
-    """Give the smallest of the values that stand beside the extreme; null only if there is no other."""
+    """Return the smallest value among the rows with the extreme `by`; null only if all are null."""
     ranked = [(order_key(by), value) for value, by in rows if by is not None]
     extreme = choose((rank for rank, _ in ranked), default=None)
     beside = [value for rank, value in ranked if rank == extreme]
@@ -49,7 +49,7 @@ def quantile(rows: Rows, types: Types, result: pa.DataType, settings: Settings) 
 
 
 def quantile_of(ordered: Sequence[float], q: float) -> float | None:
-    """Interpolate between the two values nearest to `q` of the way, in IEEE 754 arithmetic.
+    """Interpolate between the two values nearest to fraction `q`, in IEEE 754 arithmetic.
 
     >>> quantile_of([1.0, 2.0, 4.0], 0.75), quantile_of([1.0, math.inf, math.inf], 0.75)
     (3.0, inf)
@@ -63,7 +63,7 @@ def quantile_of(ordered: Sequence[float], q: float) -> float | None:
 
 
 def mode(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -> Any:
-    """Give the smallest of the most frequent values; 0.0 stands for both zeros."""
+    """Return the smallest of the most frequent values; 0.0 represents both zeros."""
     values = known(rows)
     times = Counter(map(order_key, values))
     most = max(times.values(), default=0)

@@ -1,4 +1,4 @@
-"""The type rules of aggregates: argument types in, result type out, None where there is none."""
+"""The type rules of aggregates: argument types in, result type out, None where undefined."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.types.arrow import kind_of
 
 
 def total(types: Types, settings: Settings) -> pa.DataType | None:
-    """Widen numbers to 64 bits; durations add up to durations."""
+    """Widen numbers to 64 bits; sums of durations are durations."""
     return types[0] if kind_of(types[0]) == "duration" else multiple(types, settings)
 
 
@@ -28,35 +28,35 @@ def multiple(types: Types, settings: Settings) -> pa.DataType | None:
 
 
 def number(types: Types, settings: Settings) -> pa.DataType | None:
-    """Count anything."""
+    """Return int64 for any argument: a count."""
     return pa.int64()
 
 
 def real(types: Types, settings: Settings) -> pa.DataType | None:
-    """Compute with numbers in float64."""
+    """Return float64 for numbers."""
     return pa.float64() if all(kind_of(each) in NUMBERS for each in types) else None
 
 
 def truth(types: Types, settings: Settings) -> pa.DataType | None:
-    """Ask booleans."""
+    """Return bool for booleans."""
     return pa.bool_() if kind_of(types[0]) == "bool" else None
 
 
 def itself(types: Types, settings: Settings) -> pa.DataType | None:
-    """Choose one of the values, whatever they are."""
+    """Return the argument's type, for any type but null."""
     return None if kind_of(types[0]) == "null" else types[0]
 
 
 def ordered(types: Types, settings: Settings) -> pa.DataType | None:
-    """Choose one of the values by their order, or by another's."""
+    """Return the first argument's type if all arguments have an order."""
     return None if any(kind_of(each) in ("other", "null") for each in types) else types[0]
 
 
 def number_of_ordered(types: Types, settings: Settings) -> pa.DataType | None:
-    """Count values that can be told apart."""
+    """Return int64 if the argument has an order."""
     return None if ordered(types, settings) is None else pa.int64()
 
 
 def collected(types: Types, settings: Settings) -> pa.DataType | None:
-    """Gather values, whatever they are."""
+    """Return a list of the argument's type, for any type but null."""
     return None if kind_of(types[0]) == "null" else pa.list_(types[0])

@@ -1,4 +1,4 @@
-"""Sums, counts, means and products: exact, and rounded once."""
+"""Sums, counts, means and products, computed exactly and rounded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.types.arrow import kind_of
 
 
 def _special(values: Sequence[float]) -> float | None:
-    """Give the sum if an infinity or NaN decides it."""
+    """Return the sum if an infinity or NaN determines it, else None."""
     odd = {value for value in values if math.isinf(value)}
     if len(odd) == 2 or any(math.isnan(value) for value in values):
         return math.nan
@@ -23,7 +23,7 @@ def _special(values: Sequence[float]) -> float | None:
 
 
 def to_float(exact: Fraction) -> float:
-    """Round an exact number; one beyond all floats is infinite."""
+    """Round an exact number; return infinity beyond the range of floats."""
     try:
         return float(exact)
     except OverflowError:
@@ -37,7 +37,7 @@ def float_sum(values: Sequence[float]) -> float:
         return special
     try:
         return math.fsum(values)
-    except OverflowError:  # of a partial sum: the total may still fit
+    except OverflowError:  # in a partial sum: the total may still fit
         return to_float(sum(map(Fraction, values), Fraction(0)))
 
 
@@ -78,7 +78,7 @@ def product(rows: Rows, types: Types, result: pa.DataType, settings: Settings) -
 
 
 def float_product(values: Sequence[float]) -> float:
-    """Multiply floats exactly and round once: what overflows on the way may still come back.
+    """Multiply floats exactly and round once: an intermediate overflow may cancel.
 
     >>> float_product([1e200, 1e200, 1e-200])
     1e+200

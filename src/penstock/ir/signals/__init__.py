@@ -1,1 +1,1 @@
-"""The language of signals (TiLT), shared by plan and IR: `nodes.py` is its grammar, `interpret.py` its meaning."""
+"""The signal language (TiLT), shared by plan and IR: grammar in `nodes.py`, semantics in `interpret.py`."""

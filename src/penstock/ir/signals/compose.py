@@ -1,4 +1,4 @@
-"""Put one expression into another: what fusing two temporal expressions means (TiLT, section 5.2)."""
+"""Substitute one expression into another: the fusion of two temporal expressions (TiLT, section 5.2)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.ir.signals.nodes import At, Expression, WindowReduction, at
 
 @dataclass(slots=True)
 class Merged:
-    """Accesses and reductions gathered so far, each once."""
+    """The accesses and reductions of the fused expression, deduplicated."""
 
     accesses: list[At] = field(default_factory=list)
     reductions: list[WindowReduction] = field(default_factory=list)
@@ -27,7 +27,7 @@ class Merged:
         return self.reductions.index(wanted)
 
     def moved(self, body: Expression, shift: int) -> dict[str, ex.Expr]:
-        """Take in what an expression reads, all of it moved in time, and give its fields over that."""
+        """Add the accesses and reductions of an expression, shifted in time; return its fields over them."""
         accesses = [self.access(At(each.source, each.shift + shift)) for each in body.accesses]
         reductions = [self.reduction(replace(each, shift=each.shift + shift)) for each in body.reductions]
 
@@ -45,7 +45,7 @@ class Merged:
 
 
 def composed(outer: Expression, inner: dict[str, Expression]) -> Expression:
-    """Replace accesses to the objects in `inner` by what defines them.
+    """Replace accesses to the objects in `inner` by their definitions.
 
     >>> from penstock.expr.nodes import Call, Column
     >>> difference = Expression((At("a"), At("b")), (), (Field("v", Call("sub", (Column("0.v"), Column("1.v")))),))

@@ -1,4 +1,4 @@
-"""Find what has a value of its own, where nothing it reads has one: `or_else(0)`."""
+"""Find expressions that are defined even where all their inputs are null, such as `or_else(0)`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.ir.signals.scope import Schemas, reduced_types, scope
 
 
 def is_lenient(body: Expression, schemas: Schemas) -> bool:
-    """Tell whether a field is not null where everything it reads is.
+    """Return whether a field is not null where every input is null.
 
     >>> import pyarrow as pa
     >>> from penstock.expr.nodes import Call, Column, Field, Literal
@@ -23,5 +23,5 @@ def is_lenient(body: Expression, schemas: Schemas) -> bool:
     try:
         values = [evaluate(each.expr, nothing, names, (None,) * len(types), types) for each in body.fields]
     except PenstockError:
-        return True  # it computes something, even if that fails
+        return True  # a failing expression computes a value too
     return any(value is not None for value in values)

@@ -1,8 +1,7 @@
-"""Evaluate a temporal program tick by tick: the slow and obvious definition of every signal.
+"""Evaluate a temporal program tick by tick: the reference semantics of signals.
 
-Each object is asked, for one key, for its value at an instant and whether that instant is one of its marks. Nothing
-jumps from change to change: every tick between the first and the last that can matter is looked at, so this
-is for small inputs.
+For one key, the interpreter evaluates each object at every instant: its value, and whether the instant is one of
+its marks. It visits every tick between the first and the last relevant one, so use it on small inputs only.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Samples = Mapping[str, Sequence["Sample"]]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One row of an input: its time, the end it carries if it has one, and its columns."""
+    """One row of an input: its time, its end if the row has one, and its columns."""
 
     time: int
     until: int | None
@@ -60,11 +59,12 @@ class Sample:
 
 
 def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
-    """List the intervals on which the output has one value, for the samples of one key, each in order.
+    """List the intervals on which the output is constant, for the samples of one key, in order.
 
-    Of equal values that differ in their bits (-0.0 and 0.0) an interval has the one at its start. In pieces, each of its marks begins another.
+    Equal values may differ in their bits (-0.0 and 0.0); an interval has the value at its start. If the program
+    is in `pieces`, every mark of the output begins another interval.
 
-    `samples` has those of each Sampled object, by its name.
+    `samples` maps the name of each Sampled object to its samples.
     """
     signals = Signals(program, samples)
     found: list[Row] = []
@@ -81,18 +81,18 @@ def intervals(program: Program, key: Row, samples: Samples) -> list[Row]:
 
 
 def defined(value: Row) -> bool:
-    """Tell whether one of the columns is there."""
+    """Return whether any column is not null."""
     return any(each is not None for each in value.values())
 
 
 def _same(interval: Row, value: Row) -> bool:
-    """Tell whether values are one: NaN is itself, and -0.0 is 0.0."""
+    """Return whether two values are equal: NaN equals NaN, and -0.0 equals 0.0."""
     return all(equality_key(interval[name]) == equality_key(each) for name, each in value.items())
 
 
 @dataclass
 class Signals:
-    """The objects of a program, for one key."""
+    """The objects of a program, evaluated for one key."""
 
     program: Program
     samples: Samples
@@ -148,12 +148,12 @@ class Signals:
                 return t in self.samples_of(clock)
 
     def _is_between_marks(self, name: str, t: int) -> bool:
-        """Tell whether an instant lies between the first and the last mark of an object."""
+        """Return whether an instant lies between the first and the last mark of an object."""
         marks = [s for s in self.ticks if self.is_mark(name, s)]
         return bool(marks) and marks[0] <= t <= marks[-1]
 
     def _has_begun(self, name: str, t: int) -> bool:
-        """Tell whether anything it is made of was there by then, or, if it needs nothing, anything of its key."""
+        """Return whether an input of the object has begun by t, or, for a lenient object, any sample of the key."""
         body = self.program[name].body
         match body:
             case Sampled():
@@ -213,7 +213,7 @@ class Signals:
         return reduce(over.function, args, [type_of(arg, schema) for arg in over.args], over.options)
 
     def _counted(self, over: WindowReduction, t: int) -> list[Row]:
-        """List the samples in a span; where intervals overlap unresolved, each counts."""
+        """List the samples in a span; overlapping intervals without `resolve` count separately."""
         body = self.program[over.source].body
         if isinstance(body, Sampled) and _is_multiset(body):
             rows = [each for each in self.samples[over.source] if defined(each.row)]
@@ -231,13 +231,13 @@ class Signals:
     # -- feedback ------------------------------------------------------------------------------------
 
     def _feedback(self, this: Object, t: int) -> Row:
-        """Give the result at the last mark up to t; what it reads of itself lies before that."""
+        """Return the result at the last mark up to t; the own results it reads are earlier."""
         results = self._results(this.name)
         last = max((mark for mark in results if mark <= t), default=None)
         return _nothing(this) if last is None else results[last]
 
     def _results(self, name: str) -> dict[int, Row]:
-        """Compute the results mark by mark, from the first on."""
+        """Compute the results at all marks in order, once per object."""
         this = self.program[name]
         body = this.body
         assert isinstance(body, Feedback)
@@ -257,7 +257,7 @@ class Signals:
         place = own.back or 1
         return initial if len(before) < place else next(iter(results[before[-place]].values()))
 
-    # -- other samples of the same value -------------------------------------------------------------
+    # -- resampling ----------------------------------------------------------------------------------
 
     def _resampled(self, body: Resample, t: int) -> Row:
         this = self.program[body.source]
@@ -293,7 +293,7 @@ class Signals:
         return on_grid or marked or self.is_mark(body.source, t)
 
     def _is_underway(self, name: str, t: int) -> bool:
-        """Tell whether an object has begun and its last mark is still to come, or now."""
+        """Return whether an object has begun by t and has a mark at or after t."""
         return self.has_begun(name, t) and any(self.is_mark(name, s) for s in self.ticks if s >= t)
 
     def _is_piece(self, body: Chop, t: int) -> bool:
@@ -315,7 +315,7 @@ def _covered(over: WindowReduction, t: int, samples: Iterable[int]) -> list[int]
 
 
 def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row:
-    """Find what holds at an instant; of several samples that do, the last or what they resolve to."""
+    """Return the value that holds at an instant; of several samples the last, or their `resolve` reduction."""
     starts = sorted({each.time for each in samples})
     following = {start: after for start, after in zip_longest(starts, starts[1:]) if start is not None}
 
@@ -332,7 +332,7 @@ def _held(this: Object, body: Sampled, samples: Sequence[Sample], t: int) -> Row
 
 
 def _is_multiset(body: Sampled) -> bool:
-    """Tell whether several samples may hold at once, each counting for itself."""
+    """Return whether several samples may hold at once and count separately."""
     return body.hold.until is not None and body.hold.resolve is None
 
 

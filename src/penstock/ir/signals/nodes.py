@@ -1,37 +1,39 @@
 """The temporal language (TiLT, section 4.1): values that vary over time, shared by the plan and the IR.
 
-    program   ::= object* "out" name            for each key apart; `keys` and `time` are the same throughout;
-                                                in `pieces`: intervals end at the output's marks, too
+    program   ::= object* "out" name            evaluated per key; all objects share `keys` and `time`;
+                                                with `pieces`, intervals also end at the output's marks
     object    ::= "~"name = body                each name is defined once, before its uses
     body      ::= Sampled(input, keys, fields, hold)
-                                                samples of an input stream, each holding its values for a while
+                                                samples of an input stream, each holding its values for a time
                 | Expression(accesses, reductions, fields)
-                                                at every instant t: fields over what is accessed and reduced
+                                                at every instant t: fields over accesses and reductions
                 | Feedback(accesses, reductions, fields, own, initial)
-                                                the same, at samples, and reading its own past results too
+                                                the same, evaluated at marks, and reading its own past results
                 | Resample(source, every, method, max_gap)
                                                 a sample at every multiple of `every`, interpolated or held
                 | Chop(source, every, marks, durations)
-                                                the same value, sampled at every multiple of `every` as well, and at
-                                                the samples of `marks` moved back; with a column of how long each lasts
-                | Held(source, clock)           its value at the last sample of ~clock, held until the next
+                                                the same value, also sampled at every multiple of `every` and at
+                                                the shifted samples of `marks`; optionally with each piece's duration
+                | SampleAndHold(source, clock)  its value at the last sample of ~clock, held until the next
     access    ::= At(source, shift)             ~source[t - shift]
-    reduction ::= Over(source, function, args, where, options, span, shift)
+    reduction ::= WindowReduction(source, function, args, where, options, span, shift)
                                                 ⊕(function, ~source[span before t - shift])
     span      ::= Rolling(size)                 the samples in (t - size, t]
-                | Last(rows)                    the last samples up to t, so many
+                | Last(rows)                    the last `rows` samples up to t
                 | Window(size, every)           the samples in [g - size, g), g being t rounded down to every
                 | Per(size)                     the samples in [g, g + size), g being t rounded down to size
-    own       ::= Own(back) | Own(shift)        the result so many samples ago, which is defined, or at t - shift
-    hold      ::= Hold(lasting, until, resolve) until the key's next sample, unless it lasts so many ticks, or until
-                                                the time in a column; `resolve` joins what holds at the same time
+    own       ::= SelfReference(back) | SelfReference(shift)
+                                                the defined result `back` samples ago, or the result at t - shift
+    hold      ::= Hold(lasting, until, resolve) until the key's next sample and at most `lasting` ticks, or until the
+                                                time in column `until`; `resolve` reduces samples that hold at once
 
-An object is defined at an instant where one of its fields is not null (φ), from the first change of anything it reads
-on; one that has a value where all it reads has none (`or_else(0)`), from the key's first sample of any input on, if that
-is earlier; a Feedback or a Resample from its first mark on. Its *marks* are instants too: those of
-a Sampled its samples' times; of others those of all they read, moved by the shift, and the multiples of a
-Window's `every` or a Per's `size` whose span holds a sample; of a Chop with durations every change. Its *samples* are the marks at which it is defined, and are what
-reductions count. So what a value is made of decides when it is sampled, not what it happens to be.
+An object is defined at an instant where one of its fields is not null (φ). It can be defined from the first change of
+any input on. An object that has a value where all its inputs are null (`or_else(0)`) can be defined from the key's
+first sample of any input on, if that is earlier; a Feedback or a Resample from its first mark on. The *marks* of a
+Sampled are the times of its samples. The marks of other objects are those of all their inputs, moved by the shift, and
+the multiples of a Window's `every` or a Per's `size` whose span holds a sample; a Chop with durations has a mark at
+every change. The *samples* of an object are the marks at which it is defined; reductions count samples. The sampling
+times of an object thus depend on its definition, not on its values.
 
 In `fields`, `Column(at(i, name))` is a column of the i-th access and `Column(past(i))` the i-th own
 result; `Reduced(j)` is the j-th reduction, null where the span holds no sample. In `args` and `where`, `Column`
@@ -108,7 +110,7 @@ class WindowReduction:
 
 @dataclass(frozen=True, slots=True)
 class SelfReference:
-    """The object's own result: `back` samples ago (marks where it is not defined are none), or, that being 0, `shift` ticks ago."""
+    """The object's own result: the `back`-th last defined sample, or, if `back` is 0, the result `shift` ticks ago."""
 
     back: int = 0
     shift: int = 0
@@ -123,7 +125,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """Own results from before the first are `initial`; the single field has its type."""
+    """`initial` replaces own results before the first; the single field has the type of the own results."""
 
     accesses: tuple[At, ...]
     reductions: tuple[WindowReduction, ...]
@@ -179,30 +181,30 @@ class Program:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the intervals that the output becomes."""
+        """The columns of the output's intervals."""
         moments = [pa.field(START, self.time.type), pa.field(END, self.time.type)]
         return pa.schema([*moments, *self.keys, *self[self.output].schema])
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs that are sampled, in order, each once."""
+        """The sampled inputs in order, without duplicates."""
         return tuple(
             dict.fromkeys(each.body.input for each in self.objects if isinstance(each.body, Sampled))
         )
 
 
 def at(access: int, name: str) -> str:
-    """Name a column of an access."""
+    """Return the column name of an access."""
     return f"{access}.{name}"
 
 
 def past(place: int) -> str:
-    """Name one of an object's own results."""
+    """Return the column name of one of an object's own results."""
     return f"own.{place}"
 
 
 def sources_of(body: Body) -> tuple[str, ...]:
-    """Name the objects a definition reads, each once."""
+    """Return the names of the objects that a definition reads, without duplicates."""
     match body:
         case Sampled():
             return ()
@@ -220,7 +222,7 @@ def sources_of(body: Body) -> tuple[str, ...]:
 
 
 def renamed(body: Body, names: dict[str, str]) -> Body:
-    """The same definition over objects, and inputs, of other names."""
+    """Return the same definition with objects and inputs renamed."""
     match body:
         case Sampled():
             return Sampled(names[body.input], body.keys, body.fields, body.hold)
@@ -251,6 +253,6 @@ def _renamed(
 
 
 def read_columns(body: Sampled) -> frozenset[str]:
-    """Name the columns of its input that a Sampled reads, beside the time."""
+    """Return the input columns that a Sampled reads, except the time."""
     until = frozenset() if body.hold.until is None else frozenset({body.hold.until})
     return frozenset(body.keys).union(until, *(columns_of(each.expr) for each in body.fields))

@@ -1,4 +1,4 @@
-"""How far in time a sample can make itself felt."""
+"""Bounds on how far in time a sample affects a program's output."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from penstock.ir.signals.nodes import (
     WindowReduction,
 )
 
-# A span this long holds everything: nothing ever leaves it.
+# A span of this length never expires a sample.
 END_OF_TIME = 1 << 60
-# Ticks that spans are looked beyond: what begins or ends just there may be a change.
+# Ticks added on both sides, for changes exactly at the bound.
 MARGIN = 2
 
 
 def reach(program: Program) -> int:
-    """Bound how long after (or before) the last sample anything still changes, in ticks.
+    """Bound how long after (or before) the last sample the output may still change, in ticks.
 
-    Lengths are simply added up: the bound is for looking far enough, not for cutting time.
+    The bound is the sum of all lengths: safe to search, too loose to prune by.
     """
     return MARGIN + sum(_length(each.body) for each in program.objects)
 
@@ -58,7 +58,7 @@ def _lag(body: object, lags: Mapping[str, int]) -> int:
         ):
             found = [lags[each.source] - each.shift for each in accesses]
             found += [lags[each.source] - each.shift + _ahead(each) for each in reductions]
-            return max([0, *found])  # an object with a value of its own begins with its key
+            return max([0, *found])  # an object defined without inputs begins with its key
         case Chop(source=source, marks=marks):
             return max(lags[source], 0 if marks is None else lags[marks.source] - marks.shift)
         case SampleAndHold(source=source, clock=clock):
@@ -70,7 +70,7 @@ def _lag(body: object, lags: Mapping[str, int]) -> int:
 
 
 def _ahead(over: WindowReduction) -> int:
-    """How long before a sample the first span that holds it may begin."""
+    """Return how long before a sample the first span that holds it may begin."""
     return over.span.size - 1 if isinstance(over.span, Per) else 0
 
 

@@ -1,4 +1,4 @@
-"""Tell what the fields of a temporal object can name, and of which types they are."""
+"""The columns that fields of a temporal object may reference, and their types."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def scope(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None
 
 
 def reduced_types(body: Expression | Feedback, schemas: Schemas) -> tuple[pa.DataType, ...]:
-    """Give the types `Reduced(0)`, `Reduced(1)`, … have in the fields."""
+    """Return the types of `Reduced(0)`, `Reduced(1)`, … in the fields."""
     return tuple(reduced_type(each, schemas[each.source]) for each in body.reductions)
 
 
 def reduced_type(reduction: WindowReduction, schema: pa.Schema) -> pa.DataType:
-    """Give the type of a reduction over samples of the schema."""
+    """Return the type of a reduction over samples of the schema."""
     return type_of(Aggregate(reduction.function, reduction.args, reduction.where, reduction.options), schema)
 
 
 def fields_schema(body: Expression | Feedback, schemas: Schemas, own: pa.DataType | None = None) -> pa.Schema:
-    """Give the columns that the fields make."""
+    """Return the schema of the fields."""
     names, types = scope(body, schemas, own), reduced_types(body, schemas)
     return pa.schema([pa.field(each.name, type_of(each.expr, names, types)) for each in body.fields])
 
 
 def chopped_schema(body: Chop, source: pa.Schema) -> pa.Schema:
-    """Give the source's columns, and how long each piece lasts."""
+    """Return the source's columns and, if requested, the duration of each piece."""
     return pa.schema([*source, pa.field(DURATION, pa.int64())]) if body.durations else source

@@ -8,7 +8,7 @@
     }
     out ~n1
 
-What is read and reduced gets a letter; `show_program` prints objects in order.
+Accesses and reductions get letters as names; `show_program` prints objects in order.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _hold(hold: Hold, ticks: Ticks) -> str:
 
 
 def _block(body: Expression | Feedback, ticks: Ticks) -> str:
-    """Name what is read by letters, in order, then print the fields over them."""
+    """Assign letters to accesses, own results and reductions in order, then print the fields over them."""
     letters = _letters()
     names: dict[str, str] = {}
     lines: list[str] = []

@@ -116,7 +116,7 @@ def _verify_scalar(this: Object, expr: Expr, reductions: int) -> None:
 
 
 def misplaced(expr: Expr, reductions: int) -> str | None:
-    """What must not stand in a scalar expression: an aggregate, or a reduction that is not there; None: nothing."""
+    """Return why an expression is not scalar (an aggregate, or an undefined reduction), or None if it is."""
     for node in walk(expr):
         match node:
             case Aggregate():
