@@ -88,7 +88,7 @@ class Selection:
         k.set(into.count, into.count + Unary("popcount", bits))
 
     def _rest(self, into: _List, r: Value, n: Value) -> None:
-        """Select among the last rows, fewer than eight per iteration."""
+        """Select among the remaining rows, one at a time."""
         k = self.k
         with k.for_(r, n, "r", scalar=True) as each:
             if into.watch is not None:

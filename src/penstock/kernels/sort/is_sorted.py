@@ -1,11 +1,11 @@
-"""Find out whether times are in order already: most are, and then nothing needs to be sorted."""
+"""The kernel that tests whether times are already sorted, as most are; the sort is then skipped."""
 
 from __future__ import annotations
 
 from penstock.loop.build import KernelBuilder
 from penstock.loop.nodes import I64, Kernel, minimum
 
-_BLOCK = 2048  # times between two looks at whether one has fallen: long enough for vectors
+_BLOCK = 2048  # times between two checks of the result: long enough to vectorise
 
 
 def falls() -> Kernel:

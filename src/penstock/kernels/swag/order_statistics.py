@@ -137,7 +137,7 @@ class RankCounts:
         return self.ranks
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Clear all counts."""
         with self.k.for_(0, self.ranks, "i") as i:
             self.k.store(self.memory, i, 0)
         self.k.set(self.distinct, 0)
@@ -166,7 +166,7 @@ class _Tree:
         return self.end
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Clear all counts."""
         with self.k.for_(0, self.end, "i") as i:
             self.k.store(self.memory, i, 0)
 
