@@ -83,7 +83,7 @@ def kernels(program: ir.Program) -> Iterator[Kernel]:
 
 
 def _pane_kernels(body: ir.Reduce, source: ir.Object, this: ir.Object) -> Iterator[Kernel]:
-    """Yield the kernels that fold rows, emit windows, and compute results on top of what Arrow computes."""
+    """Yield the kernels that fold rows, emit windows, and compute the results that emission cannot."""
     window = _pane_window(body, source, this)
     yield window.fold(_first_key_table(window), frozenset(), wide=False).kernel
     yield _emit_kernel(window).kernel

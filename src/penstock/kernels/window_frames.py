@@ -171,7 +171,7 @@ class _LookBacks:
     def _is_regular(self, at: Value, upto: Value, lane_end: Value) -> Value:
         """Return whether exactly one row enters and one leaves at every row of the chunk."""
         k, times = self.k, self.times
-        before = k.var("before", at - self.left + 1)  # distance from the entering row to the last that leaves
+        before = k.var("before", at - self.left + 1)  # distance from an entering row to the row that leaves
         otherwise = k.var("otherwise", ((upto - at).ne(_CHUNK) | (upto >= lane_end)) | self.left.eq(0), BOOL)
         with k.if_(~otherwise), k.for_(at, upto, "row") as row:
             oldest = k.var("oldest", times[row] - self.since)

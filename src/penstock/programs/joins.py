@@ -238,7 +238,7 @@ class JoinProgram:
         watch: Watch,
         arrivals: Arrivals | None,
     ) -> Matcher:
-        """Join window by window if the query names an algorithm or has only a band condition, else all windows at once."""
+        """Match large windows, named algorithms and conditions without keys one window at a time, all else at once."""
         if body.how in LEFT_ROW_KINDS:
             return plain
         if body.algorithm != "auto":

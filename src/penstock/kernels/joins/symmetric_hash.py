@@ -50,7 +50,7 @@ def shj_push(spec: JoinSpec, side: int) -> Kernel:
                 k.set(total, total + other)
                 k.store(table, at + 1, held + const(1 << (32 * side), U64))
             else:
-                number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is there
+                number = base + i if base is not None else numbers[i].to(I64)  # type: ignore[index]  # one of the two is set
                 row = k.var("row", number)
                 _emit(k, pairs, (chains[1], other), row, side, (keys, held, i))
                 k.store(chains[0], row, _half(held, side).to(U32))

@@ -9,7 +9,7 @@ _BLOCK = 2048  # times between two checks of the result: long enough to vectoris
 
 
 def falls() -> Kernel:
-    """Return 1 if one of the times `lo` … `hi` is less than the one before it, else 0; `lo` is not the first of all."""
+    """Return 1 if one of the times `lo` … `hi` is less than the one before it, else 0; `lo` must be at least 1."""
     k = KernelBuilder("falls")
     times, lo, hi = k.buffer("times", I64), k.scalar("lo"), k.scalar("hi")
     begin, fallen = k.var("begin", lo), k.var("fallen", 0)

@@ -34,7 +34,7 @@ Group = Sequence[States]
 
 
 def width_of(monoids: Sequence[Monoid]) -> int:
-    """Return how many states fill the narrowest supported vector."""
+    """Return the number of vector lanes: 4 if a state is wider than 32 bits, else 8."""
     return 4 if any(state.type.bits > 32 for monoid in monoids for state in monoid.states) else 8
 
 

@@ -35,7 +35,7 @@ _LEVELS = 5  # levels of the bitmap: more than 2 ** 30 places
 
 
 def bits_length(places: int) -> int:
-    """Return the bitmap's length in words for a number of places: all levels, with one empty word around each level.
+    """Return the bitmap's length in words for a number of places: all levels, with one empty word before, between and after.
 
     >>> bits_length(1), bits_length(64), bits_length(65)
     (11, 11, 12)
