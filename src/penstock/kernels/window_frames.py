@@ -199,9 +199,7 @@ class _LookBacks:
             else:
                 self._advance(self.right, time - self.until, self.newest)
             self._advance(self.left, time - self.since, not self.oldest)
-            first = k.var(
-                "first", minimum(self.left, self.right)
-            )  # before the first row, left is after right
+            first = k.var("first", minimum(self.left, self.right))  # keeps lo <= hi before the first row
             k.store(self.lo, row - self.begin, first)
             k.store(self.hi, row - self.begin, self.right)
             k.set(self.longest, maximum(self.longest, self.right - first))

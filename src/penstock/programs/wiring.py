@@ -107,7 +107,7 @@ class Wiring:
         ]
 
     def _filter(self, where: Expr | None, source: ir.Object) -> Callable[[], Stage] | None:
-        """Return a constructor of the kernel's filter as a separate stage, for late rows, which bypass the kernel."""
+        """Return a constructor of the kernel's filter as a separate stage; it counts late rows, which skip the kernel."""
         if where is None:
             return None
         nothing = replace(source, schema=pa.schema([]))

@@ -10,7 +10,7 @@ value. A structure counts the ranks of the rows in the frame. Results are ranks.
 A tree node has FANOUT children: 16 counts of 32 bits, one cache line. Level 0 holds the counts by rank. Node i of a
 level summarises the 16 nodes from 16 i on of the level below. The top level is one cache line.
 
-Cost: one node per level for each row that enters or leaves, and for each result; log16 of the number of ranks levels.
+Cost: one node per level for each row that enters or leaves, and for each result; a tree has log16(ranks) levels.
 Memory: slightly more than one count per rank, in the caller's buffer, which is zero before and after use.
 """
 
