@@ -32,7 +32,7 @@ class CompiledDense:
 
     @cached_property
     def _edge(self) -> DenseKernel:
-        """The edge kernel for samples without nulls. It defines outputs and memories; a run may never call it."""
+        """The edge kernel (with bounds checks) for samples without nulls; it defines outputs and memories, but may never run."""
         return self._dense.kernel({}, edge=True)
 
     def call(self, nullable: Nullable, edge: bool, wide: bool, lost: bool) -> DenseCall:
